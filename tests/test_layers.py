@@ -89,7 +89,6 @@ FLOORS = {
             "unloader.redaction",
         },
         {"unloader.json_fields", "unloader.json_schema", "unloader.transforms.model"},
-        {"unloader.records"},
     ),
     "writers": (
         {"writers.testing"},

@@ -17,10 +17,10 @@ from unloader.errors import Interrupted, OutputFailed
 from unloader.events import Notice, Observer
 from unloader.manifest.model import TotalsRecord, from_json
 from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec
-from unloader.records import dataclass
 from unloader.request.names import parse_table
 from unloader.sources.duckdb import reference as duckdb_reference
 from writers.model import Compression, ParquetFormat, TextFormat
+from writers.records import dataclass
 
 TABLE = "HASH_PART_0160"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.model import Cause, TableCounts, UnitResult

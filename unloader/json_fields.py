@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 T = TypeVar("T")
 

@@ -12,11 +12,11 @@ from partition_planner.simulate import Simulation, simulate
 from unloader.api.translation import translated
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import ReadColumn, Request, SourceSpec, TableName, TableSummary, ValueOptions
-from unloader.records import dataclass
 from unloader.resolve.resolved import ResolvedRun
 from unloader.sources.projection import OutputNeeds, choose, encodes_of
 from unloader.sources.registry import source_of
 from writers.model import TextFormat
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.checking.model import Checked

@@ -15,7 +15,7 @@ from unloader.ceilings.model import (
     SourceCeiling,
     SourceLevel,
 )
-from unloader.records import dataclass
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 FORMAT_VERSION: Literal[1] = 1
 

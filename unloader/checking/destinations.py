@@ -15,7 +15,6 @@ from unloader.errors import OutputFailed
 from unloader.lakehouse.opening import lake_format
 from unloader.lakehouse.places import lake_kind
 from unloader.model import Request
-from unloader.records import dataclass
 from unloader.request.directory_names import has_fields
 from unloader.resolve.outputs.directories import placed
 from unloader.resolve.resolution import new_run_id
@@ -25,6 +24,7 @@ from unloader.storage.opening import storage_at
 from unloader.storage.paths import comparable
 from writers.files.room import free_bytes
 from writers.model import Compression, TextFormat
+from writers.records import dataclass
 
 
 @dataclass(slots=True, kw_only=True)

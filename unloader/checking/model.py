@@ -6,7 +6,7 @@ from typing import Literal
 
 from unloader.errors import UnloaderError
 from unloader.model import ReadColumn
-from unloader.records import dataclass
+from writers.records import dataclass
 
 About = Literal["run", "source", "table", "where", "to"]
 """What an error is about: the whole run, its source, one table, its condition, its destination."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from unloader.errors import SourceError, UsageError
 from unloader.model import TableSummary
-from unloader.records import dataclass
 from unloader.request.names import matching, parse_table, typed
 from unloader.sources.base import Catalog
+from writers.records import dataclass
 
 _SHOWN = 20
 """Schemas that an error lists."""

@@ -10,12 +10,12 @@ from partition_planner.model import TableInfo
 from unloader.checking.model import About, CheckedOutput, Problem
 from unloader.errors import translate
 from unloader.model import Extract, ReadColumn, Request
-from unloader.records import dataclass
 from unloader.resolve.masked_ranges import without_masked_ranges
 from unloader.resolve.planning import check_sampling, keys_of, plan_of
 from unloader.resolve.preparation import columns_of, slim
 from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
+from writers.records import dataclass
 
 Report = Callable[[Problem], None]
 

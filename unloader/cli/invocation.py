@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from unloader.events import Notice, Observer
 from unloader.failures import error_of, is_a
 from unloader.model import AttemptFailure, RetryOptions
 from unloader.placement.seating import automatic_parallelism, machine, seat_workers
-from unloader.records import dataclass
 from writers.codecs.choice import (
     CANDIDATES,
     PRESETS,
@@ -35,6 +34,7 @@ from writers.codecs.choice import (
     predict,
 )
 from writers.model import Compression, TextFormat
+from writers.records import dataclass
 
 ENTRY = "unloader.codecs.sampling:work"
 

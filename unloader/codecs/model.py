@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from numa.model import Topology

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 from unloader.codecs.model import Sample, SampleTask
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure
-from unloader.records import dataclass
 from unloader.sources.base import SHARES, ReadAgain, Reader, TextReader, is_large_row
 from unloader.sources.reading import unit_batches, unit_text
 from unloader.sources.registry import source_of
@@ -24,6 +23,7 @@ from unloader.worker.memory import tune
 from writers.codecs.measuring import encode_sample, measure_disk, measure_parquet, measure_text
 from writers.large_rows import LargeRow
 from writers.model import TextFormat
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import WorkUnit

@@ -6,7 +6,7 @@ session. Then as many places go on as have one, and now and then one more is tri
 
 from __future__ import annotations
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 RAISE_SECONDS = 60.0
 """Guess: what took the sessions away, another job for instance, may have ended by then."""

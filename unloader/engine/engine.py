@@ -27,7 +27,7 @@ from unloader.engine.schedule import Attempt, Schedule, U, Verdict
 from unloader.errors import ConnectFailed, SessionsRefused
 from unloader.failures import is_a
 from unloader.model import AttemptFailure
-from unloader.records import dataclass
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.engine.concurrency.steering import Steering

@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 
 from unloader.model import AttemptFailure
 from unloader.placement.evidence import Evidence, WorkerEvidence
-from unloader.records import dataclass
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import field
 
 from unloader.engine.backoff import delay_seconds
 from unloader.model import RetryOptions
-from unloader.records import dataclass
+from writers.records import dataclass
 
 _SUSPECT_LOSSES = 2
 """Different units that a place loses in a row until it is thought to be at fault itself."""

@@ -24,7 +24,7 @@ from unloader.engine.backoff import Jitter, delay_seconds, no_jitter
 from unloader.engine.capacity import Capacity
 from unloader.engine.reliability import Reliability
 from unloader.model import AttemptFailure, RetryOptions
-from unloader.records import dataclass
+from writers.records import dataclass
 
 
 class Unit(Protocol):

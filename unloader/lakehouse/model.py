@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from unloader.model import LakeTable, PartitionBy, SaveMode
-from unloader.records import dataclass
 from writers.model import SortColumn
+from writers.records import dataclass
 
 RUN_ID = "unloader.run-id"
 """Key of the run's id among the properties of a commit."""

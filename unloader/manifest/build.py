@@ -53,13 +53,13 @@ from unloader.model import (
     UnitResult,
 )
 from unloader.placement.evidence import Evidence, nodes_json, workers_json
-from unloader.records import dataclass
 from unloader.redaction import redact
 from unloader.request.options.fields import recorded
 from unloader.resolve.resolved import ResolvedRun
 from unloader.sources.options import every_option
 from writers.codecs.libraries import codec_library
 from writers.model import ParquetFormat, TextFormat, WrittenFile
+from writers.records import dataclass
 from writers.schema import text_classes
 
 if TYPE_CHECKING:

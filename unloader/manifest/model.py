@@ -14,8 +14,8 @@ from unloader import json_fields
 from unloader.ceilings.model import Efficiency
 from unloader.json_fields import KEY, OPTIONAL
 from unloader.model import Cause, LakeTable, Lossless, Snapshot, VerifyLevel
-from unloader.records import dataclass
 from writers.model import Compression, ParquetFormat, TextFormat, WrittenFile
+from writers.records import dataclass
 
 FORMAT_VERSION: Literal[1] = 1
 

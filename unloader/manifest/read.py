@@ -22,10 +22,10 @@ from unloader.manifest.model import (
     from_json,
 )
 from unloader.manifest.tables import is_of_tables
-from unloader.records import dataclass
 from unloader.storage.model import MANIFEST, Index
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath, path_of
+from writers.records import dataclass
 
 _RESTORE = "restore it, or unload again to another directory"
 

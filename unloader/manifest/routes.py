@@ -7,7 +7,7 @@ from typing import Any
 
 from unloader import json_fields
 from unloader.manifest.model import Manifest, to_json
-from unloader.records import dataclass
+from writers.records import dataclass
 
 ROUTES = "routes"
 """Key of the manifests of several routes."""

@@ -21,7 +21,7 @@ from unloader.manifest.model import (
     TableRecord,
 )
 from unloader.model import Snapshot
-from unloader.records import dataclass
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ from unloader.errors import OutputFailed
 from unloader.manifest.model import Manifest, OptionsRecord, PartRecord
 from unloader.manifest.read import read_manifest
 from unloader.model import Part
-from unloader.records import dataclass
 from unloader.request.parts import part_directory
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath, path_of, relative
+from writers.records import dataclass
 
 _AS_THE_MACHINE_IS = frozenset((
     "to", "overwrite", "overlap_buffer", "overlap_buffers", "direct_io", "min_free",

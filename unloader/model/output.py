@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from unloader import json_fields
 from unloader.model.source import SecretReference
-from unloader.records import dataclass
 from writers.model import (
     PLAIN,
     Checksum,
@@ -19,6 +18,7 @@ from writers.model import (
     SortColumn,
     TextFormat,
 )
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.transforms.model import TransformOptions

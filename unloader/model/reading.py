@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from unloader import json_fields
 from unloader.model.source import Snapshot, SourceSpec
-from unloader.records import dataclass
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import TableInfo

@@ -9,7 +9,7 @@ from unloader import json_fields
 from unloader.model.output import OutputOptions
 from unloader.model.reading import ValueOptions
 from unloader.model.source import Consistency, SourceSpec, TableName
-from unloader.records import dataclass
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import PlanLimits

@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import Literal
 
 from unloader import json_fields
-from unloader.records import dataclass
+from writers.records import dataclass
 
 Consistency = Literal["snapshot", "none"]
 

@@ -9,8 +9,8 @@ from unloader import json_fields
 from unloader.model.output import EncryptionOptions
 from unloader.model.reading import Extract
 from unloader.model.source import Snapshot, SourceSpec
-from unloader.records import dataclass
 from writers.model import ContentSums, OutputSpec, WrittenFile
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import WorkUnit

@@ -16,7 +16,7 @@ from unloader.events import (
     UnitsKept,
 )
 from unloader.model import TableCounts
-from unloader.records import dataclass
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

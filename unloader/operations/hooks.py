@@ -17,10 +17,10 @@ from typing import Literal
 
 from unloader.events import RouteFinished
 from unloader.operations.account import Account
-from unloader.records import dataclass
 from unloader.redaction import environment, redact
 from unloader.storage.paths import absolute, path_of
 from writers.objects.location import is_location
+from writers.records import dataclass
 
 PREFIX = "UNLOADER_RUN_"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from numa.model import BindReport, Residence, Seat
 from numa.topology import cpu_list_text
-from unloader.records import dataclass
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from numa.numastat import MachinePages

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from numa.model import Topology
-from unloader.records import dataclass
+from writers.records import dataclass
 
 STAT = Path("/proc/stat")
 

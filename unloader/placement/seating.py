@@ -12,7 +12,7 @@ from numa.sysfs.devices import DeviceNode, node_of_device
 from numa.topology import cpu_list_text, detect
 from unloader.errors import ConfigError, UsageError
 from unloader.model import Request, SeatOptions
-from unloader.records import dataclass
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

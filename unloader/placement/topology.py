@@ -20,7 +20,7 @@ from numa.topology import cpu_list_text, detect, own_cpus, recorded
 from unloader.errors import ConfigError, UsageError
 from unloader.model import SeatOptions
 from unloader.placement.seating import automatic_parallelism, deal, machine, seat_workers
-from unloader.records import dataclass
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from numa.sysfs.devices import DeviceNode

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 _ROUND_TRIP_AT = 68  # tcpi_rtt, in microseconds: linux/tcp.h, struct tcp_info
 _RECEIVED_AT = 128  # tcpi_bytes_received, from Linux 4.1 on

@@ -34,12 +34,12 @@ from unloader.placement.seating import seat_request
 from unloader.preflight.disk import DiskMeasuring
 from unloader.preflight.model import Budget
 from unloader.preflight.source import SourceFigures, levels_up_to, measure_source
-from unloader.records import dataclass
 from unloader.redaction import redact
 from unloader.resolve.preparation import Prepared, prepared
 from unloader.sources.abilities import round_trip
 from unloader.storage.kinds import destination_kind
 from writers.model import TextFormat
+from writers.records import dataclass
 
 ENTRY = "unloader.preflight.process:work"
 

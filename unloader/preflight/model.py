@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unloader.ceilings.model import Part
-from unloader.records import dataclass
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,9 @@ from unloader.engine.local import LocalExecutor
 from unloader.model import OutputTask, UnitTask
 from unloader.preflight.tasks import ConnectTask, Fetched, FetchTask
 from unloader.preflight.together import measure_together
-from unloader.records import dataclass
 from unloader.resolve.preparation import Prepared
 from writers.model import Compression, OutputSpec
+from writers.records import dataclass
 
 _BEGIN_SECONDS = 120.0
 """What the first rows of a statement may take beyond the time for fetching (guess)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unloader.ceilings.model import WriteSettings
-from unloader.records import dataclass
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.model import Extract, UnitTask

@@ -11,7 +11,7 @@ from unloader.engine.schedule import Attempt, Schedule
 from unloader.errors import Interrupted, SourceError
 from unloader.failures import error_of
 from unloader.model import AttemptFailure, RetryOptions
-from unloader.records import dataclass
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

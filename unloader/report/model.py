@@ -14,7 +14,7 @@ from unloader.ceilings.model import Efficiency
 from unloader.json_fields import KEY
 from unloader.manifest.model import SourceRecord, StagesRecord, TotalsRecord, VerifiedRecord
 from unloader.model import Cause, Snapshot
-from unloader.records import dataclass
+from writers.records import dataclass
 
 FORMAT_VERSION: Literal[1] = 1
 

@@ -8,8 +8,8 @@ from unloader import json_fields
 from unloader.manifest.model import SourceRecord
 from unloader.manifest.tables import TableEntry, TablesManifest, TablesTotals
 from unloader.model import Snapshot
-from unloader.records import dataclass
 from unloader.report.model import FORMAT_VERSION, SettingLine
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

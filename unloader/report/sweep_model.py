@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from unloader import json_fields
-from unloader.records import dataclass
 from unloader.report.model import Bar
+from writers.records import dataclass
 
 FORMAT_VERSION: Literal[1] = 1
 

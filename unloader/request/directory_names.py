@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 
 from unloader.errors import ConfigError, UsageError
-from unloader.records import dataclass
 from writers.objects.location import is_location
+from writers.records import dataclass
 
 FIELDS = ("schema", "table", "date", "run_id")
 DATED = ("date", "run_id")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from unloader.errors import ConfigError, UsageError
-from unloader.records import dataclass
+from writers.records import dataclass
 
 FIELDS = ("schema", "table", "partition", "unit", "part", "ext", "date")
 DEFAULT_TABLE_TEMPLATE = "{table}{part}.{ext}"

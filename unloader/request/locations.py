@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 
 from unloader.errors import ConfigError, UsageError
 from unloader.model import SecretReference, SourceSpec
-from unloader.records import dataclass
 from unloader.redaction import (
     LONGEST_SECRET,
     PASSWORD_VARIABLE,
@@ -27,6 +26,7 @@ from unloader.redaction import (
 from unloader.secrets.credentials import usual_credential
 from unloader.secrets.files import check_private
 from writers.objects.location import is_location
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

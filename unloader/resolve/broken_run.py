@@ -20,7 +20,6 @@ from unloader.model import (
     Setting,
 )
 from unloader.placement.seating import automatic_parallelism, machine
-from unloader.records import dataclass
 from unloader.request.directory_names import directory_name, has_fields
 from unloader.resolve.outputs.directories import directory_values
 from unloader.resolve.resolved import ResolvedRun
@@ -28,6 +27,7 @@ from unloader.resolve.tables.homes import is_of_tables
 from unloader.storage.model import MANIFEST, RUN_RECORD, Leftover
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import absolute, real
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.transforms.model import MaskingKey, TransformOptions

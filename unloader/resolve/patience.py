@@ -14,7 +14,7 @@ from unloader.engine.backoff import delay_seconds, spread
 from unloader.errors import Interrupted, UnloaderError
 from unloader.events import Notice, Observer, Tick
 from unloader.model import RetryOptions
-from unloader.records import dataclass
+from writers.records import dataclass
 
 T = TypeVar("T")
 

@@ -21,7 +21,6 @@ from unloader.model import (
     SourceSpec,
 )
 from unloader.placement.seating import Seating, SeatPlan, seat_request
-from unloader.records import dataclass
 from unloader.resolve.chosen_table import chosen_table
 from unloader.resolve.guarded_columns import marked
 from unloader.resolve.masked_ranges import without_masked_ranges
@@ -39,6 +38,7 @@ from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.registry import source_of
 from unloader.storage.kinds import destination_kind, is_one_stream
 from writers.model import ParquetFormat, TextFormat
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.resolve.outputs.transforming import ResolvedTransform

@@ -17,7 +17,6 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.lakehouse.places import lake_kind
 from unloader.model import Request
 from unloader.placement.seating import SeatPlan
-from unloader.records import dataclass
 from unloader.resolve.outputs.directories import placed
 from unloader.resolve.outputs.encrypting import checked_encryption
 from unloader.resolve.parts import (
@@ -31,6 +30,7 @@ from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
 from unloader.sources.base import Catalog
 from writers.codecs.choice import Choice
 from writers.model import Compression
+from writers.records import dataclass
 
 Codec = tuple[Compression, Choice | None]
 """A codec, and how a preset chose it."""

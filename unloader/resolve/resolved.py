@@ -25,12 +25,12 @@ from unloader.model import (
     SecretReference,
 )
 from unloader.placement.seating import Seating, SeatPlan
-from unloader.records import dataclass
 from unloader.redaction import holds_field, holds_sql_password
 from unloader.secrets.proofs import is_proof_of, proof_of
 from unloader.storage.kinds import is_kept
 from writers.codecs.choice import Choice
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.resolve.outputs.transforming import ResolvedTransform

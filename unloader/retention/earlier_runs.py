@@ -15,8 +15,8 @@ from pathlib import Path
 from unloader.errors import UnloaderError
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import directories_of, places_of, read_manifest
-from unloader.records import dataclass
 from unloader.storage.model import MANIFEST
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,6 @@ from unloader.manifest.digest import digest_at_end
 from unloader.manifest.read import directories_of, manifest_data, read_manifest
 from unloader.manifest.read_tables import is_finished_home, read_tables_manifest
 from unloader.manifest.tables import TablesManifest
-from unloader.records import dataclass
 from unloader.request.directory_names import beside, home_template
 from unloader.resolve.outputs.directories import directory_values
 from unloader.resolve.resolved import ResolvedRun
@@ -27,6 +26,7 @@ from unloader.retention.earlier_runs import EarlierRun, why_not_ours
 from unloader.retention.link import link_of, switch_link
 from unloader.retention.removing import LEAVING, empty
 from unloader.storage.model import MANIFEST
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from dataclasses import field
 
 from unloader.manifest.model import FailedAttemptRecord, SampleRecord
 from unloader.placement.load import CpuTime, node_times
-from unloader.records import dataclass
 from unloader.redaction import redact
+from writers.records import dataclass
 
 FIRST_INTERVAL_SECONDS = 0.25
 MOST_SAMPLES = 120

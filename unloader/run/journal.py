@@ -19,9 +19,9 @@ from typing import Any
 
 from unloader.json_fields import NotAsExpected, fields_to_json, from_json
 from unloader.manifest.build import FinishedUnit
-from unloader.records import dataclass
 from unloader.redaction import redact
 from unloader.storage.model import STAGED_LINE
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

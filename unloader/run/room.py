@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from unloader.errors import OutputFailed
-from unloader.records import dataclass
 from writers.files.room import enough_bytes, free_bytes
+from writers.records import dataclass
 
 _LOOK_SECONDS = 0.5
 _HEARD_SECONDS = 5.0

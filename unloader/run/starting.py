@@ -21,7 +21,6 @@ from unloader.model import (
     SecretReference,
     Setting,
 )
-from unloader.records import dataclass
 from unloader.redaction import redact
 from unloader.request.directory_names import existing, has_fields
 from unloader.request.options.running import PARALLEL
@@ -46,6 +45,7 @@ from unloader.run.workers import workers_for
 from unloader.storage.kinds import is_kept
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import path_of, real
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.manifest.tables import TablesManifest

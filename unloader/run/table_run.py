@@ -25,7 +25,6 @@ from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
 from unloader.manifest.model import Manifest
 from unloader.model import COMPARING
 from unloader.placement.evidence import Evidence
-from unloader.records import dataclass
 from unloader.resolve.outputs.one import of_output
 from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
@@ -43,6 +42,7 @@ from unloader.sources.cancelling import cancelled_by
 from unloader.storage.model import RUN_RECORD
 from unloader.verification.source_values import Asking
 from writers.files.syncing import Steps, alone
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.ceilings.model import Ceilings

@@ -35,12 +35,12 @@ from unloader.events import (
 from unloader.failures import error_of, is_a
 from unloader.manifest.build import FinishedUnit
 from unloader.model import AttemptFailure, Extract, UnitProgress, UnitResult, UnitTask
-from unloader.records import dataclass
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
 from unloader.run.outputs.base import RunOutput
 from unloader.run.room import RoomWatch
 from unloader.sources.base import Catalog
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.engine.concurrency.steering import Steering

@@ -32,7 +32,6 @@ from unloader.manifest.model import Manifest
 from unloader.manifest.routes import totals_of
 from unloader.model import Snapshot
 from unloader.placement.load import node_cpus
-from unloader.records import dataclass
 from unloader.resolve.outputs.directories import is_followed
 from unloader.resolve.outputs.one import of_output, of_route
 from unloader.resolve.resolution import OpenRun
@@ -54,6 +53,7 @@ from unloader.sources.abilities import (
 )
 from unloader.status.recording import LiveRun
 from unloader.verification.source_values import check_able
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.run.concurrency.load_watch import LoadWatch

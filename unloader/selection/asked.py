@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from unloader.model import NamePart, Request, TableName, TablesOptions
-from unloader.records import dataclass
 from unloader.selection.choice import TableChoice
 from unloader.selection.patterns import PartPattern, TablePattern
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

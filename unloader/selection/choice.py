@@ -13,11 +13,11 @@ from dataclasses import field
 
 from unloader.errors import UsageError
 from unloader.model import NamePart, TableName
-from unloader.records import dataclass
 from unloader.request.names import meant
 from unloader.selection.listing import STORED, Family, ListedTable, Listing
 from unloader.selection.patterns import PartPattern, TablePattern
 from unloader.selection.problems import TableProblem, obstacles_of
+from writers.records import dataclass
 
 _SOME = 5
 """Names that a notice lists; the others are counted."""

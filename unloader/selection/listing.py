@@ -10,8 +10,8 @@ from dataclasses import field
 from typing import Literal
 
 from unloader.model import TableSummary
-from unloader.records import dataclass
 from unloader.request.names import Folding
+from writers.records import dataclass
 
 Family = Literal["table", "materialized view", "view", "external table", "temporary table"]
 """What a pattern tells apart. table: rows of its own, partitioned or not, whatever the order they

@@ -13,8 +13,8 @@ from fnmatch import translate
 
 from unloader.errors import UsageError
 from unloader.model import NamePart, TableName
-from unloader.records import dataclass
 from unloader.request.names import Folding, folded
+from writers.records import dataclass
 
 _SEGMENT = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 """Quoted text, or plain text; a dot ends a part."""

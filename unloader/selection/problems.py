@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Literal
 
 from unloader.errors import SourceError
-from unloader.records import dataclass
 from unloader.selection.listing import ListedTable, Obstacle, ObstacleKind
+from writers.records import dataclass
 
 ProblemKind = ObstacleKind | Literal["unmatched", "column", "twice"]
 """unmatched: a name or a pattern that stands for no table. column: one that cannot be unloaded,

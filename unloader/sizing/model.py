@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from unloader.records import dataclass
 from unloader.sizing.model import Question
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from unloader.records import dataclass
 from unloader.sources.declared import Declared
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection
 from typing import Literal
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 _LENGTH = re.compile(r"(?P<name>[A-Z0-9_ ]+?) ?\((?P<length>\d+)(?: (?P<unit>BYTE|CHAR))?\)")
 _DECIMAL = re.compile(r"(?:NUMBER|NUMERIC|DECIMAL) ?\((\d+|\*)(?:, ?(-?\d+))?\)")

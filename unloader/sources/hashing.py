@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from unloader.model import Extract, ReadColumn
-from unloader.records import dataclass
 from writers.model import ContentSums
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import Selector

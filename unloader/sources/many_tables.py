@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol, cast
 from unloader.errors import SnapshotGone, SourceError, TransientSourceError
 from unloader.events import Observer, silent
 from unloader.model import NamePart, TableName
-from unloader.records import dataclass
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.selection.problems import TableProblem, problem_of
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import TableInfo

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, cast
 
 from unloader.errors import SourceError
 from unloader.model import Projection, ReadColumn, ValueOptions
-from unloader.records import dataclass
 from unloader.request.names import matching_any
 from unloader.sources.readings import ColumnReadings, Reading, Use, schema_message
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import TableInfo

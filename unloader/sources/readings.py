@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ from typing import Any
 
 from unloader import json_fields
 from unloader.errors import Interrupted, OutputFailed
-from unloader.records import dataclass
 from unloader.status.reading import RunStatus, check_whole, status_of
 from unloader.storage.opening import storage_at
+from writers.records import dataclass
 
 _LOOK_SECONDS = 0.25
 _ASK_SECONDS = 5.0

@@ -12,7 +12,7 @@ from typing import Literal
 from unloader import json_fields
 from unloader.json_reading import decode
 from unloader.model import TableCounts
-from unloader.records import dataclass
+from writers.records import dataclass
 
 FORMAT_VERSION = 1
 

@@ -22,7 +22,6 @@ from unloader.manifest.model import TableRecord, TotalsRecord, VerifiedRecord
 from unloader.manifest.read import document_of
 from unloader.manifest.tables import TablesTotals, is_of_tables
 from unloader.model import TableCounts
-from unloader.records import dataclass
 from unloader.resolve.tables.homes import (
     RecordedTable,
     home_above,
@@ -36,6 +35,7 @@ from unloader.storage.base import Storage
 from unloader.storage.model import MANIFEST, RUN_RECORD, STATUS, Leftover, WhoWasHere
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import path_of, real
+from writers.records import dataclass
 
 State = Literal["running", "interrupted", "finished", "none", "unreadable"]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from unloader import json_fields
 from unloader.errors import Interrupted, OutputFailed, UsageError
-from unloader.records import dataclass
 from unloader.status.model import ParallelismStatus
 from unloader.status.reading import RunStatus, check_whole, status_of
 from unloader.status.wishes import Wish, wish_bytes
 from unloader.storage.opening import storage_at
+from writers.records import dataclass
 
 _LOOK_SECONDS = 0.2
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 
 from numa.model import Seat
-from unloader.records import dataclass
 from unloader.redaction import redact
 from unloader.status.model import (
     LiveStatus,
@@ -19,6 +18,7 @@ from unloader.status.model import (
 from unloader.status.speeds import Speeds
 from unloader.status.tally import Figures, Running, Tally
 from unloader.storage.machine import boot_id, host_name
+from writers.records import dataclass
 
 _LONGEST_ERROR = 1000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from itertools import pairwise
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 MOST = 60
 """As many as a line of a terminal can show beside their name."""

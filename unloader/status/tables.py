@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from unloader.model import TableCounts
-from unloader.records import dataclass
 from unloader.resolve.tables.homes import RecordedTable
 from unloader.storage.base import Storage
 from unloader.storage.model import MANIFEST, Leftover
+from writers.records import dataclass
 
 _AT_ONCE = 16
 """Tables that are looked at at the same time: a network file system answers slowly."""

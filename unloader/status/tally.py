@@ -23,7 +23,7 @@ from unloader.events import (
     Verified,
 )
 from unloader.model import TableCounts
-from unloader.records import dataclass
+from writers.records import dataclass
 
 RATE_SECONDS = 30.0
 """Rates are averages over so much of the past: shorter jumps, longer hides a stall."""

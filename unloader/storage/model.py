@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from unloader.records import dataclass
 from writers.model import UncompletedUpload
+from writers.records import dataclass
 
 MANIFEST = "_manifest.json"
 """Name of the file whose presence means that a run is finished. It gets its final name last."""

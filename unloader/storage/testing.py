@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from unloader.errors import OutputFailed
-from unloader.records import dataclass
 from unloader.storage.base import RunStorage, Storage
 from unloader.storage.model import (
     JOURNAL,
@@ -29,6 +28,7 @@ from writers.files.readable import Readable
 from writers.files.sink import Sink
 from writers.model import Compression, UncompletedUpload
 from writers.objects.location import Location
+from writers.records import dataclass
 
 CutShort = Callable[[RunStorage, Sequence[Move], bytes], None]
 """Begins a commit of a run and dies in the middle of it; returns when the process would be dead."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unloader.errors import ConfigError
-from unloader.records import dataclass
 from unloader.sweep.model import PointReport, SweepReport, label
 from unloader.sweep.points import PARALLELISM, curves, measured_points
 from unloader.tuning.analysis import analyse
 from unloader.tuning.model import Analysis
 from unloader.tuning.validity import Rules
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

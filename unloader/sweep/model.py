@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from unloader import json_fields
 from unloader.model import Request
-from unloader.records import dataclass
 from unloader.sweep.measuring.load import MachineLoad
 from unloader.sweep.measuring.sampler import Moment
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

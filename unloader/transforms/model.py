@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Literal
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 Alphabet = Literal[
     "digits", "lower", "upper", "letters", "digits-lower", "digits-upper", "alphanumeric"

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pyarrow as pa
 
 from unloader.errors import UsageError
-from unloader.records import dataclass
 from unloader.transforms.columns import found, known
 from unloader.transforms.model import (
     CastColumn,
@@ -19,6 +18,7 @@ from unloader.transforms.model import (
     RenameColumns,
 )
 from unloader.transforms.types import column_type, exact_cast, value_of
+from writers.records import dataclass
 
 Arrays = list[pa.Array | pa.ChunkedArray]
 """Columns that no step has touched may be in pieces."""

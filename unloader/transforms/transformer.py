@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from unloader.errors import OutputFailed, UsageError
-from unloader.records import dataclass
 from unloader.transforms import steps
 from unloader.transforms.columns import found
 from unloader.transforms.masks import Keys, column_of, masked
@@ -32,6 +31,7 @@ from unloader.transforms.model import (
 )
 from unloader.transforms.steps import Arrays, Columns, Work
 from writers.large_rows import LargeRow
+from writers.records import dataclass
 from writers.schema import check_schema
 
 if TYPE_CHECKING:

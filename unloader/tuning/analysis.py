@@ -7,7 +7,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from unloader.errors import ConfigError
-from unloader.records import dataclass
 from unloader.tuning import knee as knees
 from unloader.tuning.limits import limit_of
 from unloader.tuning.model import (
@@ -30,6 +29,7 @@ from unloader.tuning.validity import (
     sustained,
     verdict,
 )
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.tuning.fitting import Fitted

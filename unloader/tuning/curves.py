@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 KNEE_SHARE = 0.5
 """Of what the first worker brings: beyond the knee, another worker brings less."""

@@ -15,9 +15,9 @@ import numpy as np
 from scipy.optimize import least_squares, nnls
 from scipy.special import fdtrc, fdtri, stdtrit
 
-from unloader.records import dataclass
 from unloader.tuning.curves import KNEE_SHARE, LAWS, Law
 from unloader.tuning.model import CONFIDENCE, Curve
+from writers.records import dataclass
 
 _MADE_FOR = 0.975
 """Of intervals, so that they cover the truth as often as CONFIDENCE says: the law is chosen by the

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from unloader.records import dataclass
 from unloader.tuning.points import Level, Work
 from unloader.tuning.validity import Verdict
+from writers.records import dataclass
 
 Seconds = float
 Share = float

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

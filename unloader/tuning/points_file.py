@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from unloader.errors import ConfigError
-from unloader.records import dataclass
 from unloader.tuning.points import LOADS, Load, Point
+from writers.records import dataclass
 
 REQUIRED = ("parallelism", "seconds")
 OPTIONAL = ("bytes", "rows", *LOADS)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from unloader.records import dataclass
 from unloader.tuning.points import Level
+from writers.records import dataclass
 
 NO_CPU = "CPU not measured"
 """The reason where it is not known whether a level can be sustained."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
-from unloader.records import dataclass
 from writers.model import ContentSums, ParquetFormat, TextFormat
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

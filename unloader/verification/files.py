@@ -12,13 +12,13 @@ from functools import partial
 from unloader.errors import VerifyMismatch, translate
 from unloader.events import Observer, Verified
 from unloader.manifest.file_check import check_file
-from unloader.records import dataclass
 from unloader.verification.content import Fetched, differing
 from unloader.verification.parallel import Advance, in_parallel
 from writers.content.sums import total
 from writers.errors import FormatError, WriteError
 from writers.files.readable import Readable
 from writers.model import ContentSums, OutputSpec, WrittenFile
+from writers.records import dataclass
 
 _SHOWN = 3
 

@@ -19,7 +19,6 @@ from unloader.manifest.read import (
 )
 from unloader.model import EncryptionOptions, SourceSpec
 from unloader.placement.seating import machine
-from unloader.records import dataclass
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath
@@ -31,6 +30,7 @@ from unloader.verification.recorded import fetched_by, part_of
 from unloader.verification.source_state import Question, SourceState, ask
 from writers.errors import FormatError
 from writers.model import OutputSpec
+from writers.records import dataclass
 from writers.registry import check
 
 Level = Literal["count", "full", "source"]

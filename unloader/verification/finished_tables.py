@@ -15,7 +15,6 @@ from unloader.manifest.read import manifest_data, read_manifest
 from unloader.manifest.read_tables import is_finished_home, parse_tables_manifest
 from unloader.manifest.tables import TableEntry, TablesManifest
 from unloader.model import SourceSpec
-from unloader.records import dataclass
 from unloader.resolve.tables.homes import recorded_tables, tables_label
 from unloader.storage.model import MANIFEST, RUN_RECORD
 from unloader.storage.opening import storage_at
@@ -23,6 +22,7 @@ from unloader.storage.paths import PlacePath
 from unloader.verification.finished_run import Checks, ask_source, check_level, verify
 from unloader.verification.open_sources import OpenSources
 from unloader.verification.source_state import SourceState
+from writers.records import dataclass
 
 _SHOWN_TABLES = 5
 _DEPTH = 4

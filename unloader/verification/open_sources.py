@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from unloader.errors import SourceError
 from unloader.events import Notice, Observer
-from unloader.records import dataclass
 from unloader.resolve.chosen_table import chosen_table, with_columns
 from unloader.selection.listing import Obstacle
 from unloader.sources.many_tables import describe_listed, list_tables
 from unloader.sources.registry import source_of
 from unloader.verification.source_values import Hashers
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import TableInfo

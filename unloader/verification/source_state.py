@@ -24,7 +24,6 @@ from unloader.model import (
     TableName,
     ValueOptions,
 )
-from unloader.records import dataclass
 from unloader.resolve.planning import keys_of, plan_of
 from unloader.sources.hashing import HashingCatalog
 from unloader.sources.projection import OutputNeeds, project
@@ -36,6 +35,7 @@ from unloader.verification.source_values import Asking, check_able, source_sums
 from unloader.worker.masked_failures import source_words_left_out
 from writers.content.sums import total
 from writers.model import ContentSums, TextFormat
+from writers.records import dataclass
 
 _GONE = "the run's snapshot is gone: compared with the source as it is now"
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, cast
 from unloader.errors import UsageError
 from unloader.events import Observer, Verified
 from unloader.model import Extract
-from unloader.records import dataclass
 from unloader.sources.base import Catalog
 from unloader.sources.hashing import Hasher, HashingCatalog
 from unloader.verification.content import differing
 from unloader.verification.parallel import Advance, in_parallel
 from writers.content.sums import total
 from writers.model import ContentSums
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import Selector

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from unloader.records import dataclass
+from writers.records import dataclass
 from writers.schema import selected
 
 if TYPE_CHECKING:

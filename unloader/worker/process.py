@@ -23,7 +23,6 @@ from unloader.model import (
     UnitResult,
     UnitTask,
 )
-from unloader.records import dataclass
 from unloader.redaction import guard_streams
 from unloader.sources.base import Reader
 from unloader.sources.registry import source_of
@@ -31,6 +30,7 @@ from unloader.worker.gate import GATE
 from unloader.worker.memory import freeze_modules, peak_rss_bytes, tune
 from unloader.worker.progress import Report
 from unloader.worker.unit import copy_unit
+from writers.records import dataclass
 
 tune()
 told.listen(GATE.take)

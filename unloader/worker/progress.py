@@ -8,8 +8,8 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from unloader.model import UnitProgress, Waits
-from unloader.records import dataclass
 from unloader.sources.base import Text, is_large_row
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from writers.large_rows import LargeValue

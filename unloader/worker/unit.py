@@ -19,7 +19,6 @@ from unloader.model import (
     UnitProgress,
     UnitTask,
 )
-from unloader.records import dataclass
 from unloader.sources.base import SHARES, ReadAgain, Reader, Text, TextReader
 from unloader.sources.reading import unit_batches, unit_text
 from unloader.worker.gate import GATE
@@ -36,6 +35,7 @@ from unloader.worker.pump import Pump
 from writers.base import EncodedWriter, Writer
 from writers.cpu_delay import cpu_delay
 from writers.model import ContentSums, StageSeconds, TextFormat, WrittenFile
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.worker.dropping import DroppedText

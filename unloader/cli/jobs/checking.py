@@ -11,12 +11,12 @@ from unloader.cli.jobs.outputs import JobOutput, OutputReader
 from unloader.cli.jobs.tables import common_place
 from unloader.cli.options.source_argument import source_of_job
 from unloader.errors import UnloaderError
-from unloader.records import dataclass
 from unloader.request.directory_names import has_fields, home_template
 from unloader.request.job.grammar import read_job
 from unloader.request.job.model import JobFile, Mistake, Place
 from unloader.request.options.option import of_command
 from unloader.sources.options import every_option
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.checking.model import Checked, CheckedOutput, Problem

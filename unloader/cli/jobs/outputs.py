@@ -26,13 +26,13 @@ from unloader.cli.options.source_argument import check_statements, default_map
 from unloader.cli.options.tables import ONE_OF_SEVERAL, choice_of, table_names
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, SourceSpec
-from unloader.records import dataclass
 from unloader.request.job.layers import pairs, values_of
 from unloader.request.job.model import Entry, Given, JobFile, Mistake, Place
 from unloader.request.options.option import of_command
 from unloader.selection.asked import AskedTables
 from unloader.selection.choice import TableChoice
 from unloader.sources.options import every_option
+from writers.records import dataclass
 
 _OPTION = re.compile(r"--([a-z][a-z-]*)")
 

@@ -18,7 +18,6 @@ from unloader.cli.options.parameter import JobOption, given_values
 from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.json_reading import decode, read_text
 from unloader.lakehouse.places import lake_kind
-from unloader.records import dataclass
 from unloader.redaction import holds_sql_password
 from unloader.request.locations import looks_like_source
 from unloader.request.options.option import Option, of_command
@@ -27,6 +26,7 @@ from unloader.sources.options import every_option
 from unloader.sources.registry import KINDS, url_form
 from unloader.storage.paths import PlacePath, path_of
 from writers.errors import FormatError
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.request.job.model import Given, JobFile, Mistake, Place

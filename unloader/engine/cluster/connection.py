@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from unloader.engine.cluster.link import STATUS, Link, a_link, packed, received
 from unloader.engine.cluster.security import Certificates, check_reachable
 from unloader.errors import ConfigError, ConnectFailed
-from unloader.records import dataclass
+from writers.records import dataclass
 
 T = TypeVar("T")
 

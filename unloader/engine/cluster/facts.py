@@ -15,7 +15,7 @@ from unloader import __version__
 from unloader.engine.cluster import calls
 from unloader.engine.cluster.connection import Connection
 from unloader.errors import ConfigError
-from unloader.records import dataclass
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,9 +18,9 @@ from unloader.engine.cluster.team import Team
 from unloader.errors import ConfigError, UsageError
 from unloader.model import Preload, Request
 from unloader.placement.seating import Seating, SeatPlan, machine, most_workers
-from unloader.records import dataclass
 from unloader.request.clusters import own_workers
 from unloader.sources.registry import source_of
+from writers.records import dataclass
 
 _LEAST_SECONDS, _MOST_SECONDS = 5.0, 20.0
 """How long an agent or the parent may be silent: `--stall-timeout` within these limits."""

@@ -8,7 +8,7 @@ from numa.model import ProcessLimits, Seat
 from unloader.engine.executor import ExecutorEvent
 from unloader.model import AttemptFailure, Preload, SeatOptions
 from unloader.placement.evidence import Evidence, WorkerEvidence
-from unloader.records import dataclass
+from writers.records import dataclass
 
 HOLD_SECONDS = 2.0
 """How long an agent waits for something to tell before it says that there is nothing."""

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from unloader.errors import ConfigError, ConnectFailed
-from unloader.records import dataclass
+from writers.records import dataclass
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -26,7 +26,7 @@ from dataclasses import field
 from typing import Literal
 
 from unloader.engine.concurrency.rates import MOST_WINDOWS, Measurement
-from unloader.records import dataclass
+from writers.records import dataclass
 
 TOLERANCE = 0.02
 """Of the rate. Fewer places for so little less are worth it to whoever shares the database."""

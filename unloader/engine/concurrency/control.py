@@ -15,7 +15,7 @@ from unloader.engine.concurrency.limits import Held
 from unloader.engine.concurrency.rates import RowCount, Windows
 from unloader.events import ParallelismChanged
 from unloader.model import Cause
-from unloader.records import dataclass
+from writers.records import dataclass
 
 _QUIET_SECONDS = 1.0
 """After a change, until the rate belongs to the new number: buffers fill."""

@@ -11,7 +11,7 @@ import math
 from collections import deque
 from dataclasses import field
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 _CUT_EVERY_SECONDS = 4.0
 """What a cut does is seen after that: attempts are held up within two seconds of it."""

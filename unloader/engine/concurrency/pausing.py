@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import field
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 GRACE_SECONDS = 2.0
 """Units that end within that time make room by themselves."""

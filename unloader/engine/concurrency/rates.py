@@ -10,7 +10,7 @@ import math
 from collections import deque
 from dataclasses import field
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 WINDOW_SECONDS = 0.5
 """Shortest time over which a rate is taken. Workers report several times a second."""

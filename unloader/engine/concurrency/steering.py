@@ -16,7 +16,7 @@ from unloader.engine.concurrency.pausing import Pauses
 from unloader.engine.executor import AttemptFailed, Executor, ExecutorEvent, PlaceLost, Result
 from unloader.engine.schedule import Schedule, U
 from unloader.model import FetchOrder, Release
-from unloader.records import dataclass
+from writers.records import dataclass
 
 _IDLE_SECONDS = 5.0
 """A place that is idle for so long, as fewer are to work, gives its session back."""

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from unloader.errors import ConfigError, OutputFailed, UsageError
-from unloader.records import dataclass
 from unloader.redaction import redact
 from writers.errors import FormatError
 from writers.objects.location import Location, is_location
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

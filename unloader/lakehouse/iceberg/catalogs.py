@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from unloader.errors import ConfigError, OutputFailed, UsageError
 from unloader.lakehouse.places import place_of
-from unloader.records import dataclass
 from unloader.redaction import redact
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

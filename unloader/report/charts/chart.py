@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 WIDE, NARROW = 1040, 340
 """Pixels: of a window of 1280 and one of 390."""

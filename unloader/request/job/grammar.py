@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from unloader.errors import UnloaderError, UsageError
-from unloader.records import dataclass
 from unloader.request.job.entries import mistakes_between
 from unloader.request.job.including import INCLUDE, Document, Report, documents
 from unloader.request.job.model import Entry, EntryKind, Given, JobFile, Mistake
@@ -27,6 +26,7 @@ from unloader.request.job.values import meaning, wrong_kind
 from unloader.request.job.variables import expanded
 from unloader.request.options.option import Option
 from unloader.request.refused_values import without_subject
+from writers.records import dataclass
 
 SOURCE, NAME, RUN, DEFAULTS = "source", "name", "run", "defaults"
 TABLE: EntryKind = "table"

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from unloader.errors import ConfigError, UnloaderError, UsageError
-from unloader.records import dataclass
 from unloader.request.job import lines
 from unloader.request.job.model import Mistake, Place
 from unloader.request.job.parsing import read_toml
 from unloader.request.job.variables import expanded
 from unloader.request.settings import at_home
+from writers.records import dataclass
 
 INCLUDE = "include"
 

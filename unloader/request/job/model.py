@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from unloader.errors import UnloaderError
-from unloader.records import dataclass
+from writers.records import dataclass
 
 EntryKind = Literal["table", "route"]
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from unloader.errors import UsageError
-from unloader.records import dataclass
 from unloader.request.job.including import Document
 from unloader.request.job.model import Mistake, Place
 from unloader.request.options.option import Option, Scope, of_scope
 from unloader.request.settings import PASSWORD_KEYS
+from writers.records import dataclass
 
 Keys = Mapping[str, tuple[Option, bool]]
 """Keys with their options, and whether they say the opposite."""

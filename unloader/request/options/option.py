@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Literal
 
-from unloader.records import dataclass
 from unloader.request.options.kinds import FLAG, Kind
+from writers.records import dataclass
 
 Effect = Literal["selects", "changes", "none", "unrecorded"]
 """selects: fewer rows or columns, or others; changes: what is written of them, where to, and how it

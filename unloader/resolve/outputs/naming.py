@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from partition_planner.model import WorkUnit
-from unloader.records import dataclass
 from unloader.request.file_names import NameValues, UnitNames, any_name
 from unloader.resolve.resolved import ResolvedRun
+from writers.records import dataclass
 from writers.registry import extension
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from unloader.errors import UsageError
 from unloader.model import Lossless, Projection, ReadColumn
-from unloader.records import dataclass
 from unloader.transforms.model import Masked, MaskingKey, OutputColumn, TransformOptions
 from writers.model import ParquetFormat, TextFormat
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.sources.projection import OutputNeeds

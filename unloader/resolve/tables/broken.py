@@ -22,7 +22,6 @@ from unloader.model import (
     TablesOptions,
 )
 from unloader.placement.seating import SeatPlan
-from unloader.records import dataclass
 from unloader.resolve.broken_run import BrokenRun, UnusableRecord, run_of
 from unloader.resolve.patience import Patience
 from unloader.resolve.reopening import at_snapshot, enter_snapshot, explained
@@ -34,6 +33,7 @@ from unloader.resolve.tables.resolving import OpenTables
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.storage.model import RUN_RECORD, Leftover
 from unloader.storage.opening import storage_at
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.transforms.model import MaskingKey

@@ -14,7 +14,6 @@ from partition_planner.model import TableInfo
 from unloader.errors import UnloaderError, UsageError
 from unloader.events import Observer, silent
 from unloader.model import Request
-from unloader.records import dataclass
 from unloader.request.names import matching_any, means_a_column
 from unloader.resolve.chosen_table import chosen_table, with_columns
 from unloader.resolve.tables.problems import TableProblem, each_once
@@ -30,6 +29,7 @@ from unloader.sources.many_tables import (
     list_tables,
     quoted_name,
 )
+from writers.records import dataclass
 
 _Key = tuple[str, str]
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unloader.errors import UsageError
-from unloader.records import dataclass
 from unloader.request.directory_names import above as above_of
 from unloader.request.directory_names import directories_above, directory_name, has_fields
 from unloader.resolve.outputs.directories import directories_of, directory_values
@@ -22,6 +21,7 @@ from unloader.storage.kinds import destination_kind
 from unloader.storage.model import RUN_RECORD
 from unloader.storage.paths import RealPlaces, absolute, path_of, real, relative
 from writers.objects.location import Location, is_location
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.resolve.resolved import ResolvedRun

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from unloader.events import Observer, silent
-from unloader.records import dataclass
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.homes import home_of
 from unloader.resolve.tables.problems import TableProblem
 from unloader.resolve.tables.resolving import resolved_tables
 from unloader.selection.asked import TablesRequest
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from unloader.errors import PlanFailed, SourceError, UnloaderError
-from unloader.records import dataclass
 from unloader.selection.problems import SHOWN
 from unloader.selection.problems import TableProblem as SelectionProblem
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,6 @@ from unloader.errors import ConfigError, Interrupted, SourceError, UnloaderError
 from unloader.events import Notice, Observer, PhaseStarted, silent
 from unloader.model import Snapshot, SourceSpec
 from unloader.placement.seating import SeatPlan, seat_request
-from unloader.records import dataclass
 from unloader.resolve.outputs.directories import directories_of
 from unloader.resolve.patience import Patience
 from unloader.resolve.planning import takes_units
@@ -38,6 +37,7 @@ from unloader.sources.several import hold_tables
 from unloader.storage.paths import RealPlaces
 from writers.codecs.choice import Choice
 from writers.model import Compression
+from writers.records import dataclass
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 
-from unloader.records import dataclass
+from writers.records import dataclass
 
 _LEAST_SECONDS = 0.9
 """Between two looks: the kernel counts in hundredths of a second."""

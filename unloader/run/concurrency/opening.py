@@ -18,8 +18,8 @@ from unloader.placement.seating import (
     machine,
     sessions_beside_workers,
 )
-from unloader.records import dataclass
 from unloader.sources.abilities import open_load
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.run.concurrency.load_watch import LoadWatch

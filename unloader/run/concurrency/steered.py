@@ -14,12 +14,12 @@ from unloader.engine.concurrency.rates import RowCount
 from unloader.engine.concurrency.steering import Steering
 from unloader.events import Event, ParallelismChanged
 from unloader.model import ConcurrencyOptions
-from unloader.records import dataclass
 from unloader.request.settings import parse_hours
 from unloader.run.concurrency.host_cpu import HostCpu
 from unloader.run.concurrency.load_watch import LoadWatch
 from unloader.status.model import ParallelismStatus
 from unloader.status.wishes import Wish
+from writers.records import dataclass
 
 MOST_STEPS = 1000
 """As many are kept for the manifest, the latest: a limit may come and go for days."""

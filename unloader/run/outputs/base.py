@@ -14,11 +14,11 @@ from unloader.events import Event, Observer
 from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest, RouteRecord
 from unloader.model import OutputTask
-from unloader.records import dataclass
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
 from unloader.storage.base import LiveStorage
 from writers.files.syncing import Steps
+from writers.records import dataclass
 
 Stop = Callable[[], bool]
 """Asked several times a second; True ends the run."""

@@ -7,13 +7,13 @@ from typing import Literal
 from unloader.errors import OutputFailed
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
-from unloader.records import dataclass
 from unloader.resolve.outputs.one import of_output
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.kinds import is_kept
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import path_of
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

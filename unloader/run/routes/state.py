@@ -8,9 +8,9 @@ from dataclasses import field, replace
 from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest
 from unloader.model import AttemptFailure, OutputResult
-from unloader.records import dataclass
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.outputs.base import RunOutput
+from writers.records import dataclass
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,11 +13,11 @@ from unloader.errors import FollowUpFailed, UsageError
 from unloader.events import Observer
 from unloader.manifest.model import Manifest
 from unloader.manifest.tables import TablesManifest
-from unloader.records import dataclass
 from unloader.request.directory_names import home_template, is_dated
 from unloader.resolve.outputs.directories import is_followed
 from unloader.resolve.outputs.one import of_route
 from unloader.resolve.resolved import ResolvedRun
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.selection.asked import TablesRequest

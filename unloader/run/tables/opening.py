@@ -10,7 +10,6 @@ from typing import cast
 from unloader.errors import UnloaderError
 from unloader.events import Notice, PhaseStarted, UnitsKept
 from unloader.manifest.routes import totals_of
-from unloader.records import dataclass
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.problems import TableProblem, told_at_once
@@ -30,6 +29,7 @@ from unloader.run.tables.units import named
 from unloader.sources.base import Catalog
 from unloader.status.tables import is_published
 from unloader.storage.opening import storage_at
+from writers.records import dataclass
 
 _NOTHING = Left(what="nothing")
 

@@ -8,12 +8,12 @@ from dataclasses import field
 from partition_planner.model import WorkUnit
 from unloader.manifest.model import Manifest
 from unloader.model import AttemptFailure, TablesOptions
-from unloader.records import dataclass
 from unloader.resolve.tables.problems import TableProblem
 from unloader.resolve.tables.resolving import OpenTables
 from unloader.run.journal import Progress
 from unloader.run.table_run import TableRun
 from unloader.status.recording import LiveRun
+from writers.records import dataclass
 
 
 @dataclass(slots=True, kw_only=True)

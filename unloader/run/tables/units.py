@@ -26,13 +26,13 @@ from unloader.events import (
 )
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, Preload, UnitResult
-from unloader.records import dataclass
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
 from unloader.run.room import RoomWatch
 from unloader.run.tables.counting import size_of
 from unloader.run.tables.state import TableState
 from unloader.run.units import UnitWork
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.engine.concurrency.steering import Steering

@@ -31,7 +31,6 @@ from unloader.manifest.tables import (
     tables_manifest_bytes,
 )
 from unloader.model import AttemptFailure, TablesOptions
-from unloader.records import dataclass
 from unloader.resolve.outputs.directories import is_followed
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.homes import home_of, is_dropped
@@ -61,6 +60,7 @@ from unloader.storage.base import RunStorage
 from unloader.storage.model import RUN_RECORD
 from writers.errors import WriteError
 from writers.files.syncing import SyncThreads, together
+from writers.records import dataclass
 
 
 def run_tables(

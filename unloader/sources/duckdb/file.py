@@ -17,9 +17,9 @@ from unloader.errors import (
     UnloaderError,
 )
 from unloader.model import SourceSpec
-from unloader.records import dataclass
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.registry import missing_driver
+from writers.records import dataclass
 
 HEADER_BYTES = 3 * 4096
 """A DuckDB file begins with one block that never changes, and two of which each checkpoint writes

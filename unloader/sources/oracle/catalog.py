@@ -18,7 +18,6 @@ from unloader.model import (
     TableSummary,
     ValueOptions,
 )
-from unloader.records import dataclass
 from unloader.request.names import matching_partitions
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities
@@ -55,6 +54,7 @@ from unloader.sources.oracle.tables.questions import Dictionary, ManyTables, One
 from unloader.sources.oracle.tables.segments import object_ids
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import check_condition, check_distinct, literal, qualified
+from writers.records import dataclass
 
 _WHO = (
     "SELECT USER, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'), SYS_CONTEXT('USERENV', 'SERVICE_NAME') "

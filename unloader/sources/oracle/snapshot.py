@@ -11,8 +11,8 @@ from datetime import datetime, timezone
 
 from unloader.errors import SnapshotGone, SourceError
 from unloader.model import Consistency, Snapshot
-from unloader.records import dataclass
 from unloader.sources.oracle.connection.session import Session
+from writers.records import dataclass
 
 SCN = "scn"
 """The kind of a snapshot here."""

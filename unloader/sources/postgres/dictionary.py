@@ -14,10 +14,10 @@ from typing import Any
 from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent
 from unloader.errors import SourceError
 from unloader.model import TableName
-from unloader.records import dataclass
 from unloader.sources.postgres.errors import LOCK_NOT_AVAILABLE, state_of
 from unloader.sources.postgres.session import Session
 from unloader.sources.statement import quoted
+from writers.records import dataclass
 
 RELATIONS = """
 SELECT c.oid, n.nspname AS schema, c.relname AS name, c.relispartition AS is_partition,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from unloader.errors import ConnectFailed, SessionsRefused, SourceError, TransientSourceError
 from unloader.model import SourceSpec
-from unloader.records import dataclass
 from unloader.sources.base import Text
 from unloader.sources.password import password_of
 from unloader.sources.postgres.errors import Phase, is_loss, translated
@@ -21,6 +20,7 @@ from unloader.sources.postgres.libpq.connection import Connection
 from unloader.sources.postgres.libpq.errors import LibpqError
 from unloader.sources.postgres.tls import refusal, verified
 from unloader.sources.statement import literal, quoted
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.sources.postgres.libpq.values import Row

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from unloader.records import dataclass
 from writers.held_values import LEAST_BYTES, PIECE_BYTES, decoded, may_be_large
 from writers.large_rows import LargeRow
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

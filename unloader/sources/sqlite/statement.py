@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from partition_planner.model import RowRange, Selector, TableInfo, WholeTable
 from unloader.model import Extract
-from unloader.records import dataclass
 from unloader.sources.sqlite.types import ROWID, attribute, first_row, refused_class, value_of
 from unloader.sources.statement import (
     derived_table,
@@ -15,6 +14,7 @@ from unloader.sources.statement import (
     row_conditions,
     select,
 )
+from writers.records import dataclass
 
 RESERVATION = "write-reservation"
 """The kind of a snapshot here."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from partition_planner.model import PlanLimits, TableInfo, WorkUnit
 from unloader.model import Extract, Snapshot, SourceSpec
-from unloader.records import dataclass
 from unloader.sources.base import Catalog
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.testing.worker import WorkerReader
 from writers.model import TextFormat
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

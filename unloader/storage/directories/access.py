@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 
 from unloader.errors import ConfigError, OutputFailed
-from unloader.records import dataclass
+from writers.records import dataclass
 
 _PROBE = "rights.part"
 _OWN_DIRECTORY = 0o700

@@ -22,7 +22,6 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
-from unloader.records import dataclass
 from unloader.storage.directories.liveness import is_elsewhere, is_replaced
 from unloader.storage.model import (
     JOURNAL,
@@ -35,6 +34,7 @@ from unloader.storage.model import (
     Leftover,
 )
 from writers.files.staging import PART_SUFFIX
+from writers.records import dataclass
 
 RUN = "_run"
 STAGED = "staged"

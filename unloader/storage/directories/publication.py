@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from unloader.errors import OutputFailed
-from unloader.records import dataclass
 from unloader.storage.directories import lock_lines
 from unloader.storage.directories.leftovers import (
     LOCK,
@@ -33,6 +32,7 @@ from writers.errors import WriteError
 from writers.files.publish import NamedLater
 from writers.files.staging import PART_SUFFIX
 from writers.files.syncing import Steps, Wanted
+from writers.records import dataclass
 
 _VERSION = 1
 _REMEMBERED = 256

@@ -11,8 +11,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from unloader.records import dataclass
 from unloader.storage.machine import boot_id, host_name
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

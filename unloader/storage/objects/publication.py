@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 from unloader.errors import OutputFailed
 from unloader.json_fields import from_json
-from unloader.records import dataclass
 from unloader.storage.model import MANIFEST
 from unloader.storage.objects.room import PUBLICATION, Room, is_plain
 from unloader.storage.objects.uploads import Completion, complete_uploads
 from writers.errors import StoreFailed
 from writers.model import UncompletedUpload
 from writers.objects.bucket import Found
+from writers.records import dataclass
 
 
 class Placed(NamedTuple):

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from unloader.errors import Interrupted, OutputFailed
-from unloader.records import dataclass
 from unloader.storage.model import Move, Place, Staging
 from unloader.storage.streams.fifo import Fifos, open_for_reader
 from unloader.storage.streams.relay import Relay
+from writers.records import dataclass
 
 FROM_THE_START = "unload again from the start"
 

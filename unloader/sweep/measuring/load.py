@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from unloader.records import dataclass
 from unloader.sweep.measuring.readings import CpuTimes, DiskCounters, Reading, Tree
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from numa.sysfs.quota import throttling
-from unloader.records import dataclass
+from writers.records import dataclass
 
 DISK_STATISTICS = Path("/proc/diskstats")
 _BLOCK_DEVICES = Path("/sys/class/block")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from unloader.records import dataclass
 from unloader.sweep.measuring.database import database_roots
 from unloader.sweep.measuring.load import (
     Machine,
@@ -19,6 +18,7 @@ from unloader.sweep.measuring.load import (
     nodes_between,
 )
 from unloader.sweep.measuring.readings import Reading, read_machine
+from writers.records import dataclass
 
 INTERVAL_SECONDS = 1.0
 _FIRST_SECONDS = 0.2

@@ -11,7 +11,6 @@ from unloader import api
 from unloader.errors import Interrupted, SourceError, UnloaderError, UsageError
 from unloader.events import Event, Notice, Observer, PhaseStarted, PointMeasured, Tick
 from unloader.model import Request
-from unloader.records import dataclass
 from unloader.redaction import redact
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.kinds import destination_kind
@@ -33,6 +32,7 @@ from unloader.sweep.running.order import rounds
 from unloader.sweep.running.places import Places, places
 from unloader.sweep.running.sampling import UNITS_A_WORKER, sampled, with_parallelism
 from unloader.sweep.running.watch import Watch
+from writers.records import dataclass
 
 MOST_MEASUREMENTS = 2000
 

@@ -17,7 +17,6 @@ from unloader.events import (
     UnitStarted,
 )
 from unloader.model import UnitResult
-from unloader.records import dataclass
 from unloader.sweep.measuring.sampler import Sampler
 from unloader.sweep.model import Measurement, UnitTime
 from unloader.sweep.running.stages import (
@@ -26,6 +25,7 @@ from unloader.sweep.running.stages import (
     row_bytes_of,
     waits_of,
 )
+from writers.records import dataclass
 
 _LEAST_SECONDS = 1e-6
 

@@ -16,9 +16,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from unloader.errors import UsageError
-from unloader.records import dataclass
 from unloader.transforms.columns import found
 from unloader.transforms.sql.session import functions, open_session
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     import duckdb

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from unloader.errors import OutputFailed, UsageError
-from unloader.records import dataclass
 from unloader.transforms.sql.expressions import Expression
 from unloader.transforms.sql.session import driver
 from unloader.transforms.steps import plain_array
 from writers.arrow_compute import pc
+from writers.records import dataclass
 from writers.schema import INFINITE, has_infinities
 
 if TYPE_CHECKING:

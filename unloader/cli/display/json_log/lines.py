@@ -28,7 +28,7 @@ from unloader.events import (
 )
 from unloader.json_fields import OPTIONAL
 from unloader.model import TableCounts
-from unloader.records import dataclass
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from partition_planner.model import ColumnInfo
-from unloader.records import dataclass
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     import oracledb

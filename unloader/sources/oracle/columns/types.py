@@ -13,10 +13,10 @@ from typing import Literal
 from partition_planner.model import ColumnInfo
 from unloader.errors import SourceError
 from unloader.model import ReadColumn, ValueOptions
-from unloader.records import dataclass
 from unloader.sources.oracle.columns.native import NativeType, parse_native
 from unloader.sources.readings import BATCHES, TEXT, ColumnReadings, Reading, Use
 from unloader.sources.statement import quoted
+from writers.records import dataclass
 
 Form = Literal[
     "plain",

@@ -17,7 +17,7 @@ import re
 from urllib.parse import unquote
 
 from unloader.errors import ConfigError, UsageError
-from unloader.records import dataclass
+from writers.records import dataclass
 
 PROTOCOLS = ("tcp", "tcps")
 

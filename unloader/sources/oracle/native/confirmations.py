@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from unloader.errors import ConfigError
-from unloader.records import dataclass
 from unloader.sources.oracle.native.library import ABI_VERSION
+from writers.records import dataclass
 
 FORMAT = 1
 """Of the file."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from unloader.errors import SourceError
-from unloader.records import dataclass
 from unloader.sources.oracle.native.batches import (
     NativeStatement,
     NotForNative,
@@ -18,6 +17,7 @@ from unloader.sources.oracle.native.confirmations import confirm
 from unloader.sources.oracle.native.decoder import Refused
 from unloader.sources.oracle.native.library import library
 from unloader.sources.oracle.reading.route import peers_of
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.model import SourceSpec

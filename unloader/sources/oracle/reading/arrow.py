@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from unloader.errors import OutputFailed
-from unloader.records import dataclass
 from unloader.sources.oracle.columns.native import parse_native
 from unloader.sources.oracle.columns.types import fraction_digits
 from unloader.sources.oracle.reading.texts import (
@@ -22,6 +21,7 @@ from unloader.sources.oracle.reading.texts import (
 )
 from unloader.sources.readings import type_named
 from writers.arrow_compute import pc
+from writers.records import dataclass
 from writers.text.binary_texts import binary_texts
 from writers.text.number_texts import float_texts
 from writers.text.string_arrays import value_bytes

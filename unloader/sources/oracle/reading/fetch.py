@@ -10,11 +10,11 @@ import re
 from typing import Literal
 
 from unloader.model import Extract, ReadColumn
-from unloader.records import dataclass
 from unloader.sources.base import SHARES
 from unloader.sources.oracle.columns.native import ROWID, parse_native
 from unloader.sources.oracle.columns.types import Form, form_of, moment_text
 from unloader.sources.oracle.connection.drivers import arrow_is_exact, driver_version
+from writers.records import dataclass
 
 Part = Literal["value", "length", "rowid", "locator"]
 FetchedAs = Literal["arrow", "tuples", "native"]

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from unloader.errors import OutputFailed, SourceError
-from unloader.records import dataclass
 from unloader.sources.oracle.reading.tuples import as_stored
 from writers.large_rows import LargeRow, LargeValue
+from writers.records import dataclass
 
 if TYPE_CHECKING:
     import oracledb

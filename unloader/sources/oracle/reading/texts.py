@@ -15,8 +15,8 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from unloader.records import dataclass
 from writers.arrow_compute import pc
+from writers.records import dataclass
 from writers.text.civil import DAY_SECONDS, UNIT_DIGITS
 
 MOMENT_LENGTH = len("-YYYY-MM-DD HH:MI:SS")

@@ -12,10 +12,10 @@ from functools import partial
 
 from partition_planner.model import ColumnInfo
 from unloader.model import TableSummary
-from unloader.records import dataclass
 from unloader.sources.oracle.columns.native import ROWID, native_text
 from unloader.sources.oracle.connection.session import Session
 from unloader.sources.oracle.tables.questions import Dictionary, Question
+from writers.records import dataclass
 
 BLOCK_BYTES = 8192
 """Size of a block where only their number is known; the database's default."""

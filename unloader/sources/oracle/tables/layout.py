@@ -16,7 +16,6 @@ from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent
 from partition_planner.table import coalesced
 from unloader.errors import SourceError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.records import dataclass
 from unloader.sources.oracle.reading.units import FILE_SHIFT, last_level
 from unloader.sources.oracle.tables import dictionary, segments
 from unloader.sources.oracle.tables.dictionary import BLOCK_BYTES, Relation
@@ -27,6 +26,7 @@ from unloader.sources.oracle.tables.sample import (
     sample_blocks,
     sample_keys,
 )
+from writers.records import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from unloader.errors import SourceError
 from unloader.model import TableSummary
-from unloader.records import dataclass
 from unloader.selection.listing import (
     Family,
     ListedTable,
@@ -26,6 +25,7 @@ from unloader.sources.oracle.connection.session import Session
 from unloader.sources.oracle.tables import dictionary
 from unloader.sources.oracle.tables.dictionary import OTHERS
 from unloader.sources.statement import literal, qualified, quoted
+from writers.records import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from unloader.errors import SourceError
-from unloader.records import dataclass
 from unloader.sources.oracle.connection.session import Session
+from writers.records import dataclass
 
 Row = tuple[Any, ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from partition_planner.model import Selector
 from unloader.model import AttemptFailure, Extract, SourceSpec
-from unloader.records import dataclass
+from writers.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

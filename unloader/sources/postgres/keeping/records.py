@@ -20,7 +20,7 @@ from pathlib import Path
 
 from unloader import json_fields
 from unloader.errors import ConfigError
-from unloader.records import dataclass
+from writers.records import dataclass
 
 RECORD_SUFFIX = ".json"
 USE_SUFFIX = ".used"
