@@ -10,10 +10,12 @@ has publishing with it. A run has rows to read and to encode, and a put has not:
 on the same cores, and takes all that is left of them, that is what the ratios show. So the CPU time
 is told, too: `cpu_vs_local_and_bare` is the run's by that of a run to a directory and the puts
 together, all from the start of the first process to the end of the last, without the store's own.
-What a run loads once, some 0.4 CPU-s in each process, weighs less the more rows there are. Where
-the command `aws` is found, and the place is in S3, the files of a run to a directory are copied by
-it, too: `wall_vs_local_then_cp` is the run with publishing by that run and the copy. Credentials
-come from the environment. What was written is removed.
+What a run loads once, some 1.2 CPU-s more than to a directory, weighs less the more rows there are. With
+`--server-pid` that process, and its threads, get one CPU to themselves, and all that is measured
+the others; then its CPU time is told, too: what the store takes bounds any client. Where the
+command `aws` is found, and the place is in S3, the files of a run to a directory are copied by it,
+too: `wall_vs_local_then_cp` is the run with publishing by that run and the copy. Credentials come
+from the environment. What was written is removed.
 """
 
 from __future__ import annotations
@@ -47,6 +49,10 @@ _IN_FLIGHT = 4
 def main() -> None:
     """Measure, and print a table or one object."""
     options = _options()
+    # A run that compiles its modules anew each time is not one that somebody has installed.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if options.server_pid:
+        _part(options.server_pid)
     with tempfile.TemporaryDirectory() as folder:
         source = f"duckdb://{folder}/t.duckdb"
         _make(Path(folder, "t.duckdb"), options.rows)
@@ -56,14 +62,24 @@ def main() -> None:
         size = sum(path.stat().st_size for path in files)
         bare, reading, whole, copied = [], [], [], []
         local_cpu, bare_cpu, run_cpu = [], [], []
+        bare_server, run_server = [], []
         place = str(Location.parse(options.place).below("run"))
         for number in range(options.runs):
             turns = [
-                lambda: local_cpu.append(_cpu(lambda: _unload(source, str(local), options))),
-                lambda: bare_cpu.append(
-                    _cpu(lambda: bare.append(_bare(options.place, files, options.workers)))
+                lambda: local_cpu.append(_cpu(lambda: _unload(source, str(local), options))[0]),
+                lambda: _note(
+                    _cpu(
+                        lambda: bare.append(_bare(options.place, files, options.workers)),
+                        options.server_pid,
+                    ),
+                    bare_cpu,
+                    bare_server,
                 ),
-                lambda: run_cpu.append(_cpu(lambda: _run(source, place, options, reading, whole))),
+                lambda: _note(
+                    _cpu(lambda: _run(source, place, options, reading, whole), options.server_pid),
+                    run_cpu,
+                    run_server,
+                ),
             ]
             if shutil.which("aws") and options.place.startswith("s3://"):
                 turns.append(lambda: copied.append(_local_then_cp(source, local, options)))
@@ -90,6 +106,8 @@ def main() -> None:
         "local_run_cpu_s": local_cpu,
         "bare_put_cpu_s": bare_cpu,
         "run_cpu_s": run_cpu,
+        "bare_put_server_cpu_s": bare_server,
+        "run_server_cpu_s": run_server,
         "ratios": ratios,
     }
     if options.json:
@@ -106,16 +124,41 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=12_000_000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--server-pid", type=int, default=0, help="gets a CPU to itself")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
 
-def _cpu(act: Callable[[], object]) -> float:
-    """Do something in other processes, and return the CPU seconds of these."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def _part(server: int) -> None:
+    """Give the last CPU to the server, the others to this process and those that it starts."""
+    *ours, last = sorted(os.sched_getaffinity(0))
+    if not ours:
+        raise SystemExit("there is one CPU only: the server cannot have it to itself")
+    for thread in os.listdir(f"/proc/{server}/task"):
+        os.sched_setaffinity(int(thread), {last})
+    os.sched_setaffinity(0, ours)
+
+
+def _cpu(act: Callable[[], object], server: int = 0) -> tuple[float, float]:
+    """Do something in other processes; return the CPU seconds of these, and of a server."""
+    before, served = resource.getrusage(resource.RUSAGE_CHILDREN), _cpu_of(server)
     act()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    ours = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return ours, _cpu_of(server) - served
+
+
+def _cpu_of(process: int) -> float:
+    """Return the CPU seconds of all threads of a process so far; 0 for none."""
+    if not process:
+        return 0.0
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _note(found: tuple[float, float], ours: list[float], servers: list[float]) -> None:
+    ours.append(found[0])
+    servers.append(found[1])
 
 
 def _paired(ours: list[float], theirs: list[float]) -> float:

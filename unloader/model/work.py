@@ -85,6 +85,8 @@ class Preload:
     source_kind: str
     formats: tuple[str, ...] = ()
     """Of the files to be written; those that are not named are loaded when they are needed."""
+    stores: tuple[str, ...] = ()
+    """The schemes of object stores that files go to, such as `s3`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from unloader.redaction import holds_field, holds_sql_password
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.kinds import destination_kind, is_kept
 from unloader.worker.preparing import ENTRY, load_for_workers
+from writers.objects.location import is_location
 from writers.registry import name_of
 
 EARLY_WORKERS = 2
@@ -171,5 +172,10 @@ def _may_fork(request: Request, seats: SeatPlan) -> bool:
 
 
 def _preload(request: Request) -> Preload:
-    formats = dict.fromkeys(name_of(each.output.format) for each in request.of_outputs())
-    return Preload(source_kind=request.source.kind, formats=tuple(formats))
+    outputs = [each.output for each in request.of_outputs()]
+    places = (place for each in outputs for place in each.destinations if is_location(place))
+    return Preload(
+        source_kind=request.source.kind,
+        formats=tuple(dict.fromkeys(name_of(each.format) for each in outputs)),
+        stores=tuple(dict.fromkeys(place.partition(":")[0] for place in places)),
+    )

@@ -34,3 +34,8 @@ def load_for_workers(wanted: Preload) -> None:
         for each in wanted.formats:
             load(each)
         source_of(wanted.source_kind).load()
+    with suppress(Exception):
+        if "s3" in wanted.stores:
+            from writers.objects.s3 import load as load_s3
+
+            load_s3()

@@ -81,7 +81,9 @@ class HeldUpload:
         if not self._filling:
             self._filling = self._senders.buffer(self._part_bytes)
         count = min(len(data), self._part_bytes - self._filled)
-        self._filling[self._filled : self._filled + count] = data[:count]
+        # Assigned to the bytearray itself, they would be copied twice.
+        with memoryview(self._filling) as view:
+            view[self._filled : self._filled + count] = data[:count]
         self._filled += count
         if self._filled == self._part_bytes:
             self._hand_over()

@@ -86,6 +86,20 @@ def client(store: Location, *, sends_parts: bool = False) -> Any:
         return _client(store.store, sends_parts, os.getpid())
 
 
+def load() -> None:
+    """Load what a client needs, for processes that are forked from this one. Nobody is asked.
+
+    Raises:
+        FormatError: boto3 is missing, or a profile that the environment names is.
+    """
+    # Credentials that are given here are looked for nowhere. A client that asks is made where it
+    # is needed: it has them as they are by then.
+    nobody = "not used"
+    _new_session("").client(
+        "s3", region_name="us-east-1", aws_access_key_id=nobody, aws_secret_access_key=nobody
+    )
+
+
 @lru_cache(maxsize=16)
 def _client(store: Location, sends_parts: bool, _: int) -> Any:
     from botocore.config import Config
@@ -113,18 +127,33 @@ def _client(store: Location, sends_parts: bool, _: int) -> Any:
 
 @lru_cache(maxsize=16)
 def _session(profile: str) -> Any:
+    return _new_session(profile)
+
+
+def _new_session(profile: str) -> Any:
     try:
         import boto3
+        import botocore.session
         from botocore.exceptions import ProfileNotFound
     except ImportError:
         raise FormatError(
             "profiles and roles of S3, and what was left of uploads, need the package boto3.",
             "install it with: pip install 'unloader[cloud]'.",
         ) from None
+    core = botocore.session.Session()
+    core.register_component("data_loader", _loader())
     try:
-        return boto3.Session(profile_name=profile or None)
+        return boto3.Session(profile_name=profile or None, botocore_session=core)
     except ProfileNotFound as error:
         raise FormatError(f"{error}.", "see the profiles in ~/.aws/config.") from None
+
+
+@lru_cache(maxsize=1)
+def _loader() -> Any:
+    """Return what reads the descriptions of services that the library has, and keeps them."""
+    from botocore.loaders import create_loader
+
+    return create_loader()
 
 
 def _no_credentials(store: Location) -> FormatError:
