@@ -10,12 +10,12 @@ has publishing with it. A run has rows to read and to encode, and a put has not:
 on the same cores, and takes all that is left of them, that is what the ratios show. So the CPU time
 is told, too: `cpu_vs_local_and_bare` is the run's by that of a run to a directory and the puts
 together, all from the start of the first process to the end of the last, without the store's own.
-What a run loads once, some 1.2 CPU-s more than to a directory, weighs less the more rows there are. With
-`--server-pid` that process, and its threads, get one CPU to themselves, and all that is measured
-the others; then its CPU time is told, too: what the store takes bounds any client. Where the
-command `aws` is found, and the place is in S3, the files of a run to a directory are copied by it,
-too: `wall_vs_local_then_cp` is the run with publishing by that run and the copy. Credentials come
-from the environment. What was written is removed.
+What a run loads once weighs less the more rows there are: about 1 CPU-s more than to a directory.
+With `--server-pid` that process, and its threads, get one CPU to themselves, and all that is
+measured the others; then its CPU time is told, too: what the store takes bounds any client. Where
+the command `aws` is found, and the place is in S3, the files of a run to a directory are copied by
+it, too: `wall_vs_local_then_cp` is the run with publishing by that run and the copy. Credentials
+come from the environment. What was written is removed.
 """
 
 from __future__ import annotations
