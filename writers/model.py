@@ -266,6 +266,8 @@ class StageSeconds:
     """Of the output before it was compressed; None where that is not counted (Parquet)."""
     write_cpu_s: float = 0.0
     """CPU seconds of writing, checksums included; of the files that are closed."""
+    own_cpu_s: float = 0.0
+    """Of both, what the thread took that encodes: it writes the smallest files itself."""
     write_delay_s: float = 0.0
     """Seconds that writing was ready and had no CPU; 0 where the system does not tell."""
     compress_delay_s: float = 0.0

@@ -18,6 +18,9 @@ Report = Callable[[UnitProgress], None]
 
 REPORT_SECONDS = 0.2
 
+_COUNTED_BYTES = 64 * 1024
+"""Of the first text, to find out how long a row is (guess)."""
+
 
 @dataclass(slots=True)
 class Progress:
@@ -101,8 +104,8 @@ class LastReport:
 class RowEstimate:
     """About how many records a piece of text holds, for the display; results are counted.
 
-    Ends of line are counted in the first piece only: counting them all costs as much CPU as
-    handing the text on.
+    Ends of line are counted at the beginning only: counting them all costs as much CPU as handing
+    the text on.
     """
 
     bytes_per_row: float = 0.0
@@ -111,8 +114,8 @@ class RowEstimate:
         usual = [chunk for chunk in piece if not is_large_row(chunk)]
         size = text_bytes(tuple(usual))
         if usual and not self.bytes_per_row:
-            lines = sum(bytes(chunk).count(b"\n") for chunk in usual)
-            self.bytes_per_row = size / max(1, lines)
+            first = bytes(memoryview(usual[0])[:_COUNTED_BYTES])
+            self.bytes_per_row = len(first) / max(1, first.count(b"\n"))
         wide = len(piece) - len(usual)
         return wide + (round(size / self.bytes_per_row) if usual else 0)
 

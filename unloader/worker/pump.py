@@ -4,6 +4,9 @@ The queue between them holds a fixed number of items, so a slow writer stops the
 source idles the writer. Where items are large their bytes count as well: nothing is fetched while
 those that are waiting and the one being consumed take the limit or more. Memory is then that limit
 and one item, whatever the size of the unit.
+
+A thread costs more than most small tables have to be fetched. Where little is expected the caller's
+thread fetches, too, until more has come than that.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Generic, Literal, TypeVar
 
 from writers.cpu_delay import cpu_delay
@@ -22,6 +26,10 @@ DEPTH = 2
 """Items waiting between the stages. One would do for overlap; the second evens out hiccups."""
 
 _POLL_SECONDS = 0.1
+
+LITTLE_BYTES = 4 * 1024 * 1024
+"""So much is fetched and written one after the other where no more is expected (guess: some 20
+milliseconds that might have overlapped)."""
 
 STILL_SECONDS = 1.0
 """A stage that has waited so long for the other one tells who is waited for, once a wait."""
@@ -39,18 +47,20 @@ class Pump(Generic[T]):
         depth: int = DEPTH,
         size: Callable[[T], int] | None = None,
         most_bytes: int = 0,
+        expects_little: bool = False,
         waits: Waits = lambda what: None,
         gate: Callable[[threading.Event], None] = lambda over: None,
     ) -> None:
-        """Take a function that makes the iterator; it is called in the fetch thread.
+        """Take a function that makes the iterator; it is called where items are fetched first.
 
         Args:
             items: Makes the iterator.
             depth: Items that wait at most.
             size: Returns the bytes that an item takes; they are not counted without it.
             most_bytes: From so many bytes on in items not yet consumed, none is fetched.
+            expects_little: Fetch in the caller's thread up to `LITTLE_BYTES`.
             waits: Called with what is waited for, from either thread.
-            gate: Called before each item is fetched, in the fetch thread; may wait until the event
+            gate: Called before each item is fetched, in the same thread; may wait until the event
                 it is given is set.
         """
         self._items = items
@@ -60,12 +70,15 @@ class Pump(Generic[T]):
         self._room = _Room(most_bytes, self._stop)
         self._waits = waits
         self._gate = gate
+        self._little_bytes = LITTLE_BYTES if expects_little and size is not None else 0
         self.starved_seconds = 0.0
         """Wall seconds the consumer waited for items."""
         self.fetch_seconds = 0.0
-        """Wall seconds the fetch thread spent waiting for items, not for the queue."""
+        """Wall seconds spent waiting for items, not for the queue."""
         self.fetch_cpu_seconds = 0.0
-        """CPU seconds of the fetch thread; complete once `run` has returned."""
+        """CPU seconds of the fetch; complete once `run` has returned."""
+        self.caller_cpu_seconds = 0.0
+        """Those of them that the caller's thread took."""
         self.fetch_delay_seconds = 0.0
         """Seconds it was ready to run and no CPU was free; complete with the CPU seconds."""
         self.blocked_seconds = 0.0
@@ -80,7 +93,13 @@ class Pump(Generic[T]):
             BaseException: Whatever the iterator or the consumer raised, unchanged. The fetch
                 thread has ended by then and the iterator is closed.
         """
-        thread = threading.Thread(target=self._fetch, name="fetch", daemon=True)
+        iterator: Iterator[T] | None = None
+        if self._little_bytes:
+            iterator = self._items()
+            if self._run_here(iterator, consume):
+                return
+        fetch = partial(self._fetch, iterator)
+        thread = threading.Thread(target=fetch, name="fetch", daemon=True)
         thread.start()
         try:
             while True:
@@ -98,6 +117,35 @@ class Pump(Generic[T]):
             self._stop.set()
             thread.join()
 
+    def _run_here(self, iterator: Iterator[T], consume: Callable[[T], None]) -> bool:
+        """Fetch and consume one item after the other; return False if that became too much."""
+        size = 0
+        try:
+            while size < self._little_bytes:
+                self._gate(self._stop)
+                item = self._fetched_here(iterator)
+                if item is None:
+                    _close(iterator)
+                    return True
+                size += self._size_of(item)
+                consume(item)
+                del item
+        except BaseException:
+            _close(iterator)
+            raise
+        return False
+
+    def _fetched_here(self, iterator: Iterator[T]) -> T | None:
+        started, cpu = time.perf_counter(), time.thread_time()
+        try:
+            return next(iterator, None)
+        finally:
+            seconds = time.perf_counter() - started
+            self.fetch_seconds += seconds
+            self.starved_seconds += seconds
+            self.caller_cpu_seconds += time.thread_time() - cpu
+            self.fetch_cpu_seconds = self.caller_cpu_seconds
+
     def _next(self) -> T | BaseException | None:
         began = time.perf_counter()
         try:
@@ -108,20 +156,18 @@ class Pump(Generic[T]):
         finally:
             self.starved_seconds += time.perf_counter() - began
 
-    def _fetch(self) -> None:
+    def _fetch(self, begun: Iterator[T] | None) -> None:
         last: BaseException | None = None
         try:
-            iterator = self._items()
+            iterator = self._items() if begun is None else begun
             try:
                 self._forward(iterator)
             finally:
-                close = getattr(iterator, "close", None)
-                if close is not None:
-                    close()
+                _close(iterator)
         except BaseException as error:
             last = error
         # The thread is this unit's alone, so one look at its clocks is all that it costs.
-        self.fetch_cpu_seconds = time.thread_time()
+        self.fetch_cpu_seconds += time.thread_time()
         self.fetch_delay_seconds = cpu_delay()
         self._put(last)
 
@@ -164,6 +210,12 @@ class Pump(Generic[T]):
 
     def _size_of(self, item: T) -> int:
         return 0 if self._size is None else self._size(item)
+
+
+def _close(iterator: object) -> None:
+    close = getattr(iterator, "close", None)
+    if close is not None:
+        close()
 
 
 class _Room:

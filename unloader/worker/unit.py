@@ -31,13 +31,14 @@ from unloader.worker.progress import (
     WatchedValue,
     text_bytes,
 )
-from unloader.worker.pump import Pump
+from unloader.worker.pump import LITTLE_BYTES, Pump
 from writers.base import EncodedWriter, Writer
 from writers.cpu_delay import cpu_delay
 from writers.model import ContentSums, StageSeconds, TextFormat, WrittenFile
 from writers.records import dataclass
 
 if TYPE_CHECKING:
+    from partition_planner.model import WorkUnit
     from unloader.worker.dropping import DroppedText
     from writers.large_rows import LargeRow
 
@@ -139,6 +140,7 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
         fetch,
         size=_batch_bytes,
         most_bytes=task.fetch_bytes,
+        expects_little=_is_little(task.unit),
         waits=progress.waits,
         gate=partial(GATE.pass_by, task.run_unit, task.attempt, progress.held_up),
     )
@@ -255,6 +257,11 @@ def _open_file(output: OutputTask, schema: Any) -> Writer:
     return open_writer(spec, schema, output.stem, writes_header=output.writes_header)
 
 
+def _is_little(unit: WorkUnit) -> bool:
+    """Return whether the source says that there is little to be fetched."""
+    return unit.bytes is not None and unit.bytes <= LITTLE_BYTES
+
+
 def _batch_bytes(batch: Any) -> int:
     from writers.large_rows import LargeRow
 
@@ -289,6 +296,7 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Cop
         lambda: unit_text(reader, task.extract, task.unit, text, counted.append),
         size=text_bytes,
         most_bytes=task.fetch_bytes,
+        expects_little=_is_little(task.unit),
         waits=progress.waits,
         gate=partial(GATE.pass_by, task.run_unit, task.attempt, progress.held_up),
     )
@@ -357,7 +365,10 @@ def _stages(
         uncompressed_bytes=None if None in sizes else sum(filter(None, sizes)),
         load=StageLoad(
             fetch_cpu_s=pump.fetch_cpu_seconds,
-            encode_cpu_s=now.thread - before.thread,
+            encode_cpu_s=now.thread
+            - before.thread
+            - pump.caller_cpu_seconds
+            - sum(each.own_cpu_s for each in stages),
             write_cpu_s=sum(each.write_cpu_s for each in stages),
             process_cpu_s=now.process - before.process,
             starved_s=pump.starved_seconds,

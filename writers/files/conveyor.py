@@ -3,7 +3,8 @@
 One thread writes, and encrypts what it writes where that is asked for. Where there is a codec
 another one compresses before it, so that filling, compressing and writing overlap. The first thing
 that goes wrong stops all of it and is kept for the producer, who never waits for a thread that has
-ended.
+ended. A file that one buffer holds is written by the producer itself: there is nothing to overlap,
+and two threads cost more than most small files.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class Conveyor:
         self._frames: deque[BytesLike] = deque()
         self._frames_held = 0
         self._unwritten = 0
-        self._finishing = self._framed_all = self._aborting = False
+        self._finishing = self._framed_all = self._aborting = self._closed = False
         self._change = threading.Condition()
         self.failure: BaseException | None = None
         """What ended the work, if anything did."""
@@ -108,17 +109,21 @@ class Conveyor:
         """The compressing thread was ready and had no CPU; complete once it has ended."""
         self.write_seconds = 0.0
         self.write_cpu_seconds = 0.0
-        """Of the writing thread, checksums included; complete once it has ended."""
+        """Of writing, checksums included; complete once that has ended."""
         self.write_delay_seconds = 0.0
-        """The same thread was ready and had no CPU."""
+        """The writing thread was ready and had no CPU."""
+        self.own_cpu_seconds = 0.0
+        """Of the CPU seconds above, those that the producer took where there was no thread."""
         self.producer_blocked = Blocked()
         """The producer waiting for an empty buffer."""
         self.compressor_blocked = Blocked()
         """The compressing thread waiting until frames are written."""
-        self._threads = self._start()
+        self._threads: list[threading.Thread] = []
 
     def take(self) -> Buffer | None:
         """Return an empty buffer once there is one, None once nothing more will be written."""
+        if self._unwritten:
+            self._start()
         with self._change:
             if not (self._ring.has_free or self._stopped):
                 with self.producer_blocked:
@@ -134,6 +139,7 @@ class Conveyor:
 
     def settle(self) -> None:
         """Wait until all that was handed over is written, or nothing more will be."""
+        self._start()
         with self._change:
             self._change.wait_for(lambda: self._unwritten == 0 or self._stopped)
 
@@ -142,6 +148,8 @@ class Conveyor:
         with self._change:
             self._finishing = True
             self._change.notify_all()
+        if not self._threads:
+            self._work_alone()
         for thread in self._threads:
             thread.join()
         self._ring.retire()
@@ -159,6 +167,8 @@ class Conveyor:
             self._aborting = True
             self._change.notify_all()
         self._file.interrupt()
+        if not self._threads:
+            self._close()
         deadline = monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, deadline - monotonic()))
@@ -168,17 +178,29 @@ class Conveyor:
     def _stopped(self) -> bool:
         return self._aborting or self.failure is not None
 
-    def _start(self) -> list[threading.Thread]:
+    def _start(self) -> None:
+        """Start the threads, unless they were."""
+        if self._threads:
+            return
         stages: dict[str, Callable[[], None]] = {"writing": self._write}
         if self._compressor is not None:
             stages["compressing"] = self._compress
-        threads = [
-            threading.Thread(target=self._run, args=(stage,), name=f"sink {name}", daemon=True)
-            for name, stage in stages.items()
-        ]
-        for thread in threads:
+        for name, stage in stages.items():
+            thread = threading.Thread(
+                target=self._run, args=(stage,), name=f"sink {name}", daemon=True
+            )
             thread.start()
-        return threads
+            self._threads.append(thread)
+
+    def _work_alone(self) -> None:
+        """Compress and write what one buffer holds, in this thread."""
+        if self._compressor is not None:
+            self._run(self._compress)
+            self.compress_delay_seconds = 0.0
+        compressed = thread_time()
+        self._run(self._write)
+        self.write_cpu_seconds, self.write_delay_seconds = thread_time() - compressed, 0.0
+        self.own_cpu_seconds = self.compress_cpu_seconds + self.write_cpu_seconds
 
     def _run(self, stage: Callable[[], None]) -> None:
         try:
@@ -249,6 +271,11 @@ class Conveyor:
             # The thread is this file's alone, so one look at its clocks is all that it costs.
             self.write_cpu_seconds = thread_time()
             self.write_delay_seconds = cpu_delay()
+            self._close()
+
+    def _close(self) -> None:
+        if not self._closed:
+            self._closed = True
             self._file.close()
 
     def _taken(self) -> Iterator[Sequence[BytesLike]]:

@@ -153,17 +153,22 @@ class Sink:
 
     @property
     def write_cpu_seconds(self) -> float:
-        """CPU seconds of the writing thread, checksums included; 0 before `close`."""
+        """CPU seconds of writing, checksums included; 0 before `close`."""
         return self._conveyor.write_cpu_seconds
 
     @property
+    def own_cpu_seconds(self) -> float:
+        """Of both CPU seconds those that `close` took in the producer's thread."""
+        return self._conveyor.own_cpu_seconds
+
+    @property
     def write_delay_seconds(self) -> float:
-        """Seconds that thread was ready and had no CPU; 0 before `close`."""
+        """Seconds the writing thread was ready and had no CPU; 0 before `close`."""
         return self._conveyor.write_delay_seconds
 
     @property
     def compress_delay_seconds(self) -> float:
-        """The same of the compressing thread."""
+        """The same of the compressing one."""
         return self._conveyor.compress_delay_seconds
 
     @property

@@ -157,6 +157,7 @@ def _with_sink(stages: StageSeconds, sink: Sink) -> StageSeconds:
         compress_cpu_s=stages.compress_cpu_s + sink.compress_cpu_seconds,
         uncompressed_bytes=(stages.uncompressed_bytes or 0) + sink.bytes_accepted,
         write_cpu_s=stages.write_cpu_s + sink.write_cpu_seconds,
+        own_cpu_s=stages.own_cpu_s + sink.own_cpu_seconds,
         write_delay_s=stages.write_delay_s + sink.write_delay_seconds,
         compress_delay_s=stages.compress_delay_s + sink.compress_delay_seconds,
         encode_blocked_s=stages.encode_blocked_s + sink.encode_blocked.seconds,

@@ -255,3 +255,36 @@ def test_the_waits_of_the_fetch_are_counted() -> None:
     assert pump.longest_blocked_seconds > 0.1
     assert pump.blocked_seconds >= pump.longest_blocked_seconds
     assert pump.fetch_cpu_seconds > 0
+
+
+def test_little_is_fetched_in_the_same_thread_until_it_was_more() -> None:
+    """All items come in order; a thread takes over after so many bytes, and ends with the rest."""
+    fetched_in: list[threading.Thread] = []
+
+    def items() -> Iterator[int]:
+        for number in range(6):
+            fetched_in.append(threading.current_thread())
+            yield number
+
+    found: list[int] = []
+    Pump(items, size=lambda item: pump_module.LITTLE_BYTES // 2, expects_little=True).run(
+        found.append
+    )
+    assert found == list(range(6))
+    here = threading.current_thread()
+    assert [thread is here for thread in fetched_in] == [True, True, *[False] * 4]
+
+
+@pytest.mark.parametrize("fail_at", [None, 1])
+def test_little_that_is_given_up_is_closed(fail_at: int | None) -> None:
+    """Whatever goes wrong in the consumer or the source comes through, and the source is closed."""
+    source = Numbers(count=3, fail_at=fail_at)
+
+    def consume(item: int) -> None:
+        if fail_at is None and item == 1:
+            raise KeyError("consumer")
+
+    with pytest.raises(ValueError if fail_at else KeyError):
+        Pump(source.items, size=lambda item: 1, expects_little=True).run(consume)
+    assert source.closed
+    assert source.thread is threading.current_thread()

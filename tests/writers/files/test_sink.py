@@ -405,6 +405,25 @@ def test_file_removed_meanwhile_is_an_error(tmp_path: Path) -> None:
         sink.close()
 
 
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_what_one_buffer_holds_is_written_without_a_thread(tmp_path: Path, codec: str) -> None:
+    """A thread starts with the second buffer; the small file is as whole, and so is its failure."""
+    before, data = threading.active_count(), text(4096)
+    sink = open_sink(tmp_path / "small", codec=codec)
+    sink.write(data)
+    assert threading.active_count() == before
+    size, _ = sink.close()
+    written = (tmp_path / "small").read_bytes()
+    assert len(written) == size
+    assert data == (zstandard.decompress(written, len(data)) if codec == "zstd" else written)
+    assert sink.own_cpu_seconds == sink.compress_cpu_seconds + sink.write_cpu_seconds > 0
+    sink = open_sink(tmp_path / "more", codec=codec)
+    sink.write(data + b"x")
+    assert threading.active_count() == before + (1 if codec == "none" else 2)
+    sink.abort()
+    assert sorted(os.listdir(tmp_path)) == ["small"]
+
+
 def test_abort_removes_the_file(tmp_path: Path) -> None:
     """Abort leaves nothing, also while buffers wait, and twice does no harm."""
     sink = open_sink(tmp_path / "f.part", "zstd")
