@@ -9,7 +9,8 @@ import ctypes
 import errno
 import os
 import sys
-from dataclasses import dataclass
+
+from numa.records import dataclass
 
 DEFAULT, PREFERRED, BIND, INTERLEAVE, LOCAL = range(5)
 

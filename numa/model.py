@@ -4,10 +4,11 @@ All are frozen and picklable; all but the events (whose payloads are the caller'
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Literal, TypeAlias
 
 from numa.errors import PoolError
+from numa.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

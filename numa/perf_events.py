@@ -16,8 +16,9 @@ import os
 import resource
 import struct
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from numa.records import dataclass
 
 _CALL_NUMBERS = {"x86_64": 298, "aarch64": 241, "riscv64": 241}
 """Machine to the number of perf_event_open in the kernel's system-call tables."""

@@ -30,13 +30,13 @@ it, of equals those of its package, then by id. When all CPUs are taken it goes 
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from math import lcm
 from typing import NamedTuple
 
 from numa.errors import PlacementError
 from numa.model import Node, Seat, Topology
+from numa.records import dataclass
 from numa.sysfs.cpu_list import cpu_list_text
 
 PLACEMENTS = ("spread", "close")

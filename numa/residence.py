@@ -16,10 +16,10 @@ import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from numa.model import Residence
+from numa.records import dataclass
 
 PROC = Path("/proc")
 
@@ -96,12 +96,12 @@ class Pace:
         self.due_at = max(self.affordable_at, now + self._seconds)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Seen:
     """All that was seen of one process."""
 
     pid: int
-    cpus: set[int] = field(default_factory=set)
+    cpus: set[int]
     looks: int = 0
     allowed: tuple[int, ...] = ()
     pages: Pages | None = None
@@ -162,7 +162,7 @@ class Residences:
     def _seen_of(self, worker: int, pid: int) -> _Seen:
         seen = self._seen.get(worker)
         if seen is None or seen.pid != pid:
-            seen = self._seen[worker] = _Seen(pid=pid)
+            seen = self._seen[worker] = _Seen(pid=pid, cpus=set())
         return seen
 
     def _see_cpus(self, seen: _Seen) -> None:

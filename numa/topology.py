@@ -7,11 +7,12 @@ it is an error that names the file; what is only nice to know may be missing.
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from numa.errors import TopologyError
 from numa.model import Node, Topology
+from numa.records import dataclass
 from numa.sysfs.cores import cores_of, package_of, speeds_of
 from numa.sysfs.cpu_list import cpu_list_text, parse_cpu_list
 from numa.sysfs.nodes import NodeFiles, read_nodes

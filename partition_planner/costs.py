@@ -8,11 +8,11 @@ writing all follow them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
 
 from partition_planner.parts import Part, parts_of, share
+from partition_planner.records import dataclass
 from partition_planner.spreads import Addresses, Keys, Spread
 from partition_planner.table import TableInfo
 from partition_planner.work import KeyRange, RowRange, Selector, WorkUnit

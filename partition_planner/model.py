@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from partition_planner.balance import finish_times, lower_bound
 from partition_planner.costs import CostUnit, unit_costs
 from partition_planner.errors import PlanError
 from partition_planner.json_fields import Fields, broken
+from partition_planner.records import dataclass
 from partition_planner.table import (
     ColumnInfo,
     KeySample,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from partition_planner.balance import finish_times, lower_bound
 from partition_planner.costs import unit_costs
 from partition_planner.errors import PlanError
 from partition_planner.model import Plan
+from partition_planner.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

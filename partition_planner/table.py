@@ -7,10 +7,10 @@ estimate makes a plan slower, never wrong.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
 from partition_planner.json_fields import Fields, integer_pair, not_as_expected, pair
+from partition_planner.records import dataclass
 
 PartitionKind = Literal["partition", "subpartition"]
 

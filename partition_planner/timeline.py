@@ -8,11 +8,11 @@ its limit can be played through.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from partition_planner.costs import unit_costs
 from partition_planner.errors import PlanError
 from partition_planner.model import Plan
+from partition_planner.records import dataclass
 
 Speeds = Callable[[tuple[int, ...]], Sequence[float]]
 """From the workers that are busy, ascending, to the cost that each gets done in a unit of time, all

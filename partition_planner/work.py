@@ -6,9 +6,9 @@ A selector names rows in the planner's terms. Turning it into a statement is the
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from partition_planner.json_fields import Fields, broken, not_as_expected
+from partition_planner.records import dataclass
 from partition_planner.table import PartitionKind, partition_kind
 
 

@@ -113,7 +113,7 @@ FLOORS = {
         {"numa.topology"},
         {"numa.sysfs", "numa.mempolicy"},
         {"numa.model"},
-        {"numa.errors", "numa.told"},
+        {"numa.errors", "numa.records", "numa.told"},
     ),
 }
 """Rooms of a package from the top floor down; each imports its own floor and those below."""

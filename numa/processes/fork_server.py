@@ -18,7 +18,6 @@ import socket
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 from numa.affinity import seated
@@ -26,6 +25,7 @@ from numa.model import BindReport, Seat
 from numa.processes.beside import start_beside
 from numa.processes.forked import Forked, fork, is_possible
 from numa.processes.member import main
+from numa.records import dataclass
 
 _MOST_BYTES = 64 * 1024
 """Of one call or answer; far more than a seat and some names need."""

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import dataclass
 from typing import IO, TypeAlias
 
 from numa.affinity import seated
@@ -26,6 +25,7 @@ from numa.processes.fork_server import ForkServer, Served
 from numa.processes.forked import LAST_SECONDS, Forked, fork, is_possible
 from numa.processes.member import main
 from numa.processes.paths import import_path
+from numa.records import dataclass
 
 # Nothing is imported before the path is the parent's: with -c the current folder comes first.
 _BOOTSTRAP = (

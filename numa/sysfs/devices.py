@@ -8,10 +8,10 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from numa.errors import TopologyError
+from numa.records import dataclass
 from numa.sysfs.reading import text_of
 
 _NUMBER = re.compile(r"\d{1,7}", re.ASCII)

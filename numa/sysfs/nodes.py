@@ -5,10 +5,11 @@ Source: sysfs-devices-node of the kernel.
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from numa.errors import TopologyError
+from numa.records import dataclass
 from numa.sysfs.cpu_list import parse_cpu_list
 from numa.sysfs.reading import not_understood, text_of
 

@@ -5,10 +5,10 @@ Source: cputopology.rst of the kernel.
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from numa.errors import TopologyError
+from numa.records import dataclass
 from numa.sysfs.cpu_list import parse_cpu_list
 from numa.sysfs.reading import text_of
 

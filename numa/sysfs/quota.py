@@ -6,10 +6,10 @@ sched-bwc.rst; cgroup_namespaces(7) for what a container sees.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from numa.errors import TopologyError
+from numa.records import dataclass
 from numa.sysfs.reading import not_understood, text_of
 
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
