@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from partition_planner.model import ColumnInfo, Selector, TableInfo
+from partition_planner.model import ColumnInfo, PartitionInfo, Selector, TableInfo
 from unloader.errors import SnapshotGone, SourceError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
@@ -112,13 +112,16 @@ class DuckDBCatalog(Catalog):
             )
         observe(PhaseStarted(phase="extents"))
         rows, extent = duckdb_layout.extent_of(self._rows, schema, name)
+        partitions: tuple[PartitionInfo, ...] = ()
+        if found.partitions:
+            partitions = duckdb_layout.partitions_of(self._rows, schema, name, extent)
         return many_tables.described(
             schema,
             name,
             columns=columns,
             rows=rows,
             extent=extent,
-            partitions=duckdb_layout.partitions_of(self._rows, schema, name, extent),
+            partitions=partitions,
         )
 
     def describe_query(self, query: str) -> TableInfo:

@@ -20,6 +20,9 @@ PARTITION_MAP = "unloader_partitions"
 
 Rows = Callable[..., list[tuple[Any, ...]]]
 
+Mapped = tuple[str, int, int]
+"""Name, first and last rowid of a partition."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -47,7 +50,7 @@ def partitions_of(
 
 
 def fitting_partitions(
-    found: list[tuple[str, int, int]], schema: str, name: str, extent: RowExtent
+    found: list[Mapped], schema: str, name: str, extent: RowExtent
 ) -> tuple[PartitionInfo, ...]:
     """Return what the map names for a table in order, or nothing if it does not fit the table."""
     if not found:
@@ -83,7 +86,7 @@ def fitting_partitions(
     )
 
 
-def mapped_rows(rows: Rows, schema: str, name: str) -> list[tuple[str, int, int]]:
+def mapped_rows(rows: Rows, schema: str, name: str) -> list[Mapped]:
     """Return name, first and last rowid of each partition that the map names, unchecked."""
     return all_mapped_rows(rows, "WHERE table_schema = ? AND table_name = ?", (schema, name)).get(
         (schema, name), []
@@ -92,9 +95,9 @@ def mapped_rows(rows: Rows, schema: str, name: str) -> list[tuple[str, int, int]
 
 def all_mapped_rows(
     rows: Rows, chosen: str = "", parameters: tuple[object, ...] = ()
-) -> dict[tuple[str, str], list[tuple[str, int, int]]]:
+) -> dict[tuple[str, str], list[Mapped]]:
     """Return the same of all tables that the map names, by schema and name."""
-    found: dict[tuple[str, str], list[tuple[str, int, int]]] = {}
+    found: dict[tuple[str, str], list[Mapped]] = {}
     try:
         for schema, name, partition, first, last in rows(
             "SELECT table_schema, table_name, partition_name, first_rowid, last_rowid "

@@ -6,6 +6,7 @@ Nobody can write the file while it is open, so all of it is of one state. There 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent, TableInfo
 from unloader.errors import SourceError
@@ -38,7 +39,8 @@ _Key = tuple[str, str]
 
 def summaries(rows: Rows) -> tuple[TableSummary, ...]:
     """Return tables and views of the file, by schema and name."""
-    mapped = layout.all_mapped_rows(rows)
+    found = rows(TABLES)
+    mapped = _mapped_rows(rows, found)
     return tuple(
         TableSummary(
             schema=schema,
@@ -48,7 +50,7 @@ def summaries(rows: Rows) -> tuple[TableSummary, ...]:
             bytes=None,
             partitions=len(mapped.get((schema, name), ())),
         )
-        for schema, name, kind, size in rows(TABLES)
+        for schema, name, kind, size in found
         if name != layout.PARTITION_MAP
     )
 
@@ -82,10 +84,11 @@ def described_tables(
     observe(PhaseStarted(phase="columns"))
     columns = _columns(rows)
     observe(PhaseStarted(phase="extents"))
-    kinds = {(schema, name): kind for schema, name, kind, _ in rows(TABLES)}
+    found = rows(TABLES)
+    kinds = {(schema, name): kind for schema, name, kind, _ in found}
     wanted = [table.key for table in tables if kinds.get(table.key) == "table"]
     extents = dict(_extents(rows, wanted))
-    mapped = layout.all_mapped_rows(rows)
+    mapped = _mapped_rows(rows, found)
     made: list[TableInfo | Obstacle] = []
     for table in tables:
         key = table.key
@@ -124,6 +127,17 @@ def described(
         named_partitions=False,
         row_ranges=True,
     )
+
+
+def _mapped_rows(rows: Rows, found: Iterable[tuple[Any, ...]]) -> dict[_Key, list[layout.Mapped]]:
+    """Return what the map of partitions names, if it is among the tables.
+
+    DuckDB takes 8 ms to refuse a table that is not there: it looks for names that are like it.
+    """
+    has_map = any(
+        schema == "main" and name.casefold() == layout.PARTITION_MAP for schema, name, *_ in found
+    )
+    return layout.all_mapped_rows(rows) if has_map else {}
 
 
 def _columns(rows: Rows) -> dict[_Key, tuple[ColumnInfo, ...]]:
