@@ -24,10 +24,12 @@ NAME = "unloader.sources.postgres.libpq._copy"
 OVERRIDE = "UNLOADER_NATIVE_COPY_LIBRARY"
 """An environment variable that names the file of another build; empty stands for none."""
 
-NAP_SECONDS = 0.0005
+SHORT_NAP_SECONDS, LONG_NAP_SECONDS = 0.0005, 0.001
 """The server sends 8 KiB at a time. Waking up for each costs more CPU than the data does; a nap
-lets the socket fill."""
+lets the socket fill, whose room on one machine is about 190 KB."""
 
+SHORT_NAP_BYTES = 96 * 1024
+"""Where so much came of a nap, the next one is short: a server that finds no room has to wait."""
 
 FIRST_BUFFER_BYTES = 64 * 1024
 
@@ -160,6 +162,7 @@ class _PlainLoop:
         self._row = ctypes.c_void_p()
         self._size = 0
         self._any = False
+        self._napped = 0
         self.filled = _Filled()
         self._waiting, self._stopping = select.poll(), wake
         self._waiting.register(self._libpq.PQsocket(handle), select.POLLIN)
@@ -175,6 +178,7 @@ class _PlainLoop:
         while True:
             if not self._row:
                 self._size = self._libpq.PQgetCopyData(self._handle, ctypes.byref(self._row), 1)
+                self._napped += max(0, self._size)
             if self._size < 0:
                 return _DONE
             if self._size == 0:
@@ -198,7 +202,9 @@ class _PlainLoop:
         ready = self._waiting.poll(0)
         if not ready:
             if self._any:
-                time.sleep(NAP_SECONDS)
+                is_short = self._napped >= SHORT_NAP_BYTES
+                time.sleep(SHORT_NAP_SECONDS if is_short else LONG_NAP_SECONDS)
+                self._napped = 0
             ready = self._waiting.poll()
         if self._stopping in [descriptor for descriptor, _ in ready]:
             return _WOKEN

@@ -18,8 +18,9 @@ constexpr uint32_t ABI_VERSION = 1;
 
 enum Status : int32_t { FULL = 0, WIDE, DONE, BROKEN, WOKEN, SIGNAL, NO_MEMORY };
 
-// The server sends 8 KiB at a time; see NAP_SECONDS in copying.py.
-constexpr long NAP_NANOSECONDS = 500'000;
+// The server sends 8 KiB at a time; see SHORT_NAP_SECONDS in copying.py.
+constexpr long SHORT_NAP_NANOSECONDS = 500'000, LONG_NAP_NANOSECONDS = 1'000'000;
+constexpr int64_t SHORT_NAP_BYTES = 96 * 1024;
 
 struct Calls {
     int (*get)(void* connection, char** row, int async);
@@ -42,6 +43,7 @@ struct Copy {
     bool any;        // something has come: the first answer is waited for without a nap
     char* row;       // a row that did not fit
     int row_size;
+    int64_t napped;  // bytes of rows since the last nap
 
     // Waits until there is something to read, and reads it. DONE stands for "go on".
     Status more() {
@@ -49,7 +51,9 @@ struct Copy {
         int ready = poll(each, 2, 0);
         if (ready == 0) {
             if (any) {
-                const timespec nap{0, NAP_NANOSECONDS};
+                const bool is_short = napped >= SHORT_NAP_BYTES;
+                const timespec nap{0, is_short ? SHORT_NAP_NANOSECONDS : LONG_NAP_NANOSECONDS};
+                napped = 0;
                 if (nanosleep(&nap, nullptr) != 0) return SIGNAL;
             }
             ready = poll(each, 2, -1);
@@ -66,7 +70,7 @@ struct Copy {
 UNLOADER_EXPORT uint32_t unloader_copy_abi_version() { return ABI_VERSION; }
 
 UNLOADER_EXPORT Copy* unloader_copy_open(const Calls* calls, void* connection, int32_t wake) {
-    return new (std::nothrow) Copy{*calls, connection, wake, false, nullptr, 0};
+    return new (std::nothrow) Copy{*calls, connection, wake, false, nullptr, 0, 0};
 }
 
 UNLOADER_EXPORT void unloader_copy_close(Copy* copy) {
@@ -89,6 +93,7 @@ UNLOADER_EXPORT int32_t unloader_copy_fill(Copy* copy, char* buffer, int64_t siz
                 if (status != DONE) return status;
                 continue;
             }
+            copy->napped += copy->row_size;
         }
         if (filled->size + copy->row_size >= capacity) {
             if (filled->size > 0 || capacity < most) return FULL;
