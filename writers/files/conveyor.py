@@ -137,6 +137,11 @@ class Conveyor:
             self._unwritten += 1
             self._change.notify_all()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether there are threads, and all that was handed over to them is written."""
+        return bool(self._threads) and self._unwritten == 0
+
     def settle(self) -> None:
         """Wait until all that was handed over is written, or nothing more will be."""
         self._start()

