@@ -41,6 +41,7 @@ def container_command(plan: Path) -> list[str]:
     return [changed.get(word, word) for word in words]
 
 
+@pytest.mark.long("runs in parts")
 @pytest.mark.parametrize("scheduler", ["slurm", "kubernetes", "aws"])
 def test_all_tasks_of_an_array_and_the_merge(plan: Path, scheduler: str) -> None:
     """Side by side, as a scheduler starts them; a second start of one changes nothing."""

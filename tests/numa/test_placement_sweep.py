@@ -39,6 +39,7 @@ def digest(trees: dict[str, Topology]) -> str:
     return total.hexdigest()
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_seats_are_balanced_at_every_parallelism(name: str, placement: str) -> None:
@@ -48,6 +49,7 @@ def test_seats_are_balanced_at_every_parallelism(name: str, placement: str) -> N
     ledger.follow(place(topology, 2 * cpus_of(topology), placement=placement))
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_each_parallelism_is_the_start_of_the_next(name: str, placement: str) -> None:

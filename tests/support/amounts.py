@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, settings
 EVERYTHING = os.environ.get("UNLOADER_TEST_ALL", "") not in ("", "0")
 EXAMPLES = int(os.environ.get("UNLOADER_TEST_EXAMPLES", "0"))
 NEW_FROM = 1000
-_PART = 8
+_PART = 20
 
 
 def amount(variable: str, usual: int, everything: int) -> int:

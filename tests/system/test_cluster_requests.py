@@ -65,6 +65,7 @@ def test_a_plan_and_its_parts(source: str, address: str, tmp_path: Path) -> None
     assert contents(*(path for path in to.iterdir() if path.is_dir())) == contents(here)
 
 
+@pytest.mark.long("runs in clusters")
 def test_an_object_store(
     source: str, address: str, store: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,7 @@ def _cases() -> Iterator[Any]:
             yield pytest.param(source, way, marks=marks, id="-".join((source, *way.values())))
 
 
+@pytest.mark.long("selections")
 @pytest.mark.parametrize(("source", "way"), tuple(_cases()))
 def test_a_selection_survives(
     sources: Mapping[str, tuple[str, dict[str, str]]], tmp_path: Path, source: str, way: Way

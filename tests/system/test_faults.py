@@ -78,6 +78,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Target:
     return duckdb_target(tmp_path_factory.mktemp("small"), rows=1200, unit_bytes="40kB")
 
 
+@pytest.mark.long("faults of whole runs")
 @pytest.mark.parametrize(
     "scene",
     [SCENES[1], *also(KIND, SCENES[0], SCENES[2])],

@@ -49,6 +49,7 @@ def check_others(home: Path) -> None:
     assert not list((home / "main.bad").glob("*.csv"))
 
 
+@pytest.mark.long("faults of whole runs")
 @pytest.mark.parametrize(
     ("call", "where", "more"),
     [
@@ -99,6 +100,7 @@ def test_the_number_of_workers_is_found_over_several_tables(database: str, tmp_p
     assert manifest["parallelism_steps"]
 
 
+@pytest.mark.long("faults of whole runs")
 def test_a_small_file_whose_sync_has_failed_once_is_written_again(
     database: str, faults: FaultyCalls, tmp_path: Path
 ) -> None:

@@ -7,7 +7,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from encoders.sqlldr_rules import BLANKS, Field, FieldList, fixed_records
+from long_tests import OTHER_ROUTES
 from oracle.leg import OracleLeg
 from oracle_server.model import Column, Moment, Type
 from processes import command
@@ -47,6 +49,7 @@ def cut(to: Path, encoding: str, end: str = "\n") -> list[tuple[str | None, ...]
     return [tuple(v if v is None else v.strip(" ") for v in record) for record in records]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_postgres_values_come_back_from_their_places(postgres: Any, tmp_path: Path) -> None:
     """CHAR, a domain, decimals beyond 38 digits and ends of line in text, in three encodings."""
     url: str = postgres.database("fixed")

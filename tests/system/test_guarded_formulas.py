@@ -54,6 +54,7 @@ def test_every_source_writes_the_same(source: str, tmp_path: Path) -> None:
     assert "ok (count)" in command.run("verify", str(out), source)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_later_verify_compares_the_same_columns(tmp_path: Path) -> None:
     """Lists, structs and maps have no quote in front, so their values are compared by both."""
     path, out = tmp_path / "t.db", tmp_path / "out"

@@ -124,6 +124,7 @@ def gate(postgres: Any, url: str) -> Iterator[subprocess.Popen[str]]:
         session.kill()
 
 
+@pytest.mark.long("faults of whole runs")
 def test_a_killed_run_is_resumed_at_its_snapshot(
     postgres: Any,
     url: str,

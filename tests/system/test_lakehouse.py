@@ -143,6 +143,7 @@ def test_a_branch_is_written_and_main_stays(source: str, the_lake: Lake) -> None
     assert [len(rows_of_files(table, branch=each)) for each in ("main", "audit")] == [1000, 5]
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 def test_what_does_not_fit_is_refused_before_a_row_is_read(source: str, the_lake: Lake) -> None:
     """Other columns, other types, and a table that is there: nothing is written, nothing stays."""
     command.run(*run(source))
@@ -158,6 +159,7 @@ def test_what_does_not_fit_is_refused_before_a_row_is_read(source: str, the_lake
     assert len(the_lake.homes("t")) == len(the_lake.runs("t")) == 1
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 @pytest.mark.parametrize(
     ("column", "hint"),
     [("1::UBIGINT", "--as-text 'x'"), ("1::UINTEGER", "--exclude 'x'"), ("[1, 2]", "x")],
@@ -242,6 +244,7 @@ def test_a_table_that_has_changed_is_not_overwritten(
     assert len(the_lake.homes("t")) == 2
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 @pytest.mark.parametrize(
     ("how", "again"),
     [("EXCLUSIVE", "resume"), ("IMMEDIATE", "run"), ("IMMEDIATE", "clean")],

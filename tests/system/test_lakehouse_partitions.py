@@ -52,6 +52,7 @@ def day(text: str) -> int:
     return (date.fromisoformat(text) - EPOCH).days
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 def test_a_table_is_made_with_partitions_and_an_order(source: str, the_lake: Lake) -> None:
     """Each file is in the partition of its rows: a reader that skips others finds all of them."""
     asked = ("--partition-by", "day(ts)", "--partition-by", "truncate(2, region)")
@@ -90,6 +91,7 @@ def test_a_table_is_made_with_partitions_and_an_order(source: str, the_lake: Lak
         assert sorted(scan.to_arrow()["i"].to_pylist()) == list(range(first, first + 100))
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 def test_a_table_of_somebody_else(source: str, the_lake: Lake) -> None:
     """Its partitions are met: by a decimal, and by a month."""
     from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -116,6 +118,7 @@ def test_a_table_of_somebody_else(source: str, the_lake: Lake) -> None:
     assert len(rows_of_table(table)) == len(rows_of_files(table)) == 2
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
@@ -136,6 +139,7 @@ def test_rows_of_several_partitions_are_refused(
     assert len(the_lake.homes("t")) == 1
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 def test_a_table_that_keeps_no_bounds_is_refused(source: str, the_lake: Lake) -> None:
     """Without them a file would be taken for one whose values are all null."""
     command.run(*run(source, "--partition-by", "day(ts)", "--where", "i < 100"))
@@ -147,6 +151,7 @@ def test_a_table_that_keeps_no_bounds_is_refused(source: str, the_lake: Lake) ->
     assert len(rows_of_files(the_lake.table("t"))) == 100
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 @pytest.mark.parametrize(
     ("field", "status", "said"),
     [

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from lakehouse.catalogs import Lake, rows_of_files, rows_of_log
 from oracle.leg import OracleLeg
 from oracle_server.model import Column, Moment, Type
@@ -86,6 +87,7 @@ def _values(rows: Sequence[Sequence[Any]]) -> list[list[str]]:
     ]
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 def test_oracle(oracle: OracleLeg, the_lake: Lake, tmp_path: Path) -> None:
     """DATE has no fraction of a second, and is a timestamp of the table as the others are."""
     moments = {"DATE", "TIMESTAMP"}
@@ -119,6 +121,7 @@ def test_oracle(oracle: OracleLeg, the_lake: Lake, tmp_path: Path) -> None:
     check_delta(tmp_path / "d", wanted)
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 def test_postgres(postgres: Any, the_lake: Lake, tmp_path: Path) -> None:
     """A time of day is text there, as in any file: it may be 24:00:00."""
     url = postgres.database("lakehouse")

@@ -34,6 +34,7 @@ def unload(url: str, to: Path, *options: str) -> dict[str, Any]:
     return {column["name"]: column for column in command.manifest_of(to)["columns"]}
 
 
+@pytest.mark.long("masked runs")
 @pytest.mark.parametrize(
     "form",
     [

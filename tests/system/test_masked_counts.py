@@ -21,6 +21,7 @@ ENV = {"UNLOADER_MASKING_KEY_DEFAULT": base64.b64encode(bytes(range(32))).decode
 SECRET = "geheim-4711"
 
 
+@pytest.mark.long("masked runs")
 def test_an_error_of_the_count_shows_no_value(
     postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

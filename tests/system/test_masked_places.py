@@ -47,6 +47,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
     return persons_of_duckdb(tmp_path_factory.mktemp("duck") / "t.duckdb")
 
 
+@pytest.mark.long("masked runs")
 def test_nothing_clear_is_in_what_a_run_tells_of_itself(source: str, place: Place) -> None:
     """Statistics and filters of Parquet, report, metrics, what hooks see, and what is asked later."""
     out = str(place.path / "out")
@@ -117,6 +118,7 @@ SQLITE = ("--mask", "email=hmac", "--mask", "name=tokenize", "--mask", "born=red
           "--mask", "note=redact")  # fmt: skip
 
 
+@pytest.mark.long("masked runs")
 def test_ends_of_ranges_are_no_values_that_are_masked(place: Place) -> None:
     """SQLite cuts a table by its key. Where that is masked, or not written, the table is one unit,
     and neither plan nor record nor log has any of it."""

@@ -88,10 +88,10 @@ def files_of(found: dict[str, bytes]) -> dict[str, bytes]:
     [
         (("--format", "csv"), 1),
         pytest.param(("--format", "csv", *_MANY), 8, marks=MORE),
-        (("--format", "parquet"), 1),
+        pytest.param(("--format", "parquet"), 1, marks=MORE),
         pytest.param(("--format", "parquet", *_MANY), 8, marks=MORE),
-        (("--compression", "zstd", "--file-size", "3MB", *_MANY), 2),
-        (("--file-per", "table", *_MANY), 2),
+        pytest.param(("--compression", "zstd", "--file-size", "3MB", *_MANY), 2, marks=MORE),
+        pytest.param(("--file-per", "table", *_MANY), 2, marks=MORE),
     ],
     ids=["csv", "csv by 8", "parquet", "parquet by 8", "files of a size", "one file"],
 )
@@ -111,6 +111,7 @@ def test_the_same_bytes_as_on_a_disk(
     command.run("verify", server.place(key), source)
 
 
+@pytest.mark.long("runs into object stores")
 def test_a_changed_object_is_found(server: S3Server, source: str) -> None:
     """Bytes that are others than those that were written are a difference, and no hang."""
     place = server.place("changed")
@@ -155,6 +156,7 @@ def test_a_failed_run_leaves_nothing(server: S3Server, tmp_path: Path) -> None:
     assert server.uploads("failed/") == []
 
 
+@pytest.mark.long("runs into object stores")
 @pytest.mark.parametrize(
     "rules",
     [

@@ -75,6 +75,7 @@ def _grants(description: dict[str, Any]) -> str:
     return "\n".join(description["missing_privileges"])
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("rights", "origin"),
     [((), "SAMPLE BLOCK"), *also(OTHER_ROUTES, (("SELECT ON SYS.DBA_EXTENTS",), "DBA_EXTENTS"))],
@@ -121,6 +122,7 @@ def test_partitions_alone(oracle: OracleLeg, tmp_path: Path) -> None:
     assert sorted(parts) == ["P_A/P_A_1", "P_A/P_A_2", "P_B/P_B_1", "P_B/P_B_2", "P_B/P_B_3"]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_index_organized_table_is_cut_by_keys(oracle: OracleLeg, tmp_path: Path) -> None:
     """Ranges of the primary key have each row once, though several rows share the first column."""
     columns = (Column(name="REGION", type=GROUP.type, nullable=False), ID, FILLER)

@@ -27,8 +27,8 @@ def url(tmp_path: Path) -> str:
     return f"duckdb://{path}"
 
 
-@pytest.mark.parametrize("parts", [1, 3, *also(OTHER_ROUTES, 12)])
-@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("parts", [3, *also(OTHER_ROUTES, 1, 12)])
+@pytest.mark.parametrize("form", ["csv", *also(OTHER_ROUTES, "parquet")])
 def test_the_parts_have_the_files_of_one_run(
     url: str, tmp_path: Path, parts: int, form: str
 ) -> None:
@@ -182,6 +182,7 @@ WRONG = {
 }
 
 
+@pytest.mark.long("runs in parts")
 @pytest.mark.parametrize("what", WRONG)
 def test_parts_that_do_not_belong_together_are_not_merged(
     url: str, tmp_path: Path, what: str
@@ -252,6 +253,7 @@ def test_a_part_needs_a_plan(url: str, tmp_path: Path) -> None:
     assert "unloader plan" in error
 
 
+@pytest.mark.long("runs in parts")
 @pytest.mark.parametrize(
     ("variable", "value", "part"),
     [
@@ -269,6 +271,7 @@ def test_a_scheduler_says_which_part(
     assert [path.name for path in to.iterdir()] == [f"part-{part}-of-3"]
 
 
+@pytest.mark.long("runs in parts")
 @pytest.mark.parametrize(
     "variables",
     [
@@ -288,6 +291,7 @@ def test_a_number_of_a_scheduler_that_cannot_be_is_refused(
     assert all(name in error for name in variables)
 
 
+@pytest.mark.long("runs in parts")
 def test_several_directories(url: str, tmp_path: Path) -> None:
     """Each part spreads its files over the same directories, and the merged manifest lists all."""
     first, second = tmp_path / "a", tmp_path / "b"
@@ -302,6 +306,7 @@ def test_several_directories(url: str, tmp_path: Path) -> None:
     command.run("verify", str(first), status=8)
 
 
+@pytest.mark.long("runs in parts")
 def test_a_sample_in_parts(url: str, tmp_path: Path) -> None:
     """The parts of a sample are that sample, and the database counts its units."""
     to = tmp_path / "out"
@@ -323,6 +328,7 @@ def key_file(path: Path) -> Path:
     return path
 
 
+@pytest.mark.long("runs in parts")
 @pytest.mark.parametrize("how", ["masked", "encrypted"])
 def test_all_parts_have_the_keys_of_the_plan(url: str, tmp_path: Path, how: str) -> None:
     """One key for all, so that tokens join; another one is refused before anything is read."""

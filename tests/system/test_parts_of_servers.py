@@ -39,6 +39,7 @@ def database(postgres: Any) -> str:
     return found
 
 
+@pytest.mark.long("runs in parts")
 def test_parts_of_postgres_at_the_snapshot_of_the_plan(
     postgres: Any, database: str, variables: dict[str, str], tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ def test_a_plan_keeps_its_snapshot_with_its_file_alone(database: str, tmp_path: 
     assert json.loads(command.run("keepers", "--json", env=state))["keepers"] == []
 
 
+@pytest.mark.long("runs in parts")
 def test_parts_of_oracle_at_the_scn_of_the_plan(oracle: OracleLeg, tmp_path: Path) -> None:
     """Rows are deleted and added between the parts; what was there when it was planned is there."""
     columns = (
@@ -122,6 +124,7 @@ def test_parts_of_oracle_at_the_scn_of_the_plan(oracle: OracleLeg, tmp_path: Pat
     command.run("verify", str(to), oracle.url, env=oracle.environment)
 
 
+@pytest.mark.long("runs in parts")
 def test_sqlite_in_parts(tmp_path: Path) -> None:
     """Each part holds the file as it is, and finds it as it was."""
     path, to = tmp_path / "t.sqlite", tmp_path / "out"

@@ -105,6 +105,7 @@ def check_equal(
         assert files_of(to / "routes" / name) == files_of(own), name
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("ways", "condition"),
     [
@@ -156,6 +157,7 @@ def test_a_killed_run_goes_on_with_the_key_of_each_route(
         assert all(attempts[unit] == 1 for unit in staged)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_routes_are_encrypted_by_keys_of_their_own(source: str, tmp_path: Path) -> None:
     """A key of Parquet, recipients of age, and nothing: each as its own run would be."""
     keys = new_keys()

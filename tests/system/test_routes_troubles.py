@@ -128,6 +128,7 @@ def test_a_run_is_seen_and_ended_by_the_directory_of_any_route(
     assert {name: files_of(to / name) for name in whole} == whole
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("policy", ["stop", "drop"])
 def test_a_route_of_one_table_leads_to_the_run_over_all(tmp_path: Path, policy: str) -> None:
     """Its directory is not within that of the run, whose first route it is not."""

@@ -296,6 +296,7 @@ def test_limits_of_everything_that_can_be_read(
         assert len(set(numbers(tmp_path / "parts"))) == 800
 
 
+@pytest.mark.long("subsets")
 @pytest.mark.parametrize("kind", ["duckdb", *also("subsets", "sqlite", "postgresql", "oracle")])
 def test_a_sample_of_units_is_the_same_each_time(
     sides: dict[str, Side], kind: str, tmp_path: Path
@@ -396,6 +397,7 @@ def test_a_sample_in_a_job_file_is_not_that_of_other_commands(
     assert found["sample"]["rows"] == ORDERS
 
 
+@pytest.mark.long("subsets")
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_key_has_one_text_whatever_its_type_and_source(
     sides: dict[str, Side], kind: str, tmp_path: Path

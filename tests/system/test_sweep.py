@@ -113,6 +113,7 @@ def test_the_terminal_shows_points_and_answer(database: str) -> None:
     assert "warm" not in text.split("caches")[1].split("\n")[0], "there was no warm-up"
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_the_answer(database: str, tmp_path: Path) -> None:
     """Each curve has its own answer; a file of one curve gives the same answer by --replay.
 

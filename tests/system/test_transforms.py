@@ -90,6 +90,7 @@ def test_a_masked_and_renamed_column_in_csv_and_parquet(source: str, tmp_path: P
     assert "masked" not in amount
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_plan_shows_what_would_be_written(source: str) -> None:
     """For each output: the type of each column, where it comes from, and how it is masked."""
     options = (

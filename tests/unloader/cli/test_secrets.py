@@ -201,6 +201,7 @@ def test_a_source_that_is_refused_is_not_shown(ask: Ask, ear: Ear) -> None:
     assert ear.connections == 0
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_source_in_a_wrong_place_is_not_shown(ask: Ask, ear: Ear) -> None:
     """Where a command, a directory or nothing belongs, a source is not repeated either.
 
@@ -262,6 +263,7 @@ def options_of(command: str) -> list[click.Option]:
     ]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_value_that_its_option_cannot_mean_is_not_repeated(ask: Ask) -> None:
     """A secret where a number, a size or a choice belongs: the error names the option alone."""
     names = {
@@ -314,6 +316,7 @@ def test_the_password_itself_is_accepted_in_no_option(ask: Ask, command: str, ea
     assert ear.connections == 0
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_files_that_are_read_are_not_repeated(ask: Ask) -> None:
     """Job files, plan files and manifests with a secret in any of their places, whole or broken."""
     jobs = (

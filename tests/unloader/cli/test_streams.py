@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from long_tests import OTHER_ROUTES
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Shell = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -90,6 +91,7 @@ def test_an_answer_without_a_stdout_is_an_error(
     assert shell(">&-", "describe", database).returncode == 9
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("lost", ["2>/dev/full", "2>&-", ">/dev/full 2>/dev/full"])
 def test_exit_status_survives_streams_that_fail(shell: Shell, database: str, lost: str) -> None:
     """The status tells what went wrong where no text can."""

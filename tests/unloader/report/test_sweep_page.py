@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from long_tests import OTHER_ROUTES
 from reports import sweeps
 from reports.manifests import HOSTILE
 from reports.reading import Page, agrees, at
@@ -20,6 +21,7 @@ def hostile() -> Page:
     return Page(page_of(sweep_report(sweeps.analysed(HOSTILE))))
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_every_figure_is_that_of_the_json(hostile: Page) -> None:
     """What the page shows is what its JSON says, to the digits that are shown."""
     document = hostile.document
@@ -118,6 +120,7 @@ def test_the_source_as_a_ceiling_of_bytes() -> None:
     ]
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_unsteady_points_and_settings() -> None:
     """A point that could not be measured well is named with its spread; so is how it was done."""
     document = sweeps.analysed()

@@ -55,6 +55,7 @@ def test_each_route_keeps_its_own_runs(source: str, tmp_path: Path) -> None:
     assert foreign.exists()
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_each_route_of_each_table_keeps_its_own(source: str, tmp_path: Path) -> None:
     """Nights of all tables as a whole are refused: routes are not in them."""
     for _ in range(2):

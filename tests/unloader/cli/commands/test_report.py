@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES
 from processes.breaking import kill_after
 from reports.reading import Page, agrees, at
 
@@ -34,6 +35,7 @@ def check_timeline(manifest: dict[str, Any]) -> None:
     assert [each["at_s"] for each in samples] == sorted(each["at_s"] for each in samples)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_run_writes_its_page(unloader: Run, database: str, tmp_path: Path) -> None:
     """`run --report` writes the page that `unloader report` makes of the manifest later."""
     where = ("--table", "orders", "--to", "out", "--parallelism", "2", "--unit-bytes", "20kB")

@@ -66,6 +66,7 @@ def bytes_of(home: Path) -> dict[str, bytes]:
     return {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*.csv")}
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_broken_run_is_continued_with_the_same_bytes(
     broken: Path, finished: Path, tmp_path: Path
 ) -> None:

@@ -95,6 +95,7 @@ def refused(postgres: Any, url: str, statement: str) -> bool:
     return False
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("name", "statement"),
     [
@@ -205,6 +206,7 @@ def test_all_that_a_view_or_a_condition_reads_is_locked_and_checked(
     other.close()
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("name", "statement"),
     [

@@ -98,6 +98,7 @@ def test_an_empty_result_has_no_piece(session: Session) -> None:
     assert session.rows_copied == 0
 
 
+@pytest.mark.long("faults of a source")
 @pytest.mark.parametrize("taken", [0, 1, 3])
 def test_a_copy_broken_off_ends_its_connection_cleanly(
     postgres: Any, session: Session, taken: int

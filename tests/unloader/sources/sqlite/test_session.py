@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from long_tests import OTHER_ROUTES
 
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
@@ -90,6 +91,7 @@ def make(file: Path, journal: str) -> None:
         connection.executemany("INSERT INTO t VALUES (?, 'early')", [(k,) for k in range(ROWS)])
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_no_writer_commits_while_the_snapshot_is_held(path: Path) -> None:
     """Workers in other processes read one state between a writer's vain attempts to commit."""
     with closing(SQLiteSource().open_catalog(spec_of(path))) as catalog:

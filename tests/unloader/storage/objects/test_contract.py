@@ -26,6 +26,7 @@ def killed(*_: object) -> None:
 _COMMON = ("_remove_manifests", "_check_sizes", "_put_manifest", "_remove_replaced", "sweep")
 
 
+@pytest.mark.long("runs into object stores")
 @pytest.mark.parametrize(
     ("several", "step", "uploads"),
     [

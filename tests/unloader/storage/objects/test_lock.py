@@ -162,6 +162,7 @@ def test_a_record_that_was_tampered_with_does_not_reach_out(s3: S3Server, what: 
     assert s3.objects(f"{key}/") == {}
 
 
+@pytest.mark.long("runs into object stores")
 @pytest.mark.parametrize("several", [1, 2])
 @pytest.mark.parametrize("deletions", [1, 2, 3, 4, 5, 6])
 def test_a_run_that_died_while_it_was_cleared(s3: S3Server, several: int, deletions: int) -> None:

@@ -104,6 +104,7 @@ def test_an_object_that_came_meanwhile_is_not_replaced(s3: S3Server) -> None:
     assert s3.objects(f"{key}/") == {**expected, MANIFEST: manifest("one", moves)}
 
 
+@pytest.mark.long("runs into object stores")
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_an_upload_that_is_gone_in_the_middle(s3: S3Server, overwrite: bool) -> None:
     """The publication cannot be finished; clean takes back what has its name already."""

@@ -140,8 +140,13 @@ def test_every_value_arrives_as_it_is(
 @pytest.mark.parametrize("fetch", BOTH)
 @pytest.mark.parametrize(
     "target",
-    [CSV, PARQUET, OneOutput(text=None, as_text=("*",))],
-    ids=["csv", "parquet", "text"],
+    [
+        pytest.param(CSV, id="csv"),
+        pytest.param(PARQUET, id="parquet", marks=pytest.mark.long(OTHER_ROUTES)),
+        pytest.param(
+            OneOutput(text=None, as_text=("*",)), id="text", marks=pytest.mark.long(OTHER_ROUTES)
+        ),
+    ],
 )
 def test_hostile_values_of_every_type(
     server: OracleServer, fetch: Fetch, target: OneOutput
