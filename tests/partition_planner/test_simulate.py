@@ -103,6 +103,7 @@ def test_large_table_keeps_every_worker_busy(
         check(plan(table, PlanLimits(parallelism=parallelism)), parallelism)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("partitions", [1_000, 10_000])
 def test_memory_of_a_plan_grows_with_its_units_only(partitions: int) -> None:
     """Planning takes a few KiB for each unit, whatever the table holds."""
@@ -116,6 +117,7 @@ def test_memory_of_a_plan_grows_with_its_units_only(partitions: int) -> None:
     assert peak_bytes / len(made.units) < 6 * 1024
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("kind", "partitions", "most"),
     [("even", 32, 96), ("even", 7, 64), ("one huge", 32, 64), ("harmonic", 40, 64)],

@@ -16,7 +16,7 @@ import pytest
 from clusters.certificates import made
 from clusters.cluster import Cluster, cluster
 from clusters.relay import relay
-from long_tests import OTHER_ROUTES
+from long_tests import OTHER_ROUTES, also
 from oracle.leg import OracleLeg
 from oracle_server.model import Column, Type
 from processes import command
@@ -76,7 +76,7 @@ def standing(running: command.Running, dest: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("form", ["csv", *also(OTHER_ROUTES, "parquet")])
 def test_the_same_bytes_as_on_one_machine(
     two: Cluster, source: str, tmp_path: Path, form: str
 ) -> None:
@@ -93,6 +93,7 @@ def test_the_same_bytes_as_on_one_machine(
     assert all(each["host"] and each["units"] and each["ran_on"] for each in workers)
 
 
+@pytest.mark.long("runs in clusters")
 def test_the_same_from_a_server_that_is_told_no_password(
     two: Cluster, postgres: Any, tmp_path: Path
 ) -> None:
@@ -134,6 +135,7 @@ def test_the_same_from_oracle_with_a_password_of_each_machine(
     assert user.password.encode() not in between.seen
 
 
+@pytest.mark.long("runs in clusters")
 def test_a_killed_dask_worker_costs_its_unit_one_attempt(source: str, tmp_path: Path) -> None:
     """What it had begun is read by another one; its own processes end with it."""
     stands = tmp_path / "stands"
@@ -184,6 +186,7 @@ def test_one_that_was_cut_off_and_comes_back_publishes_nothing(
     assert files(dest) == files(tmp_path / "here")
 
 
+@pytest.mark.long("runs in clusters")
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGKILL, -9, marks=LONG)]
 )

@@ -175,6 +175,7 @@ def test_a_type_that_no_table_holds_is_refused(
     assert not the_lake.homes("t")
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -198,6 +199,7 @@ def test_options_that_do_not_go_with_a_table(
     assert said in command.error_of(*given, *options, status=2)
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 def test_a_catalog_that_is_not_configured_is_an_error(source: str, the_lake: Lake) -> None:
     """The name of the catalog, and where pyiceberg looks for it."""
     place = ("--to", "iceberg://elsewhere/ns.t", "--format", "parquet")
@@ -387,6 +389,7 @@ def _kill(running: command.Running) -> None:
     running.process.communicate()
 
 
+@pytest.mark.long("runs into tables of a lakehouse")
 def test_a_delta_table_by_all_modes(source: str, tmp_path: Path) -> None:
     """Made, appended to by several at once, overwritten; each run once, exact for two readers."""
     root = tmp_path / "a table"

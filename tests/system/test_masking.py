@@ -50,6 +50,7 @@ def written(dest: Path) -> dict[str, tuple[str, ...]]:
     }
 
 
+@pytest.mark.long("masked runs")
 def test_nothing_clear_is_left_of_a_run_that_ends_well(source: str, place: Place) -> None:
     """In no file, record, manifest, plan, log or message; and each value has its one token."""
     plan = place.path / "plan.json"
@@ -87,6 +88,7 @@ def test_nothing_clear_is_left_of_runs_that_are_killed_and_resumed(
     place.check()
 
 
+@pytest.mark.long("masked runs")
 @pytest.mark.parametrize(
     "options",
     [

@@ -83,6 +83,7 @@ def files_of(found: dict[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in found.items() if name[0] != "_"}
 
 
+@pytest.mark.long("runs into object stores")
 @pytest.mark.parametrize(
     ("options", "workers"),
     [
@@ -125,6 +126,7 @@ def test_a_changed_object_is_found(server: S3Server, source: str) -> None:
     assert name in error
 
 
+@pytest.mark.long("runs into object stores")
 def test_an_earlier_run_is_replaced_as_a_whole(server: S3Server, source: str) -> None:
     """Without --overwrite it stays; with it nothing of it is left but files of nobody's."""
     place = server.place("again")
@@ -141,6 +143,7 @@ def test_an_earlier_run_is_replaced_as_a_whole(server: S3Server, source: str) ->
     assert names >= {"mine.txt", "_manifest.json"}
 
 
+@pytest.mark.long("runs into object stores")
 def test_a_failed_run_leaves_nothing(server: S3Server, tmp_path: Path) -> None:
     """A value that cannot be written ends the run: no object, no lock, no upload."""
     path = tmp_path / "bad.duckdb"
@@ -273,6 +276,7 @@ def test_a_killed_run_is_resumed(
     assert server.uploads("killed/") == []
 
 
+@pytest.mark.long("runs into object stores")
 def test_clean_removes_what_a_killed_run_has_left(server: S3Server, source: str) -> None:
     """Staged objects, records and broken-off uploads go; a run that lives is left alone."""
     place = server.place("cleaned")
@@ -368,6 +372,7 @@ def test_options_of_disks_are_refused(source: str, options: tuple[str, ...]) -> 
     assert f"{options[0]} does not apply to an object store" in error
 
 
+@pytest.mark.long("runs into object stores")
 def test_marks_of_objects(server: S3Server, source: str) -> None:
     """Storage class, encryption and tags are those that the place asks for."""
     more = "&storage_class=STANDARD_IA&sse=AES256&tag=team:dwh&tag=kind:extract"

@@ -355,6 +355,7 @@ def test_all_parts_have_the_keys_of_the_plan(url: str, tmp_path: Path, how: str)
     assert "key is not that of the plan" in error
 
 
+@pytest.mark.long("runs in parts")
 def test_routes_in_parts(url: str, tmp_path: Path) -> None:
     """Each output has its parts and its own merged manifest."""
     text, lake = tmp_path / "text", tmp_path / "lake"

@@ -96,6 +96,7 @@ def test_a_killed_run_is_continued(database: str, tmp_path: Path, options: tuple
     assert not (dest / "_run").exists()
 
 
+@pytest.mark.long("faults of whole runs")
 def test_status_of_a_run_that_was_killed_before_it_showed_itself(
     database: str, tmp_path: Path
 ) -> None:
@@ -413,6 +414,7 @@ def test_a_run_killed_while_it_is_published_is_complete(
         assert command.manifest_of(dest)["run_id"] == run_id
 
 
+@pytest.mark.long("faults of whole runs")
 @pytest.mark.parametrize("call", ["write", *also(BROKEN_RUNS, "rename", "create")])
 def test_a_resume_that_is_killed_as_it_begins_is_resumed(
     database: str, undisturbed: dict[str, Any], tmp_path: Path, call: str

@@ -186,6 +186,7 @@ def test_a_plan_file_has_all_routes(
     assert "--route cannot change the finished plan" in error
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_kill_between_two_publications(
     source: str, tmp_path: Path, undisturbed: dict[str, dict[str, bytes]]
 ) -> None:
@@ -226,6 +227,7 @@ def test_a_route_that_fails_stops_the_run(awkward: str, tmp_path: Path) -> None:
     assert not files_of(tmp_path / "a")
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_route_that_fails_may_be_dropped(awkward: str, tmp_path: Path) -> None:
     """The others are whole and say so; what it has stays, and its own end is a failure again."""
     drop = ("--on-route-failure", "drop")
@@ -243,6 +245,7 @@ def test_a_route_that_fails_may_be_dropped(awkward: str, tmp_path: Path) -> None
     assert "column v" in command.error_of("resume", str(tmp_path / "latin"), status=6)
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_a_dropped_route_is_resumed_alone(
     source: str, tmp_path: Path, undisturbed: dict[str, dict[str, bytes]]
 ) -> None:

@@ -45,6 +45,7 @@ OTHER_ROWS = ("b", "b:to={to}/b,filter=id % 2 = 1")
 OTHER_NAME = ("b", "c:to={to}/b,filter=id % 2 = 0")
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("place", "route"), [ELSEWHERE, *also(OTHER_ROUTES, OTHER_ROWS, OTHER_NAME)]
 )
@@ -62,6 +63,7 @@ def test_a_changed_route_is_another_job(
         assert not command.final_names(tmp_path / "b")
 
 
+@pytest.mark.long(OTHER_ROUTES)
 def test_the_same_routes_are_the_same_job(source: str, tmp_path: Path) -> None:
     """Also with a directory that is written in another way."""
     staged = kill_after(2, tmp_path / "a", *job(source, tmp_path, A, B), files=2)

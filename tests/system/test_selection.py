@@ -57,6 +57,7 @@ def rows_of(destination: Path) -> list[list[str]]:
     return found
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("url", SOME, indirect=True)
 def test_columns_are_chosen_by_pattern(url: str, tmp_path: Path) -> None:
     """Patterns serve --columns and --exclude alike; one that matches nothing is refused."""

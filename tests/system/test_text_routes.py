@@ -284,6 +284,7 @@ def literal(database: str, kind: str, value: str) -> str:
     return f"CAST('{day}' AS {kind})"
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("kind", "value"),
     [

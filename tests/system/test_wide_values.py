@@ -80,6 +80,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("kind", "dialect"),
     [
@@ -111,6 +112,7 @@ def test_a_wide_value_takes_little_more_than_its_library_holds(
     assert peak <= ALLOWANCE + COPIES[kind] * WIDE_BYTES * 1.1
 
 
+@pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("kind", ["sqlite", *also(LARGE, "postgresql", "duckdb")])
 def test_parquet_refuses_what_it_would_have_to_hold(wide: Wide, tmp_path: Path, kind: str) -> None:
     """A value above 64 MiB ends the run with 6: its column, the limit, a way out, no trace."""

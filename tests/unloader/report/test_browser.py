@@ -73,6 +73,7 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return path
 
 
+@pytest.mark.long("pages in a browser")
 def test_page_in_a_browser(browser: chromium.Browser, page: Path) -> None:
     """No error, no request, nothing wider than the window; each figure is that of the JSON."""
     looks: dict[tuple[int, bool], chromium.Look] = {}

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from encoders.parquet_files import read_arrow, read_duckdb, reference_rows, spec, write
+from long_tests import OTHER_ROUTES, also
 
 from writers.errors import FormatError, SchemaMismatch, ValueNotRepresentable, WriteError
 from writers.model import Compression, ParquetFormat, TextFormat
@@ -32,7 +33,7 @@ from writers.testing import check_writer
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-@pytest.mark.parametrize("read_back", [read_arrow, read_duckdb])
+@pytest.mark.parametrize("read_back", [read_arrow, *also(OTHER_ROUTES, read_duckdb)])
 @pytest.mark.parametrize("encoder", ["native", "plain"])
 def test_contract(
     parquet: ParquetFormat, codec: Any, file_size: int, encoder: Any, read_back: Any

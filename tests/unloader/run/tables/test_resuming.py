@@ -105,6 +105,7 @@ def test_a_table_that_was_dropped_since_is_named(
     assert ({"large", "middle", "empty"} <= complete) == (policy == "continue")
 
 
+@pytest.mark.long("faults of whole runs")
 @pytest.mark.parametrize(
     ("path", "way"),
     [
