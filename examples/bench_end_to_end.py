@@ -6,7 +6,8 @@
 The rows are those of the reference table (32 hash partitions), in a DuckDB file and in a PostgreSQL
 server that this script starts itself. The others are
 
-  psql     `\\copy` of each partition to its own CSV file, two psql at a time from a shared list
+  psql     `\\copy` of each partition to its own CSV file, two psql at a time from a shared list;
+           psql_synced is the same and `sync` of its files
   adbc     adbc_driver_postgresql and pyarrow, two processes with half the partitions each
   duckdb   DuckDB's COPY of the server's partitions to Parquet, two threads, one file, through its
            extension postgres, where the DuckDB of `--duckdb-python` has that
@@ -17,8 +18,8 @@ other way about; a ratio is ours / theirs within one round, and the median over 
 Files are compared with the table, all columns of all rows, after every single run.
 
 What each side does: ours checksums and syncs every file, renames it, and writes a manifest; psql,
-pyarrow and DuckDB's COPY write and close, no sync.
-`--sync` adds a sync of their files to their time.
+pyarrow and DuckDB's COPY write and close, no sync: what psql_synced takes is what files cost that
+are there after a power cut. `--sync` adds a sync of their files to the time of all others.
 The ratios are of ours with `--verify none`, since the others do not count the rows in the database
 again; those that end in `_counted` are of ours with the default, `--verify count`.
 

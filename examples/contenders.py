@@ -211,22 +211,23 @@ def postgres_contenders(
         found.append(ours(contest, directory, postgres.url, form, "none"))
         found.append(ours(contest, directory, postgres.url, form, "count"))
         if form == "csv":
-            output = directory / "pg_csv-psql"
-            copy = f"\\copy {{}} TO '{output}/{{}}.csv' (FORMAT csv, HEADER)"
-            psql = shlex.join([postgres.psql, postgres.url, "-Xq", "-c", copy])
-            script = f"printf '%s\\n' {' '.join(parts())} | xargs -P 2 -I {{}} {psql}"
-            found.append(other(contest, "psql", ("sh", "-c", script), output, options))
+            for name, is_synced in (("psql", options.sync), ("psql_synced", True)):
+                output = directory / f"pg_csv-{name}"
+                copy = f"\\copy {{}} TO '{output}/{{}}.csv' (FORMAT csv, HEADER)"
+                psql = shlex.join([postgres.psql, postgres.url, "-Xq", "-c", copy])
+                script = f"printf '%s\\n' {' '.join(parts())} | xargs -P 2 -I {{}} {psql}"
+                found.append(other(contest, name, ("sh", "-c", script), output, is_synced))
         elif reads_postgres(options.duckdb_python):
             output = directory / f"{contest}-duckdb"
             target = str(output / "copy.parquet")
             copying = (options.duckdb_python, "-c", POSTGRES_COPY, postgres.url, target, *parts())
-            found.append(other(contest, "duckdb", copying, output, options))
+            found.append(other(contest, "duckdb", copying, output, options.sync))
         if installed("adbc-driver-postgresql") is None:
             say(f"no adbc in {contest}: adbc-driver-postgresql is not installed")
             continue
         output = directory / f"{contest}-adbc"
         command = (sys.executable, "-c", ADBC, postgres.url, form, str(output), *parts())
-        found.append(other(contest, "adbc", command, output, options))
+        found.append(other(contest, "adbc", command, output, options.sync))
     return [each for each in found if not options.only or each.contest in options.only]
 
 
@@ -256,7 +257,7 @@ def duckdb_contenders(
                 "copy",
                 (sys.executable, "-c", COPY, str(database), sql),
                 output,
-                options,
+                options.sync,
             ),
         ]
     return [each for each in found if not options.only or each.contest in options.only]
@@ -267,10 +268,10 @@ def other(
     name: str,
     command: tuple[str, ...],
     output: Path,
-    options: argparse.Namespace,
+    is_synced: bool,
 ) -> Contender:
     """Return somebody else's way, with a sync of its files behind it if asked for."""
-    if options.sync:
+    if is_synced:
         command = ("sh", "-c", f"{shlex.join(command)} && sync {shlex.quote(str(output))}/*")
     return Contender(
         contest=contest, name=name, command=command, directory=output, format=contest.split("_")[1]
