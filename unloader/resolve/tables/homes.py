@@ -186,12 +186,19 @@ def home_above(storage: Storage, place: str, run_id: str) -> str:
     """
     found = absolute(place)
     for _ in range(_MOST_LEVELS):
-        if found == (found := os.path.dirname(found)):
+        if found == (found := _parent(found)):
             break
         who = storage.who_was_here(found, counted=False)
         if who is not None and who.run_id == run_id:
             return found
     return _recorded_home(storage, place, run_id)
+
+
+def _parent(place: str) -> str:
+    """Return what a place lies in; the topmost one lies in itself."""
+    if is_location(place):
+        return str(Location.parse(place).parent)
+    return os.path.dirname(place)
 
 
 def _recorded_home(storage: Storage, place: str, run_id: str) -> str:

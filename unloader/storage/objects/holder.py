@@ -22,7 +22,7 @@ class Holder:
     run_id: str
     """Empty where somebody is cleaning."""
     folder: str
-    """Name of the run's own prefix in the `_run` of each of its places."""
+    """Name of the run's own prefix in the `_run` of each of its places; never empty."""
     places: tuple[str, ...]
     """Of the run; the first has its records."""
     home: str = ""
@@ -51,13 +51,15 @@ class Holder:
     def here(
         cls, run_id: str, places: tuple[str, ...], *, folder: str = "", home: str = ""
     ) -> Holder:
-        """Return this process as the one that has the places of a run."""
+        """Return this process as the one that has the places of a run, or cleans them."""
+        nonce = os.urandom(8).hex()
         return cls(
             run_id=run_id,
-            folder=folder,
+            # Whoever comes after a process that died while it cleaned looks for its records, too.
+            folder=folder or nonce,
             places=places,
             home=home,
-            nonce=os.urandom(8).hex(),
+            nonce=nonce,
             host=host_name(),
             boot=boot_id(),
             pid_space=_pid_space(),
@@ -99,10 +101,13 @@ class Holder:
 
     def text(self) -> str:
         """Return in words who it is."""
-        return f"run {self.run_id}, process {self.pid} on {self.host}, since {self.since}"
+        who = f"run {self.run_id}" if self.run_id else "unloader clean"
+        return f"{who}, process {self.pid} on {self.host}, since {self.since}"
 
 
 def _holder(document: Mapping[str, Any]) -> Holder:
+    if not document["folder"]:
+        raise ValueError("it names no folder")
     return Holder(
         run_id=str(document["run_id"]),
         folder=str(document["folder"]),

@@ -10,11 +10,13 @@ from dataclasses import replace
 import pytest
 from object_stores.faults import Rule, faulty
 from object_stores.s3_server import S3Server
+from processes import command
 
 from unloader.errors import OutputFailed
 from unloader.storage.model import MANIFEST, Claim, Index, Move
 from unloader.storage.objects import lock
 from unloader.storage.objects.holder import Holder
+from unloader.storage.objects.room import Room
 from unloader.storage.objects.run import ObjectRun
 from unloader.storage.objects.storage import ObjectStorage
 from writers.objects.bucket import Bucket
@@ -192,3 +194,15 @@ def test_a_run_that_died_while_it_was_cleared(s3: S3Server, several: int, deleti
         with ObjectStorage().take(claim(place, "next")) as following:
             following.abandon(None)
     assert s3.objects(f"{key}/") == {"0/a.csv": b"mine", f"0/{MANIFEST}": manifest("dead")}
+
+
+@pytest.mark.parametrize("run_id", ["", "early"], ids=["clean", "run"])
+def test_a_lock_is_all_that_is_left(s3: S3Server, run_id: str) -> None:
+    """Of `clean` that was killed, or of a run that had no record yet: nothing keeps the next out."""
+    place = s3.place(f"lock/alone/{run_id or 'clean'}")
+    dead = replace(Holder.here(run_id, (place,)), pid_since="0")
+    lock.Lock(Room(place), dead).take()
+    error = command.error_of("resume", place, status=6)
+    assert "holds no run that was broken off" in error
+    command.run("clean", place)
+    assert s3.objects("lock/alone/") == {}
