@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import signal
-import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import duckdb
 import pytest
-from amounts import amount
 from object_stores.faults import Rule, faulty
 from object_stores.s3_server import S3Server
 from processes import command
@@ -385,32 +382,3 @@ def test_marks_of_objects(server: S3Server, source: str) -> None:
         assert head["ServerSideEncryption"] == "AES256"
         tags = {each["Key"]: each["Value"] for each in client.get_object_tagging(**key)["TagSet"]}
         assert tags == {"team": "dwh", "kind": "extract"}
-
-
-@pytest.mark.parametrize("seed", range(amount("UNLOADER_TEST_STORE_KILLS", 2, 8)))
-@MORE
-def test_kills_at_random_moments(
-    server: S3Server, source: str, on_disk: Callable[..., _Files], seed: int
-) -> None:
-    """What has its final name is whole at any moment; the next command sets all right."""
-    moments = random.Random(seed)
-    key = f"kills/{seed}"
-    place = server.place(key)
-    shape = ("--parallelism", "2", "--unit-bytes", "3MB")
-    options = (*shape, "--overwrite")
-    running = command.Running(*run(source, place, *options), "--quiet")
-    time.sleep(moments.uniform(0.2, 3.0))
-    killed(running)
-    there = server.objects(f"{key}/")
-    whole = on_disk(*shape)
-    assert files_of(there).items() <= whole.items()
-    if "_manifest.json" in there:
-        assert files_of(there) == whole
-    again = ("resume", place) if moments.random() < 0.5 and there else run(source, place, *options)
-    done = command.ended(*again)
-    if done.returncode != 0:
-        # It died before there was anything to go on with.
-        assert again[0] == "resume", done.stderr
-        command.run(*run(source, place, *options))
-    check_like_on_disk(server.objects(f"{key}/"), whole)
-    assert server.uploads(f"{key}/") == []
