@@ -87,6 +87,38 @@ def test_a_full_disk_under_one_table_fails_that_alone(
     check_others(home)
 
 
+@pytest.mark.parametrize(
+    ("what", "where", "status", "left_out"),
+    [
+        ("killed", "main.t22/_run/0001-a1", 0, []),
+        (errno.ENOSPC, "main.t22/_run/0001-a", 7, [22]),
+    ],
+)
+def test_small_tables_that_go_to_a_worker_together_fail_apart(
+    faults: FaultyCalls, tmp_path: Path, what: str | int, where: str, status: int, left_out: object
+) -> None:
+    """What one of them does to the worker costs those with it an attempt, and no other anything."""
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        for number in range(40):
+            connection.execute(f"CREATE TABLE t{number} AS SELECT i FROM range({number}) r(i)")
+    home = tmp_path / "night"
+    done = command.ended(
+        *("run", f"duckdb:///{tmp_path}/t.duckdb", "--table", "main.*", "--quiet"),
+        *("--to", f"{home}/{{schema}}.{{table}}", "--parallelism", "1"),
+        *("--on-table-failure", "continue"),
+        env={**os.environ, **faults.environment("write", what, files=where)},
+    )
+    assert done.returncode == status, done.stderr
+    rows = {number: rows_of(home, f"main.t{number}") for number in range(40)}
+    assert [number for number, found in rows.items() if found != number] == left_out
+    attempts = [
+        command.manifest_of(home / f"main.t{number}")["units"][0]["attempts"]
+        for number in set(range(40)) - {22}
+    ]
+    assert 0 < attempts.count(2) < 5
+    assert set(attempts) == {1, 2}
+
+
 def test_the_number_of_workers_is_found_over_several_tables(database: str, tmp_path: Path) -> None:
     """Units of all tables count, and every row is written."""
     home = tmp_path / "night"

@@ -81,6 +81,9 @@ class Schedule(Generic[U]):
     before: Mapping[str, int] = field(default_factory=dict)
     """Attempts at units that were made before this schedule, by id; their numbers go on from there.
     """
+    parts: Callable[[U], Sequence[U]] = lambda unit: ()
+    """What a unit that stands for several consists of: once an attempt at it has failed, each is
+    tried by itself, and that attempt is not counted. Nothing for a single one."""
     jitter: Jitter = no_jitter
     capacity: Capacity = field(default_factory=Capacity)
     allowed: int | None = None
@@ -105,6 +108,11 @@ class Schedule(Generic[U]):
         self.units = [*begun, *(unit for unit in left if not units(unit))]
         self._waiting = [each for each in self._waiting if not units(each[2].unit)]
         heapq.heapify(self._waiting)
+
+    def put_back(self, units: Iterable[U], attempt: int) -> None:
+        """Hand units out again, each by itself, of which an attempt has come to nothing."""
+        for unit in units:
+            self._put(Attempt(unit=unit, attempt=attempt), -math.inf)
 
     def take(self, place: int, now: float) -> Attempt[U] | None:
         """Return what an idle place does next, None if there is nothing now."""
@@ -163,6 +171,9 @@ class Schedule(Generic[U]):
         """
         self._connected.discard(place)
         assignment = self._ended(place)
+        if parts := self.parts(assignment.unit):
+            self.put_back(parts, assignment.attempt)
+            return Verdict(assignment=assignment, retry_in_seconds=0.0, counted=False)
         if not failure.retryable:
             self._stopped = self._stopped or stops
         elif assignment.failures < self.retry.retries:

@@ -70,7 +70,8 @@ class History:
 
         The worker's own seconds say when: its process may have had to be started first, and it may
         have begun before this process came to note that it had been given the attempt. So no
-        attempt begins before the end of the one before it.
+        attempt begins before the end of the one before it. Where it came with the results of later
+        attempts, their seconds are in it, too.
         """
         self._rows += rows
         self._bytes += size

@@ -78,8 +78,8 @@ class UnitWork(Work[WorkUnit]):
     _began: dict[str, float | None] = field(default_factory=dict)
     """When the attempts began that are finished and not on record yet, by unit."""
 
-    def task(self, attempt: Assignment) -> UnitTask:
-        """Return the task of an attempt."""
+    def task(self, attempt: Assignment, *, name: str = "") -> UnitTask:
+        """Return the task of an attempt; see `UnitTask` for its name."""
         return UnitTask(
             unit=attempt.unit,
             attempt=attempt.attempt,
@@ -88,6 +88,7 @@ class UnitWork(Work[WorkUnit]):
             fetch_bytes=self.fetch_bytes,
             checksums=self.checksums,
             drops_outputs=self.drops_outputs,
+            name=name,
         )
 
     def check(self) -> None:
@@ -160,11 +161,13 @@ class UnitWork(Work[WorkUnit]):
             )
         )
 
-    def finished(self, place: int, attempt: Assignment, result: object) -> None:
-        """Report a unit that is staged."""
+    def finished(
+        self, place: int, attempt: Assignment, result: object, *, ago: float = 0.0
+    ) -> None:
+        """Report a unit that is staged, and was so many seconds ago."""
         assert isinstance(result, UnitResult)
         size = sum(file.bytes for file in result.files)
-        began = self.history.finished(place, result.rows, size, result.seconds)
+        began = self.history.finished(place, result.rows, size, result.seconds + ago)
         self._began[result.unit] = began
         if (steered := self.concurrency.current) is not None:
             steered.count.reached(place, result.rows)

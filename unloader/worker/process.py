@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import atexit
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from numa import told
 from unloader.failures import failure_of
@@ -20,9 +22,11 @@ from unloader.model import (
     Release,
     Snapshot,
     SourceSpec,
+    UnitProgress,
     UnitResult,
     UnitTask,
 )
+from unloader.model.bundles import BundleProgress, BundleResult, BundleTask
 from unloader.redaction import guard_streams
 from unloader.sources.base import Reader
 from unloader.sources.registry import source_of
@@ -76,12 +80,14 @@ def release() -> None:
 
 
 def work(
-    task: UnitTask | Preload | Release | Proof, report: Report
-) -> UnitResult | AttemptFailure | None:
-    """Do what the parent sent: unload a unit, get ready for the first one, or end the session."""
+    task: UnitTask | BundleTask | Preload | Release | Proof, report: Callable[[object], None]
+) -> UnitResult | BundleResult | AttemptFailure | None:
+    """Do what the parent sent: unload units, get ready for the first one, or end the session."""
     guard_streams()  # A driver may warn.
     if isinstance(task, UnitTask):
         return run_unit(task, report)
+    if isinstance(task, BundleTask):
+        return run_bundle(task, report)
     if isinstance(task, Release):
         _process.drop()
         return None
@@ -105,6 +111,21 @@ def run_unit(task: UnitTask, report: Report) -> UnitResult | AttemptFailure:
     except Exception as error:
         _process.drop()
         return _worth_waiting(task, error, _failure(task, error))
+
+
+def run_bundle(task: BundleTask, report: Callable[[object], None]) -> BundleResult:
+    """Unload several units, up to one that fails."""
+    done = []
+    for number, each in task.tasks:
+        result = run_unit(each, partial(_report_of, report, number))
+        if isinstance(result, AttemptFailure):
+            break
+        done.append((number, result))
+    return BundleResult(results=tuple(done))
+
+
+def _report_of(report: Callable[[object], None], number: int, progress: UnitProgress) -> None:
+    report(BundleProgress(number=number, progress=progress))
 
 
 def _proved(task: Proof) -> AttemptFailure | None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Generic, Literal, TypeVar
 
+from unloader.worker.standstill import STANDSTILL
 from writers.cpu_delay import cpu_delay
 
 T = TypeVar("T")
@@ -137,9 +138,11 @@ class Pump(Generic[T]):
 
     def _fetched_here(self, iterator: Iterator[T]) -> T | None:
         started, cpu = time.perf_counter(), time.thread_time()
+        STANDSTILL.begin(self, STILL_SECONDS, lambda: self._waits("source"))
         try:
             return next(iterator, None)
         finally:
+            STANDSTILL.end(self)
             seconds = time.perf_counter() - started
             self.fetch_seconds += seconds
             self.starved_seconds += seconds

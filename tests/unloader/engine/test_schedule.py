@@ -38,6 +38,27 @@ def test_units_are_handed_out_in_plan_order() -> None:
     assert schedule.take(3, 0.0) is None
 
 
+@pytest.mark.parametrize("how", ["failed", "lost", "connecting", "put back"])
+def test_of_several_in_one_each_is_tried_by_itself_after_a_failure(how: str) -> None:
+    """The failure is not counted, whatever it was, and what has never failed waits no longer."""
+    schedule = schedule_of("many", "other", retries=0)
+    parts = [WorkUnit(id=f"part {number}", selectors=(WholeTable(),)) for number in range(2)]
+    schedule.parts = lambda unit: parts if unit.id == "many" else ()
+    assert taken(schedule, 0, 0.0) == ("many", 1)
+    if how == "put back":
+        schedule.finished(0)
+        schedule.put_back(parts, 1)
+    else:
+        verdict = getattr(schedule, how)(0, RETRYABLE, 0.0)
+        assert (verdict.retry_in_seconds, verdict.counted) == (0.0, False)
+    assert [taken(schedule, worker, 9.0) for worker in (1, 2, 3)] == [
+        *(("part 0", 2), ("part 1", 2)),
+        ("other", 1),
+    ]
+    schedule.failed(1, RETRYABLE, 9.0)
+    assert list(schedule.given_up) == ["part 0"]
+
+
 def test_in_order_a_waiting_unit_holds_up_those_behind_it() -> None:
     """One stream takes the units one after the other, also where one is tried again."""
     schedule = schedule_of("1", "2", delay=5.0)

@@ -50,6 +50,11 @@ class TableState:
         return any(each.options.file_per == "table" for each in self.run.run.outputs)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it has one output, of files: units in any order, each as often as need be."""
+        return len(self.run.run.outputs) == 1 and self.run.output.is_kept
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing is left to be done with it."""
         return self.manifest is not None or self.failure is not None

@@ -1,7 +1,7 @@
 """The work units of several tables, as one engine works on them.
 
-Each unit is done as in a run of its table alone; here is only which table it is of, and what
-becomes of the others where one table fails.
+Each unit is done as in a run of its table alone; here is only which table it is of, which of them
+go to a worker together, and what becomes of the others where one table fails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from unloader.events import (
     UnitsKept,
 )
 from unloader.failures import failure_of
-from unloader.model import AttemptFailure, Preload, UnitResult
+from unloader.model import AttemptFailure, Preload, UnitResult, UnitTask
+from unloader.model.bundles import BundleProgress, BundleResult, BundleTask
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
 from unloader.run.room import RoomWatch
@@ -44,11 +45,18 @@ class TableUnit:
 
     table: int
     unit: WorkUnit
+    others: tuple[TableUnit, ...] = ()
+    """Of other tables, which the same worker does after this one; see `bundles`."""
 
     @property
     def id(self) -> str:
         """Tell the unit from those of all tables."""
         return f"{self.table}.{self.unit.id}"
+
+    @property
+    def parts(self) -> tuple[TableUnit, ...]:
+        """Each of several by itself; nothing where there are no others."""
+        return (replace(self, others=()), *self.others) if self.others else ()
 
 
 def largest_first(units: Iterable[TableUnit]) -> list[TableUnit]:
@@ -58,10 +66,11 @@ def largest_first(units: Iterable[TableUnit]) -> list[TableUnit]:
     end are small ones: no large one is begun when the others have nothing more to do. One of which
     the source knows no size, such as a view, may be the largest of all.
     """
-    return sorted(units, key=lambda each: (_is_known(each.unit), -size_of(each.unit)))
+    return sorted(units, key=lambda each: (is_known(each.unit), -size_of(each.unit)))
 
 
-def _is_known(unit: WorkUnit) -> bool:
+def is_known(unit: WorkUnit) -> bool:
+    """Return whether the source knows the size of a unit, about."""
     return unit.bytes is not None or unit.rows is not None
 
 
@@ -89,6 +98,8 @@ class TablesWork(Work[TableUnit]):
     """Whether the disks have room; None does not look."""
     drop: Callable[[Callable[[TableUnit], bool]], None] = lambda units: None
     """Takes units out of the schedule."""
+    put_back: Callable[[Sequence[TableUnit], int], None] = lambda units, attempt: None
+    """Has the schedule try units again, of which an attempt has come to nothing."""
     _left: Counter[int] = field(default_factory=Counter)
     """Units that are not done, by the number of the table."""
     _working: int = 0
@@ -100,15 +111,25 @@ class TablesWork(Work[TableUnit]):
 
     def task(self, attempt: Attempt[TableUnit]) -> object:
         """Return the task of an attempt."""
-        work = self._work_of(attempt)
+        kind = self._work_of(attempt).extract.source.kind
+        tasks = [
+            (number, task)
+            for number, each in enumerate(_each_of(attempt))
+            if (task := self._task(each, attempt.unit.id)) is not None
+        ]
+        if not tasks:
+            # The place waits for a task: this one does nothing, and its answer is no result.
+            return Preload(source_kind=kind)
+        return BundleTask(tasks=tuple(tasks)) if attempt.unit.others else tasks[0][1]
+
+    def _task(self, attempt: Attempt[TableUnit], name: str) -> UnitTask | None:
+        """Return the task of a single unit; None if its table has just failed for it."""
         try:
-            task = work.task(_of_table(attempt))
+            # An order that comes late must not hold up a unit of another table with the same id.
+            return self._work_of(attempt).task(_of_table(attempt), name=name)
         except (UnloaderError, OSError) as error:
             self._spoiled(attempt, error)
-            # The place waits for a task: this one does nothing, and its answer is no result.
-            return Preload(source_kind=work.extract.source.kind)
-        # An order that comes late must not hold up a unit of another table with the same id.
-        return replace(task, name=attempt.unit.id)
+            return None
 
     def check(self) -> None:
         """Let displays redraw; take up tables that are published; raise if the run is to end."""
@@ -142,28 +163,49 @@ class TablesWork(Work[TableUnit]):
 
     def reported(self, place: int, attempt: Attempt[TableUnit], payload: object) -> None:
         """Tell how far a worker is."""
+        if isinstance(payload, BundleProgress):
+            attempt = _each_of(attempt)[payload.number]
+            payload = payload.progress
         self._work_of(attempt).reported(place, _of_table(attempt), payload)
 
     def finished(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
-        """Report a unit that is staged."""
-        work, failure = self._work_of(attempt), self.tables[attempt.unit.table].failure
-        if isinstance(result, UnitResult) or failure is None:
-            work.finished(place, _of_table(attempt), result)
-        else:
-            given_up = Verdict(assignment=_of_table(attempt), retry_in_seconds=None)
-            work.failed(place, given_up, failure)
+        """Report what is staged."""
+        results = _results(result)
+        later = sum(each.seconds for each in results.values())
+        for number, each in enumerate(_each_of(attempt)):
+            work, failure = self._work_of(each), self.tables[each.unit.table].failure
+            of_table, found = _of_table(each), results.get(number)
+            if found is None and failure is None:
+                continue
+            if number:
+                work.started(place, of_table)
+            if found is None:
+                assert failure is not None
+                given_up = Verdict(assignment=of_table, retry_in_seconds=None)
+                work.failed(place, given_up, failure)
+            else:
+                later -= found.seconds
+                work.finished(place, of_table, found, ago=later)
 
     def record(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
-        """Hand a finished unit to its table's output; with the last one the table is done."""
-        if isinstance(result, UnitResult):
-            try:
-                self._work_of(attempt).record(place, _of_table(attempt), result)
-            except (UnloaderError, OSError) as error:
-                self._spoiled(attempt, error)
-        number = attempt.unit.table
-        self._left[number] -= 1
-        if not self._left[number] and self.tables[number].failure is None:
-            self.on_done(self.tables[number])
+        """Hand finished units to the outputs of their tables; with its last one a table is done."""
+        results = _results(result)
+        again = []
+        for number, each in enumerate(_each_of(attempt)):
+            table, found = self.tables[each.unit.table], results.get(number)
+            if found is None and table.failure is None:
+                again.append(each.unit)
+                continue
+            if found is not None:
+                try:
+                    self._work_of(each).record(place, _of_table(each), found)
+                except (UnloaderError, OSError) as error:
+                    self._spoiled(each, error)
+            self._left[table.number] -= 1
+            if not self._left[table.number] and table.failure is None:
+                self.on_done(table)
+        if again:
+            self.put_back(again, attempt.attempt)
 
     def overdue(self, place: int, attempt: Attempt[TableUnit], seconds: float) -> AttemptFailure:
         """Report a worker that makes no progress and is replaced."""
@@ -179,15 +221,15 @@ class TablesWork(Work[TableUnit]):
 
     def failed(self, place: int, verdict: Verdict[TableUnit], failure: AttemptFailure) -> None:
         """Report a failed attempt; where it was the last one its table has failed."""
-        attempt = verdict.assignment
-        of_table = Verdict(
-            assignment=_of_table(attempt),
-            retry_in_seconds=verdict.retry_in_seconds,
-            counted=verdict.counted,
-        )
-        self._work_of(attempt).failed(place, of_table, failure)
-        if verdict.retry_in_seconds is None:
-            self._give_up(attempt, failure)
+        for each in _each_of(verdict.assignment):
+            of_table = Verdict(
+                assignment=_of_table(each),
+                retry_in_seconds=verdict.retry_in_seconds,
+                counted=verdict.counted,
+            )
+            self._work_of(each).failed(place, of_table, failure)
+            if verdict.retry_in_seconds is None:
+                self._give_up(each, failure)
 
     def _spoiled(self, attempt: Attempt[TableUnit], error: UnloaderError | OSError) -> None:
         """Give a table up whose journal cannot be written, where the run goes on without it.
@@ -205,11 +247,12 @@ class TablesWork(Work[TableUnit]):
         if table.failure is None:
             table.failure = failure
             self.on_failed(table)
-        self.drop(lambda unit: unit.table == table.number)
+        self.drop(lambda unit: unit.table == table.number and not unit.others)
 
     def discard(self, attempt: Attempt[TableUnit]) -> None:
         """Remove what a failed attempt may have left."""
-        self._work_of(attempt).discard(_of_table(attempt))
+        for each in _each_of(attempt):
+            self._work_of(each).discard(_of_table(each))
 
     def _work_of(self, attempt: Attempt[TableUnit]) -> UnitWork:
         return self.works[attempt.unit.table]
@@ -233,6 +276,19 @@ def named(observe: Observer, table: str) -> Observer:
         observe(event)
 
     return tell
+
+
+def _each_of(attempt: Attempt[TableUnit]) -> tuple[Attempt[TableUnit], ...]:
+    """Return the attempt, or one for each unit of a bundle."""
+    parts = attempt.unit.parts
+    return tuple(replace(attempt, unit=each) for each in parts) if parts else (attempt,)
+
+
+def _results(result: object) -> Mapping[int, UnitResult]:
+    """Return what has come of the units of an attempt, by their number in it."""
+    if isinstance(result, BundleResult):
+        return dict(result.results)
+    return {0: result} if isinstance(result, UnitResult) else {}
 
 
 def _of_table(attempt: Attempt[TableUnit]) -> Assignment:

@@ -39,6 +39,7 @@ from unloader.run.concurrency.opening import RunSteering, watched_load
 from unloader.run.history import History
 from unloader.run.outputs.left import Left
 from unloader.run.table_run import check_stop
+from unloader.run.tables.bundles import bundled
 from unloader.run.tables.checking import check_tables
 from unloader.run.tables.counting import Counting
 from unloader.run.tables.ending import abandon, advised, manifest_of, partial_error
@@ -184,12 +185,7 @@ class _TablesRun:
     def _unload(self, executor: Executor, load: Any) -> None:
         state = self.state
         request = state.tables[0].run.run.request
-        units = largest_first(
-            TableUnit(table=table.number, unit=unit)
-            for table in state.tables
-            if not table.is_over
-            for unit in table.run.units_left()
-        )
+        units = self._units()
         places = max(1, min(self._most_workers(), len(units)))
         steering = RunSteering(
             request=request,
@@ -233,9 +229,10 @@ class _TablesRun:
                 for table in state.tables
                 for unit, attempts in table.before.attempts.items()
             },
+            parts=lambda unit: unit.parts,
             jitter=spread(state.resolved.run_id),
         )
-        work.drop = schedule.drop
+        work.drop, work.put_back = schedule.drop, schedule.put_back
         engine = Engine(schedule=schedule, work=work, stall_seconds=request.retry.stall_seconds)
         for table in state.tables:
             if not table.is_over and not table.run.units_left():
@@ -249,6 +246,21 @@ class _TablesRun:
             raise self._ended_by(engine.failure)
         if schedule.given_up and state.options.on_failure == "stop":
             raise self._ended_by(next(iter(schedule.given_up.values())))
+
+    def _units(self) -> list[TableUnit]:
+        """Return all that is to be read, in the order in which it is handed out."""
+        units = largest_first(
+            TableUnit(table=table.number, unit=unit)
+            for table in self.state.tables
+            if not table.is_over
+            for unit in table.run.units_left()
+        )
+        able = {
+            table.number
+            for table in self.state.tables
+            if len(table.units) == 1 and table.is_plain and not table.before.attempts
+        }
+        return list(bundled(units, able, self._most_workers()))
 
     def _ended_by(self, failure: AttemptFailure) -> UnloaderError:
         """Return the error of a run that ends with one of its tables, which it names."""
