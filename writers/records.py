@@ -4,7 +4,7 @@ A run loads some 250 dataclasses and makes objects of a third of them. The stand
 six methods for each of them when its module is imported, which took a third of the CPU of a small
 run (measured with Python 3.11: 0.8 to 0.9 ms a class, here 0.1 ms). Everything else is that of
 `dataclasses`: `fields`, `field`, `replace`, `asdict` and `is_dataclass` take these classes, too.
-`unloader` has it from here; `numa` and `partition_planner` stand alone and have plainer ones of their own.
+`unloader` has it from here; `numa` and `partition_planner` stand alone and have plainer ones.
 """
 
 from __future__ import annotations
