@@ -35,7 +35,27 @@ def _made(plain: Any, frozen: bool) -> Any:
         made.__hash__ = None
     for method in methods:
         setattr(made, method.__name__, method)
+    made.__signature__ = _Signature()
     return made
+
+
+class _Signature:
+    """What `inspect` tells of the arguments; made when somebody asks, as `inspect` takes long."""
+
+    def __get__(self, one: Any, owner: Any) -> Any:
+        from inspect import Parameter, Signature
+
+        missing = dataclasses.MISSING
+        arguments = [
+            Parameter(
+                field.name,
+                Parameter.KEYWORD_ONLY,
+                default=Parameter.empty if field.default is missing else field.default,
+                annotation=field.type,
+            )
+            for field in dataclasses.fields(owner)
+        ]
+        return Signature(arguments, return_annotation=None)
 
 
 def _init(made: Any, fields: tuple[Any, ...]) -> Any:

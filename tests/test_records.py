@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import importlib
+import inspect
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "replaced": lambda one: repr(dataclasses.replace(one, a=7)),
     "unknown": lambda one: dataclasses.replace(one, z=7),
     "dict": dataclasses.asdict,
+    "arguments": lambda one: str(inspect.signature(type(one))),
     "fields": lambda one: [(f.name, f.type, f.kw_only) for f in dataclasses.fields(one)],
     "set": lambda one: setattr(one, dataclasses.fields(one)[0].name, 5) or repr(one),
     "delete": lambda one: delattr(one, dataclasses.fields(one)[0].name),
