@@ -52,6 +52,12 @@ def client_identifier(spec: SourceSpec) -> str:
     return _cut(name, MAX_IDENTIFIER_BYTES)
 
 
+STATEMENTS_KEPT = 2
+"""Statements that the driver keeps of a session that reads units: that of the unit, and the one
+that finds its long values. Each unit has one of its own, which never comes again and holds the
+memory that its rows were fetched into; of the driver's usual 20 a worker grew by 17 MB."""
+
+
 class Session:
     """A connection that is ready to read."""
 
@@ -78,6 +84,8 @@ class Session:
             # 0 would be no limit.
             milliseconds = ceil(spec.session.call_timeout_seconds * 1000)
             self._connection.call_timeout = milliseconds
+        if scans:
+            self._connection.stmtcachesize = STATEMENTS_KEPT
         self._connection.module = PROGRAM
         self._connection.client_identifier = client_identifier(spec)
         self.act(action)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -205,6 +206,28 @@ def test_a_statement_that_is_refused_leaves_no_cursor_to_the_garbage_collector(
         ours = [each for each in _cursors() if not any(each is other for other in before)]
         assert not [each for each in ours if each._impl is not None]
     session.close()
+
+
+def test_units_that_were_read_leave_no_memory(server: OracleServer, tmp_path: Path) -> None:
+    """Each has a statement of its own, and the driver keeps what a statement's rows lay in."""
+    session = Session(source(server, tmp_path), action="x")
+
+    def read(unit: int) -> int:
+        with session.connection.cursor() as cursor:
+            cursor.arraysize = 20_000
+            cursor.execute(f"SELECT /* {unit} */ ID, NAME FROM T")
+            assert len(cursor.fetchall()) == 300
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        first, *_, warm = (read(unit) for unit in range(4))
+        grown = max(read(unit) for unit in range(4, 16)) - warm
+    finally:
+        tracemalloc.stop()
+    session.close()
+    assert grown < first / 2, "what 12 statements took, beside what one took"
 
 
 def _cursors() -> list[oracledb.Cursor]:
