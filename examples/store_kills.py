@@ -44,6 +44,7 @@ from writers.objects.endpoints import s3_endpoint  # noqa: E402
 from writers.objects.location import Location  # noqa: E402
 
 MANIFEST = "_manifest.json"
+LOCK = "_run/lock.json"
 LONGEST_SECONDS = 600.0
 NOTHING_THERE = ("holds no run that was broken off", "there is nothing in")
 """What `resume` and `clean` say where a run was killed before it had left anything."""
@@ -116,7 +117,7 @@ class Trial:
         began = time.monotonic()
         self._ended(self._start(self._run()))
         self.seconds["run"] = self.seconds["resume"] = time.monotonic() - began
-        self._check_whole()
+        self._check_whole("run")
 
     def go(self) -> None:
         """Do rounds until there were enough kills; the last one is finished."""
@@ -156,7 +157,7 @@ class Trial:
         if verb == "clean":
             self._check_cleaned()
         else:
-            self._check_whole()
+            self._check_whole(verb)
         return False
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
@@ -180,8 +181,12 @@ class Trial:
             MANIFEST not in there or files == self.expected, f"a manifest, and {_sizes(files)}"
         )
 
-    def _check_whole(self) -> None:
+    def _check_whole(self, verb: str) -> None:
         there = self.place.objects()
+        if verb == "resume" and there.pop(LOCK, None):
+            # Of a run that died before it had a record: an earlier one is finished, and resume has
+            # nothing to do.
+            self.counts["lock of a dead run left by resume"] += 1
         self._check(self._files(there) == self.expected, f"other objects: {_sizes(there)}")
         self._check(MANIFEST in there, "no manifest")
         self._check_clear(there)
