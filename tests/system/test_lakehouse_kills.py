@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars
 import pytest
+from amounts import amount
 from deltalake import DeltaTable
 from lakehouse.catalogs import Lake
 from object_stores.faults import Faults, Rule, faulty
@@ -24,6 +27,7 @@ FOR_EVER = 10**6
 
 AT_THE_COMMIT = "_delta_log/0"
 BEHIND_IT = "_committed.json"
+_PLACE = ("--format", "parquet", "--to", "iceberg://lake/ns.t")
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +101,36 @@ def test_delta(source: str, s3: S3Server, rule: Rule, commits: int) -> None:
     assert sorted(seen["i"].to_list()) == found
 
 
+def test_delta_on_a_disk_at_random_moments(source: str, tmp_path: Path) -> None:
+    """Whatever was killed, each run has committed all its rows once, or none of them."""
+    moments = random.Random(1)
+    root = tmp_path / "table"
+    place = f"delta:{root}"
+    asked = ("run", source, "--table", "t", "--format", "parquet", "--to", place, "--save-mode")
+    command.run(*asked, "create")
+    began = time.monotonic()
+    command.run(*asked, "append")
+    seconds = time.monotonic() - began
+    commits = 2
+    for _ in range(amount("UNLOADER_TEST_TABLE_KILLS", 4, 12)):
+        running = command.Running(*asked, "append")
+        time.sleep(moments.uniform(0.3, 1.1) * seconds)
+        if running.process.poll() is None:
+            os.killpg(running.process.pid, signal.SIGKILL)
+        running.process.communicate()
+        done = command.ended("resume", place)
+        table = DeltaTable(str(root))
+        if table.version() + 1 == commits:
+            # It died before it had a record: an earlier run is all that is known there.
+            assert done.returncode == 0, done.stderr
+            assert "nothing is left to do" in done.stderr
+        else:
+            assert table.version() == commits
+        commits = table.version() + 1
+        found = sorted(table.to_pyarrow_dataset().to_table()["i"].to_pylist())
+        assert found == sorted([*range(ROWS)] * commits)
+
+
 def test_delta_commit_whose_answer_is_lost(source: str, s3: S3Server) -> None:
     """The repeated request is refused by the store; the run finds its own commit, and ends well."""
     rule = Rule("put", "lost", 1, key=AT_THE_COMMIT)
@@ -108,29 +142,82 @@ def test_delta_commit_whose_answer_is_lost(source: str, s3: S3Server) -> None:
     assert log == ["00000000000000000000.json"]
 
 
+@pytest.mark.parametrize(
+    ("moment", "last"), [("before", "/_manifest.json"), ("within", ".metadata.json")]
+)
+def test_iceberg(
+    source: str,
+    tmp_path: Path,
+    s3: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+    last: str,
+) -> None:
+    """A run that has published, or has even written the table's next metadata, commits by resume.
+
+    Its commit waits for the catalog, which somebody else writes to, until it is killed.
+    """
+    prefix = f"iceberg-{moment}"
+    made = on_s3(tmp_path, s3, monkeypatch, prefix)
+    place = (*_PLACE, "--save-mode")
+    command.run("run", source, "--table", "t", *place, "create")
+
+    def keys(ending: str) -> list[str]:
+        return sorted(key for key in s3.objects(f"{prefix}/") if key.endswith(ending))
+
+    before = len(keys(last))
+    with made.held("IMMEDIATE"):
+        killed_when(
+            lambda: len(keys(last)) > before, "run", source, "--table", "t", *place, "append"
+        )
+    assert len(opened(made, s3).snapshots()) == 1
+    (home,) = {key.rpartition("/")[0] for key in keys("/_manifest.json")} - {
+        key.rpartition("/")[0] for key in keys(BEHIND_IT)
+    }
+    for _ in range(2):
+        command.run("resume", f"s3://{s3.bucket}/{prefix}/{home}{_options(s3)}")
+        table = opened(made, s3)
+        assert len(table.snapshots()) == 2
+        found = sorted(table.scan().to_arrow()["i"].to_pylist())
+        assert found == sorted([*range(ROWS), *range(ROWS)])
+
+
 def test_iceberg_whose_receipt_was_not_written(
     source: str, tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a run leaves it that is killed behind its commit: the table tells of it."""
-    made = Lake(tmp_path, warehouse=f"s3://{s3.bucket}/receipts")
-    for name, value in made.env.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__S3__ENDPOINT", s3.endpoint)
-    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__S3__REGION", "us-east-1")
-    options = {"s3.endpoint": s3.endpoint, "s3.region": "us-east-1"}
-    made.open(**options).create_namespace("ns")
-    place = ("--format", "parquet", "--to", "iceberg://lake/ns.t", "--save-mode")
+    made = on_s3(tmp_path, s3, monkeypatch, "receipts")
     for mode in ("create", "append"):
-        command.run("run", source, "--table", "t", *place, mode)
+        command.run("run", source, "--table", "t", *_PLACE, "--save-mode", mode)
     keys = [key for key in s3.objects("receipts/") if key.endswith(BEHIND_IT)]
     assert len(keys) == 2
     newest = f"receipts/{max(keys)}"
     s3.client().delete_object(Bucket=s3.bucket, Key=newest)
     command.run("resume", f"s3://{s3.bucket}/{newest.rpartition('/')[0]}{_options(s3)}")
     assert newest in s3.objects()
-    table = made.open(**options).load_table("ns.t")
+    table = opened(made, s3)
     assert len(table.snapshots()) == 2
     assert table.scan().to_arrow().num_rows == 2 * ROWS
+
+
+def on_s3(root: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch, prefix: str) -> Lake:
+    """Make a catalog in a directory, whose warehouse is in a store."""
+    made = Lake(root, warehouse=f"s3://{s3.bucket}/{prefix}")
+    for name, value in made.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__S3__ENDPOINT", s3.endpoint)
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__S3__REGION", "us-east-1")
+    made.open(**_s3_options(s3)).create_namespace("ns")
+    return made
+
+
+def opened(made: Lake, s3: S3Server) -> Any:
+    """Return the table as it is now."""
+    return made.open(**_s3_options(s3)).load_table("ns.t")
+
+
+def _s3_options(s3: S3Server) -> dict[str, str]:
+    return {"s3.endpoint": s3.endpoint, "s3.region": "us-east-1"}
 
 
 def _options(s3: S3Server) -> str:
