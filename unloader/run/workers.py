@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 
 from numa.model import ProcessLimits
 from numa.pool import can_fork
@@ -21,10 +22,12 @@ from unloader.ownership import is_ours
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.redaction import holds_field, holds_sql_password
 from unloader.resolve.resolved import ResolvedRun
+from unloader.sources.registry import source_of
 from unloader.storage.kinds import destination_kind, is_kept
+from unloader.storage.opening import storage_at
 from unloader.worker.preparing import ENTRY, load_for_workers
 from writers.objects.location import is_location
-from writers.registry import name_of
+from writers.registry import load, name_of
 
 EARLY_WORKERS = 2
 """Most tables have more units than that; a worker too many would be ended again unused."""
@@ -65,7 +68,11 @@ def workers_for(
 
     _check_for_cluster(request)
     start = Start(
-        entry=ENTRY, warm_up=_preload(request), limits=_limits(request), workers=EARLY_WORKERS
+        entry=ENTRY,
+        warm_up=_preload(request),
+        limits=_limits(request),
+        workers=EARLY_WORKERS,
+        meanwhile=partial(_load_for_run, request),
     )
     with open_cluster(request, parallelism, start) as found:
         yield found
@@ -169,6 +176,20 @@ def _may_fork(request: Request, seats: SeatPlan) -> bool:
     gc.freeze()
     load_for_workers(_preload(request))
     return True
+
+
+def _load_for_run(request: Request) -> None:
+    """Load what this process needs once it has workers, as those of a cluster load it elsewhere.
+
+    What cannot be loaded is an error where it is needed.
+    """
+    with suppress(Exception):
+        source_of(request.source.kind).load()
+    with suppress(Exception):
+        for each in request.of_outputs():
+            load(each.output.format)
+            for place in each.output.destinations:
+                storage_at(place)
 
 
 def _preload(request: Request) -> Preload:

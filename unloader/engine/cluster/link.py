@@ -12,10 +12,12 @@ number 0 says whether the scheduler is there.
 from __future__ import annotations
 
 import atexit
+import gc
 import pickle
 import signal
 import socket
 import struct
+import sys
 from typing import TYPE_CHECKING, Any
 
 from numa.processes.beside import start_beside
@@ -98,10 +100,29 @@ def serve(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     problem = ""
     try:
-        import distributed  # noqa: F401 - before the first call, which may come much later
+        _load_distributed()  # Before the first call, which may come much later.
     except ImportError as error:
         problem = str(error)
     asyncio.run(_Server(problem).serve(socket.socket(fileno=descriptor)))
+
+
+def _load_distributed() -> None:
+    """Load Dask's library, which a run on a cluster waits for.
+
+    Raises:
+        ImportError: It is missing.
+    """
+    # It draws its objects for notebooks with this, and does without where it is not installed.
+    drawing = "jinja2"
+    sys.modules[drawing] = None  # type: ignore[assignment]
+    # What is loaded stays: to look through it again and again took a tenth of the time.
+    gc.disable()
+    try:
+        import distributed  # noqa: F401
+    finally:
+        gc.enable()
+        gc.freeze()
+        del sys.modules[drawing]
 
 
 class _Server:

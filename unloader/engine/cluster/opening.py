@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from numa.model import ProcessLimits
@@ -36,6 +36,8 @@ class Start:
     limits: ProcessLimits
     workers: int
     """Processes of each Dask worker that start at once."""
+    meanwhile: Callable[[], object]
+    """Called while the cluster is being connected to, which takes its time."""
 
 
 @contextmanager
@@ -68,9 +70,7 @@ def open_cluster(
             address = held.enter_context(own_cluster(own))
         connection = Connection(address, certificates)
         held.callback(connection.close)
-        # The driver is loaded meanwhile. What cannot be loaded is an error where it is needed.
-        with suppress(Exception):
-            source_of(request.source.kind).load()
+        start.meanwhile()
         connection.wait()
         pattern = Opening(
             agent="",
