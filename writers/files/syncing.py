@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+from collections import deque
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -122,13 +123,14 @@ class SyncThreads:
     """Threads that sync several things at a time; used with `with`, by one thread.
 
     A disk brings many syncs to their end together, and a clean file costs a wait, too. They are
-    started when there is something to do for them.
+    started when there is something to do for them. Who calls syncs as well, and each takes the next
+    thing until none is left: to be woken up for each would cost more than most syncs do.
     """
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._wanted: queue.SimpleQueue[Wanted | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[Wanted, Exception | None]] = queue.SimpleQueue()
+        self._given: queue.SimpleQueue[_Syncs | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> SyncThreads:
@@ -138,7 +140,7 @@ class SyncThreads:
     def __exit__(self, *exception: object) -> None:
         """End them."""
         for _ in self._threads:
-            self._wanted.put(None)
+            self._given.put(None)
         for thread in self._threads:
             thread.join()
         self._threads.clear()
@@ -148,34 +150,48 @@ class SyncThreads:
         for each in wanted:
             if isinstance(each, int):
                 start_writing(each)
-        self._start(min(_AT_A_TIME, len(wanted)))
-        failed: dict[Wanted, Exception] = {}
-        if not self._threads:
-            # There is little to do, or the system refuses any thread.
-            found = ((each, _tried(each)) for each in wanted)
-        else:
-            for each in wanted:
-                self._wanted.put(each)
-            found = (self._done.get() for _ in wanted)
-        for each, error in found:
-            if error is not None:
-                failed[each] = error
-        return failed
+        syncs = _Syncs(wanted)
+        others = self._start(min(_AT_A_TIME, len(wanted)) - 1)
+        for _ in range(others):
+            self._given.put(syncs)
+        syncs.carry_out()
+        for _ in range(others):
+            self._done.get()
+        return syncs.failed
 
-    def _start(self, count: int) -> None:
-        if count < 2:
-            return
+    def _start(self, count: int) -> int:
+        """Have so many threads, or fewer where the system refuses some; return how many."""
         while len(self._threads) < count:
             thread = threading.Thread(target=self._work, name="syncing", daemon=True)
             try:
                 thread.start()
             except RuntimeError:
-                return
+                break
             self._threads.append(thread)
+        return max(0, min(count, len(self._threads)))
 
     def _work(self) -> None:
-        while (wanted := self._wanted.get()) is not None:
-            self._done.put((wanted, _tried(wanted)))
+        while (syncs := self._given.get()) is not None:
+            syncs.carry_out()
+            self._done.put(None)
+
+
+class _Syncs:
+    """Things to be synced, which several threads share out among each other."""
+
+    def __init__(self, wanted: Collection[Wanted]) -> None:
+        self._left = deque(wanted)
+        self.failed: dict[Wanted, Exception] = {}
+
+    def carry_out(self) -> None:
+        """Sync one after the other until none is left."""
+        while True:
+            try:
+                each = self._left.popleft()
+            except IndexError:
+                return
+            if (error := _tried(each)) is not None:
+                self.failed[each] = error
 
 
 def _tried(wanted: Wanted) -> Exception | None:
