@@ -32,10 +32,9 @@ _COUNTED_SECONDS = 0.4
 """Guess: a count of many tables costs about as much as that of one small table, and those that were
 counted together are published together, too. So a count waits so long for further tables."""
 
-_PUBLISHERS = 2
-"""One waits for the disk while the other one prepares the next tables. Measured on 500 tables of
-PostgreSQL and two busy cores: a single one was two seconds behind in the end, four were not
-faster."""
+_PUBLISHERS = 1
+"""Measured on 500 tables of PostgreSQL and two busy cores: a second one made the run no faster, and
+cost a tenth of its CPU, as the two and their syncs took the interpreter from each other."""
 
 _PUBLISHED_TOGETHER = 48
 """Guess: the waits are shared by so many, and none of them waits long for the others. Each has
