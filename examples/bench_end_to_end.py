@@ -13,7 +13,9 @@ server that this script starts itself. The others are
            extension postgres, where the DuckDB of `--duckdb-python` has that
   copy     DuckDB's own COPY, two threads, one file
 
-and ours runs with parallelism 2. Each round runs ours and theirs in turn, every other round the
+and ours runs with parallelism 2. PostgreSQL's processes have the upper half of the CPUs, and
+whoever reads from it the lower half, so that neither takes time from the other; `--together` gives
+all CPUs to both. Each round runs ours and theirs in turn, every other round the
 other way about; a ratio is ours / theirs within one round, and the median over the rounds counts.
 Files are compared with the table, all columns of all rows, after every single run.
 
@@ -96,7 +98,8 @@ def main() -> None:
             contenders = duckdb_contenders(directory, database, options)
             if postgres is not None:
                 contenders = postgres_contenders(directory, postgres, options) + contenders
-            measurements = measure(contenders, postgres, database, options)
+            clients = apart(postgres) if postgres and not options.together else None
+            measurements = measure(contenders, postgres, database, options, clients)
         report = {
             "ratios": ratios(measurements),
             "medians": medians(measurements, options.rows),
@@ -104,7 +107,12 @@ def main() -> None:
             "commands": {f"{c.contest} {c.name}": shlex.join(c.command) for c in contenders},
             "machine": machine(directory),
             "versions": versions(postgres),
-            "options": {"rows": options.rows, "runs": options.runs, "sync": options.sync},
+            "options": {
+                "rows": options.rows,
+                "runs": options.runs,
+                "sync": options.sync,
+                "cpus_of_clients": sorted(clients) if clients else None,
+            },
         }
     print(json.dumps(report, indent=1) if options.json else table(report))
 
@@ -118,6 +126,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=5, help="rounds; default: 5")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--sync", action="store_true", help="sync the others' files in their time")
+    parser.add_argument(
+        "--together", action="store_true", help="give all CPUs to the server and to its clients"
+    )
     parser.add_argument(
         "--only",
         choices=["pg_csv", "pg_parquet", "duckdb_csv", "duckdb_parquet"],
@@ -164,11 +175,25 @@ def need_space(directory: Path, rows: int) -> None:
         )
 
 
+def apart(postgres: Postgres) -> set[int] | None:
+    """Give the server the upper half of the CPUs; return the others, None where there is one."""
+    usable = sorted(os.sched_getaffinity(0))
+    half = len(usable) // 2
+    if not half:
+        say("one CPU: the server and its clients share it")
+        return None
+    # Sessions that are opened from now on have those of the postmaster.
+    for process in (postgres.postmaster, *postgres.postmaster.children(recursive=True)):
+        process.cpu_affinity(usable[half:])
+    return set(usable[:half])
+
+
 def measure(
     contenders: list[Contender],
     postgres: Postgres | None,
     database: Path,
     options: argparse.Namespace,
+    clients: set[int] | None = None,
 ) -> list[Measurement]:
     """Run all contenders in turn, round after round, and check what each of them wrote.
 
@@ -179,7 +204,7 @@ def measure(
     measurements = []
     for number in range(options.runs + 1):
         for contender in contenders if number % 2 else contenders[::-1]:
-            measurement = one_run(contender, number, postgres)
+            measurement = one_run(contender, number, postgres, clients)
             check(contender, database, expected)
             say(
                 f"{'warm-up' if number == 0 else f'round {number}'}: {contender.contest} "
@@ -192,17 +217,23 @@ def measure(
     return measurements
 
 
-def one_run(contender: Contender, number: int, postgres: Postgres | None) -> Measurement:
+def one_run(
+    contender: Contender, number: int, postgres: Postgres | None, clients: set[int] | None
+) -> Measurement:
     """Run a contender into an empty directory and return what it took."""
     shutil.rmtree(contender.directory, ignore_errors=True)
     contender.directory.mkdir()
     os.sync()  # nobody pays for the dirty pages of the run before
     server = postgres if contender.contest.startswith("pg_") else None
     server_before = server.cpu_seconds() if server else 0.0
+    usable = os.sched_getaffinity(0)
+    if server and clients:
+        os.sched_setaffinity(0, clients)
     started = time.perf_counter()
     process = subprocess.Popen(
         contender.command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
+    os.sched_setaffinity(0, usable)
     # wait4 counts every descendant that was waited for in turn: the whole tree.
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - started
