@@ -33,7 +33,7 @@ LONGEST = (
     "system/test_lakehouse_sources.py",
     "vm/test_fake_nodes.py",
     "system/test_cluster_requests.py",
-    "writers/native/test_sanitizers.py",
+    "test_sanitizers.py",
     "system/test_every_selection.py",
     "witnesses",
     "system/test_published_sweep.py",

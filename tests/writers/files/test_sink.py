@@ -1,101 +1,26 @@
-"""The sink: bytes in order, bounded memory, and failures that reach the producer."""
+"""The sink: bytes in order, bounded memory, and memory that is used again."""
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import fcntl
-import gzip
 import io
 import mmap
 import os
-import random
-import resource
-import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 import xxhash
 import zstandard
+from sinks import PATIENCE, open_sink, text, unzstd
 
-from writers.codecs.compression import open_compressor
 from writers.errors import FormatError, WriteError
 from writers.files.checksums import open_digest
 from writers.files.sink import Sink
 from writers.model import Compression
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-PATIENCE = 180.0
-
-
-def open_sink(
-    path: Path, codec: str = "none", level: int | None = None, size: int = 4096, buffers: int = 4
-) -> Sink:
-    """Return a sink with small buffers."""
-    return Sink(
-        path,
-        compression=Compression(codec=codec, level=level),  # type: ignore[arg-type]
-        buffer_bytes=size,
-        buffers=buffers,
-    )
-
-
-def text(size: int, seed: int = 1) -> bytes:
-    """Return text of that size, compressible as text is."""
-    words = random.Random(seed).choices([b"alpha,", b"beta,", b"\n", b"12.50,", b"gamma"], k=size)
-    return b"".join(words)[:size]
-
-
-def in_time(act: Callable[[], None]) -> None:
-    """Run `act` in a thread and fail when it hangs."""
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            act()
-        except BaseException as exc:
-            failures.append(exc)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(PATIENCE)
-    assert not thread.is_alive(), "the producer hangs"
-    if failures:
-        raise failures[0]
-
-
-@contextlib.contextmanager
-def ends_of_threads() -> Iterator[list[type[BaseException] | None]]:
-    """Collect the kinds of exceptions that end threads."""
-    kinds: list[type[BaseException] | None] = []
-    before, threading.excepthook = threading.excepthook, lambda args: kinds.append(args.exc_type)
-    try:
-        yield kinds
-    finally:
-        threading.excepthook = before
-
-
-def gunzip(path: Path) -> bytes:
-    """Decompress with the gzip program."""
-    return subprocess.run(["gzip", "-dc", str(path)], check=True, capture_output=True).stdout
-
-
-def unzstd(path: Path) -> bytes:
-    """Decompress with the reader of zstandard, which checks the content's checksum."""
-    with zstandard.open(path, "rb") as file:
-        return bytes(file.read())
-
-
-def unlz4(path: Path) -> bytes:
-    """Decompress frame by frame with Arrow's reader."""
-    with pa.CompressedInputStream(pa.OSFile(str(path)), "lz4") as file:
-        return bytes(file.read())
 
 
 @pytest.mark.parametrize("buffers", [1, 2, 4])
@@ -170,76 +95,11 @@ def test_more_than_there_is_room_for_is_refused(tmp_path: Path) -> None:
     assert sink.close()[0] == 0
 
 
-@pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4"])
-def test_a_buffer_is_a_frame(tmp_path: Path, codec: str) -> None:
-    """Where frames end depends on the size of the buffers, not on how the bytes came."""
-    data = text(200_000)
-    for name, piece in (("a", 100), ("b", 33_333), ("c", 200_000)):
-        sink = open_sink(tmp_path / name, codec, size=50_000)
-        for start in range(0, 200_000, piece):
-            sink.write(data[start : start + piece])
-        sink.close()
-    compressor = open_compressor(Compression(codec=codec))  # type: ignore[arg-type]
-    frames = [compressor.frame(data[n : n + 50_000]) for n in range(0, 200_000, 50_000)]
-    for name in ("a", "b", "c"):
-        assert (tmp_path / name).read_bytes() == b"".join(frames)
-
-
 def test_no_bytes_leave_an_empty_file(tmp_path: Path) -> None:
     """A sink closed at once leaves an empty file and the checksum of nothing."""
     sink = open_sink(tmp_path / "f")
     assert sink.close() == (0, f"xxh3:{xxhash.xxh3_64_hexdigest(b'')}")
     assert (tmp_path / "f").read_bytes() == b""
-
-
-@pytest.mark.parametrize(
-    ("codec", "level", "decompress"),
-    [
-        ("gzip", None, gunzip),
-        ("gzip", 1, lambda path: gzip.decompress(path.read_bytes())),
-        ("zstd", None, unzstd),
-        ("zstd", 22, unzstd),
-        ("lz4", None, unlz4),
-        ("lz4", 9, unlz4),
-    ],
-)
-@pytest.mark.parametrize("size", [0, 10, 300_000])
-def test_compressed_files_decompress_elsewhere(
-    tmp_path: Path, codec: str, level: int | None, decompress: Callable[[Path], bytes], size: int
-) -> None:
-    """Programs and libraries other than ours read the file back, and it is smaller."""
-    data = text(size)
-    sink = open_sink(tmp_path / "f", codec, level)
-    for start in range(0, size, 5000):
-        sink.write(data[start : start + 5000])
-    written, checksum = sink.close()
-    found = (tmp_path / "f").read_bytes()
-    assert decompress(tmp_path / "f") == data
-    assert written == len(found)
-    assert checksum == f"xxh3:{xxhash.xxh3_64_hexdigest(found)}"
-    assert size < 1000 or written < size / 2
-
-
-@pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4"])
-def test_same_input_gives_same_bytes(tmp_path: Path, codec: str) -> None:
-    """Neither the file's name nor the time gets into a compressed file."""
-    for name in ("a", "b"):
-        sink = open_sink(tmp_path / name, codec)
-        for start in range(0, 50_000, 777):
-            sink.write(text(777, start))
-        sink.close()
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert codec != "gzip" or (tmp_path / "a").read_bytes()[4:8] == bytes(4)
-
-
-@pytest.mark.parametrize(
-    ("codec", "level", "limits"), [("gzip", 10, "1 to 9"), ("zstd", 23, "1 to 22"), ("lz4", 0, "1")]
-)
-def test_level_out_of_range_is_refused(tmp_path: Path, codec: str, level: int, limits: str) -> None:
-    """The refusal names the levels there are, and no file is created."""
-    with pytest.raises(FormatError, match=f"no level {level}.*use {limits}"):
-        open_sink(tmp_path / "f", codec, level)
-    assert not list(tmp_path.iterdir())
 
 
 def test_buffers_below_one_are_refused(tmp_path: Path) -> None:
@@ -259,72 +119,6 @@ def test_settle_makes_the_count_exact(tmp_path: Path) -> None:
     sink.write(b"more")
     assert sink.close()[0] == 300_004
     assert sink.write_seconds > 0
-
-
-@pytest.mark.parametrize("place", ["missing", "file"])
-def test_impossible_directory_is_named(tmp_path: Path, place: str) -> None:
-    """A directory that is not there, or is a file, is an error with path, reason and advice."""
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(WriteError) as caught:
-        open_sink(tmp_path / place / "f.part")
-    said = str(caught.value)
-    assert str(tmp_path / place / "f.part") in said
-    assert {"missing": "(ENOENT)", "file": "(ENOTDIR)"}[place] in said
-    assert "Next: " in said
-
-
-@pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_full_disk_stops_the_producer(full_disk: Path, codec: str) -> None:
-    """The producer gets the error, again at each call, and nothing is left after abort."""
-    sink = open_sink(full_disk / "f.part", codec, size=64 * 1024, buffers=2)
-    blocks = random.Random(1)
-
-    def produce() -> None:
-        for _ in range(200):
-            sink.write(blocks.randbytes(50_000))
-
-    with pytest.raises(WriteError, match=r"f\.part: .*\((ENOSPC|EFBIG)\)\. Next: "):
-        in_time(produce)
-    with pytest.raises(WriteError, match=r"f\.part"):
-        sink.write(b"again")
-    with pytest.raises(WriteError, match=r"f\.part"):
-        sink.settle()
-    sink.abort()
-    assert not list(full_disk.iterdir())
-
-
-def test_full_disk_met_at_close(full_disk: Path) -> None:
-    """An error that only the last bytes meet comes out of close, and the file is gone."""
-    sink = open_sink(full_disk / "f.part", size=4 << 20)
-    sink.write(random.Random(1).randbytes(2 << 20))
-    with pytest.raises(WriteError, match=r"\((ENOSPC|EFBIG)\)\. Next: "):
-        in_time(lambda: (sink.close(), None)[1])
-    assert not list(full_disk.iterdir())
-
-
-def test_file_size_limit_is_an_error(tmp_path: Path) -> None:
-    """A write cut short by the kernel's limit on file sizes fails; it is never taken as done."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    sink = open_sink(tmp_path / "f.part", size=64 * 1024)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-        sink.write(text(200_000))
-        with pytest.raises(WriteError, match=r"\(EFBIG\)\. Next: .*ulimit"):
-            in_time(lambda: (sink.close(), None)[1])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert not list(tmp_path.iterdir())
-
-
-def test_device_error_is_told_and_the_device_stays(tmp_path: Path) -> None:
-    """A failing device is reported under the name it was given by, and never removed."""
-    link = tmp_path / "device.part"
-    link.symlink_to("/dev/full")
-    sink = open_sink(link)
-    with pytest.raises(WriteError, match=r"device\.part: .*\(ENOSPC\)"):
-        in_time(lambda: [sink.write(text(4096)) for _ in range(100)] and None)
-    sink.abort()
-    assert link.is_symlink()
 
 
 @pytest.mark.parametrize(("size", "synced"), [(9, False), (10, True), (11, True)])
@@ -394,17 +188,6 @@ def test_what_was_synced_leaves_the_page_cache(tmp_path: Path, stays: bool) -> N
     assert (tmp_path / "f").read_bytes() == bytes(size)
 
 
-def test_file_removed_meanwhile_is_an_error(tmp_path: Path) -> None:
-    """A file whose directory was removed under it is not reported as written."""
-    (tmp_path / "staging").mkdir()
-    sink = open_sink(tmp_path / "staging" / "f.part")
-    sink.write(text(10_000))
-    (tmp_path / "staging" / "f.part").unlink()
-    (tmp_path / "staging").rmdir()
-    with pytest.raises(WriteError, match=r"f\.part: .*\(ENOENT\)"):
-        sink.close()
-
-
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_what_one_buffer_holds_is_written_without_a_thread(tmp_path: Path, codec: str) -> None:
     """A thread starts with the second buffer; the small file is as whole, and so is its failure."""
@@ -422,16 +205,6 @@ def test_what_one_buffer_holds_is_written_without_a_thread(tmp_path: Path, codec
     assert threading.active_count() == before + (1 if codec == "none" else 2)
     sink.abort()
     assert sorted(os.listdir(tmp_path)) == ["small"]
-
-
-def test_abort_removes_the_file(tmp_path: Path) -> None:
-    """Abort leaves nothing, also while buffers wait, and twice does no harm."""
-    sink = open_sink(tmp_path / "f.part", "zstd")
-    for _ in range(100):
-        sink.write(text(10_000))
-    sink.abort()
-    sink.abort()
-    assert not list(tmp_path.iterdir())
 
 
 def test_slow_destination_bounds_memory(tmp_path: Path) -> None:
@@ -465,31 +238,6 @@ def test_slow_destination_bounds_memory(tmp_path: Path) -> None:
     assert bytes(found) == data
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip"])
-def test_reader_that_stands_still_is_given_up_at_once(tmp_path: Path, codec: str) -> None:
-    """Abort ends a write that waits for the reader of a pipe, and does not wait itself."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    sink = open_sink(pipe, codec, size=64 * 1024, buffers=3)
-    blocks = random.Random(1)
-    producing = threading.Thread(
-        target=lambda: [sink.write(blocks.randbytes(64 * 1024)) for _ in range(100)], daemon=True
-    )
-    with ends_of_threads() as raised:
-        producing.start()
-        seen = -1
-        while sink.bytes_accepted != seen or seen < 2 * 64 * 1024:
-            seen = sink.bytes_accepted
-            time.sleep(0.2)
-        assert producing.is_alive()
-        in_time(sink.abort)
-        producing.join(PATIENCE)
-    os.close(reader)
-    assert not any(thread.name.startswith("sink ") for thread in threading.enumerate())
-    assert raised == [WriteError]
-
-
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_memory_is_used_again(tmp_path: Path, codec: str) -> None:
     """However much is written, only so many buffers are ever handed out."""
@@ -521,29 +269,3 @@ def test_other_checksums(tmp_path: Path, name: str) -> None:
     digest = open_digest(name)
     digest.update((tmp_path / "f").read_bytes())
     assert checksum == digest.text()
-
-
-def test_pipe_that_nobody_reads_is_an_error(tmp_path: Path) -> None:
-    """A reader that has gone before the pipe is opened is not waited for, and the pipe stays."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    kept = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-    os.close(reader)
-    with pytest.raises(WriteError, match=r"\(EPIPE\)\. Next: see why the reader"):
-        in_time(lambda: open_sink(pipe) and None)
-    os.close(kept)
-    assert pipe.exists()
-
-
-def test_reader_that_leaves_is_an_error(tmp_path: Path) -> None:
-    """A pipe whose reader goes away ends the producer with EPIPE and stays where it is."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    sink = open_sink(pipe)
-    os.close(reader)
-    with pytest.raises(WriteError, match=r"\(EPIPE\)\. Next: "):
-        in_time(lambda: [sink.write(text(4096)) for _ in range(100)] and None)
-    sink.abort()
-    assert pipe.exists()
