@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from unloader.errors import OutputFailed
@@ -15,6 +16,7 @@ from unloader.storage.directories.leftovers import (
     read_holder,
 )
 from unloader.storage.directories.links import foreign_link
+from unloader.storage.kinds import overlapping, two_are_one
 from unloader.storage.model import MANIFEST
 
 
@@ -98,3 +100,28 @@ def refused(verb: str, path: Path, why: str) -> OutputFailed:
         f"cannot {verb} {path}: {why}",
         "check the path, its permissions and the free space, or choose another --to",
     )
+
+
+def check_different(paths: Sequence[Path]) -> Sequence[Path]:
+    """Return the directories without links on the way to them; none is or lies in another one.
+
+    Raises:
+        OutputFailed: One does, or lies in the `_run` of another run.
+    """
+    resolved = [Path(os.path.realpath(path)) for path in paths]
+    for path, real in zip(paths, resolved, strict=True):
+        if RUN in real.parts:
+            # The end of a run into the directory around it removes it, finished files and all.
+            raise OutputFailed(
+                f"{path} lies in a directory {RUN}, which is removed when the run ends",
+                "choose another directory",
+            )
+    pair = overlapping(resolved)
+    if pair is not None:
+        first, second = pair
+        same = resolved[first] == resolved[second]
+        raise OutputFailed(
+            two_are_one(str(paths[first]), str(paths[second]), same=same),
+            "name separate directories",
+        )
+    return resolved

@@ -31,8 +31,8 @@ from unloader.storage.directories.publication import (
 )
 from unloader.storage.directories.publishing import carrying_out, check_real_room, take_back
 from unloader.storage.directories.recovery import complete, is_under_way
+from unloader.storage.directories.refusals import check_different
 from unloader.storage.directories.run_directory import RunDirectory
-from unloader.storage.kinds import overlapping, two_are_one
 from unloader.storage.machine import boot_id, host_name
 from unloader.storage.model import (
     JOURNAL,
@@ -64,7 +64,7 @@ class RunDirectories:
             OutputFailed: As there; or one is named twice, or lies in the `_run` of another.
         """
         paths = [Path(place) for place in claim.places]
-        resolved = _check_different(paths)
+        resolved = check_different(paths)
         self.places = tuple(Place(name=str(path), address=os.path.abspath(path)) for path in paths)
         """The directories, as they were written and absolute."""
         self.all: tuple[RunDirectory, ...]
@@ -492,24 +492,3 @@ def _known(name: str) -> str:
 
 def _size(path: str) -> int:
     return os.stat(path).st_size
-
-
-def _check_different(paths: Sequence[Path]) -> Sequence[Path]:
-    """Return the directories without links on the way to them; none is or lies in another one."""
-    resolved = [Path(os.path.realpath(path)) for path in paths]
-    for path, real in zip(paths, resolved, strict=True):
-        if RUN in real.parts:
-            # The end of a run into the directory around it removes it, finished files and all.
-            raise OutputFailed(
-                f"{path} lies in a directory {RUN}, which is removed when the run ends",
-                "choose another directory",
-            )
-    pair = overlapping(resolved)
-    if pair is not None:
-        first, second = pair
-        same = resolved[first] == resolved[second]
-        raise OutputFailed(
-            two_are_one(str(paths[first]), str(paths[second]), same=same),
-            "name separate directories",
-        )
-    return resolved

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
+
 from unloader.errors import OutputFailed
-from unloader.storage.model import MANIFEST
+from unloader.storage.model import MANIFEST, Claim
 from unloader.storage.objects.holder import Holder
 from unloader.storage.objects.room import RUN, Room
 
@@ -36,3 +39,39 @@ def held(room: Room, holder: Holder) -> OutputFailed:
         f"another run is writing to {room.name}: {holder.text()}",
         f"see it with: unloader status '{room.name}'; or choose another --to",
     )
+
+
+def check_different(rooms: Sequence[Room]) -> None:
+    """See that places are apart from each other, and of one kind.
+
+    Raises:
+        OutputFailed: They are not.
+    """
+    for one, other in combinations(rooms, 2):
+        first, second = one.location, other.location
+        if first.store == second.store and (
+            first.prefix.startswith(second.prefix) or second.prefix.startswith(first.prefix)
+        ):
+            raise OutputFailed(
+                f"--to names two places of which one is or lies in the other: {one.name} and "
+                f"{other.name}",
+                "name places apart from each other",
+            )
+        if first.scheme != second.scheme:
+            raise OutputFailed(
+                f"--to names two kinds of places: {one.name} and {other.name}",
+                "name places of one kind, as one run publishes all of its files at once",
+            )
+
+
+def check_rights(claim: Claim) -> None:
+    """See that a run asks for no rights that files have and objects do not.
+
+    Raises:
+        OutputFailed: It does.
+    """
+    if claim.mode is not None or claim.owner_group:
+        raise OutputFailed(
+            "objects have neither a mode nor an owner on this machine",
+            "leave out --mode and --owner-group, and set the rights on the bucket",
+        )

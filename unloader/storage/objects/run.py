@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
 from typing import IO
 
 from unloader.errors import OutputFailed
@@ -40,7 +39,7 @@ from unloader.storage.objects.publication import (
     sweep,
 )
 from unloader.storage.objects.recovery import complete, refused
-from unloader.storage.objects.refusals import not_free
+from unloader.storage.objects.refusals import check_different, check_rights, not_free
 from unloader.storage.objects.room import Room, folder_name
 from unloader.storage.objects.small_object import SmallObject
 from unloader.storage.objects.uploads import (
@@ -71,8 +70,8 @@ class ObjectRun:
             WriteError: The store refused or failed.
         """
         self._rooms = tuple(Room(place) for place in claim.places)
-        _check_different(self._rooms)
-        _check_rights(claim)
+        check_different(self._rooms)
+        check_rights(claim)
         self.notices: tuple[str, ...] = ()
         self._publishing = self._has_discarded = False
         self._is_shown, self._show_lock = True, threading.Lock()
@@ -497,29 +496,3 @@ def _known(name: str) -> str:
     if name not in RECORDS:
         raise ValueError(f"{name} is no record of a run")
     return name
-
-
-def _check_different(rooms: Sequence[Room]) -> None:
-    for one, other in combinations(rooms, 2):
-        first, second = one.location, other.location
-        if first.store == second.store and (
-            first.prefix.startswith(second.prefix) or second.prefix.startswith(first.prefix)
-        ):
-            raise OutputFailed(
-                f"--to names two places of which one is or lies in the other: {one.name} and "
-                f"{other.name}",
-                "name places apart from each other",
-            )
-        if first.scheme != second.scheme:
-            raise OutputFailed(
-                f"--to names two kinds of places: {one.name} and {other.name}",
-                "name places of one kind, as one run publishes all of its files at once",
-            )
-
-
-def _check_rights(claim: Claim) -> None:
-    if claim.mode is not None or claim.owner_group:
-        raise OutputFailed(
-            "objects have neither a mode nor an owner on this machine",
-            "leave out --mode and --owner-group, and set the rights on the bucket",
-        )
