@@ -17,29 +17,31 @@ from partition_planner.model import KeyRange
 from unloader import __version__
 from unloader.events import ParallelismChanged
 from unloader.json_fields import OPTIONAL, fields_of, from_json, to_json
-from unloader.manifest.model import (
-    FORMAT_REVISION,
+from unloader.manifest.asked import (
     ColumnRecord,
-    ContentRecord,
-    DirectoryRecord,
     EncryptionRecord,
-    FailedAttemptRecord,
-    FileRecord,
-    Manifest,
     MaskedRecord,
-    NodeRecord,
     OptionsRecord,
     PartRecord,
     PlanRecord,
+    SettingRecord,
+    SourceRecord,
+    SubsetRecord,
+    TableRecord,
+)
+from unloader.manifest.model import (
+    FORMAT_REVISION,
+    ContentRecord,
+    DirectoryRecord,
+    FailedAttemptRecord,
+    FileRecord,
+    Manifest,
+    NodeRecord,
     RouteRecord,
     SampleRecord,
     SeatRecord,
-    SettingRecord,
-    SourceRecord,
     StagesRecord,
     StepRecord,
-    SubsetRecord,
-    TableRecord,
     TotalsRecord,
     UnitRecord,
     VerifiedRecord,

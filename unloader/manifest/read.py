@@ -14,13 +14,7 @@ from unloader.json_fields import OPTIONAL, NotAsExpected
 from unloader.json_fields import from_json as read_json
 from unloader.json_reading import decode
 from unloader.manifest.digest import digest_at_end, is_intact
-from unloader.manifest.model import (
-    FORMAT_VERSION,
-    DirectoryRecord,
-    FileRecord,
-    Manifest,
-    from_json,
-)
+from unloader.manifest.model import FORMAT_VERSION, DirectoryRecord, FileRecord, Manifest, from_json
 from unloader.manifest.tables import is_of_tables
 from unloader.storage.model import MANIFEST, Index
 from unloader.storage.opening import storage_at

@@ -12,14 +12,9 @@ from typing import Any, Literal
 from unloader import json_fields
 from unloader.json_fields import OPTIONAL
 from unloader.json_text import indented
+from unloader.manifest.asked import SettingRecord, SourceRecord, TableRecord
 from unloader.manifest.digest import with_digest
-from unloader.manifest.model import (
-    FORMAT_REVISION,
-    FORMAT_VERSION,
-    SettingRecord,
-    SourceRecord,
-    TableRecord,
-)
+from unloader.manifest.model import FORMAT_REVISION, FORMAT_VERSION
 from unloader.model import Snapshot
 from writers.records import dataclass
 

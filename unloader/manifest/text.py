@@ -15,8 +15,9 @@ from typing import Any
 
 from unloader.json_fields import fields_of, to_json
 from unloader.json_text import indented, is_plain
+from unloader.manifest.asked import OptionsRecord
 from unloader.manifest.digest import with_digest
-from unloader.manifest.model import Manifest, OptionsRecord
+from unloader.manifest.model import Manifest
 
 _MOST_KNOWN = 4096
 """Parts whose text is kept (guess)."""

@@ -11,14 +11,13 @@ from dataclasses import replace
 
 from unloader import __version__
 from unloader.errors import OutputFailed
+from unloader.manifest.asked import PlanRecord, SubsetRecord
 from unloader.manifest.model import (
     FORMAT_REVISION,
     DirectoryRecord,
     Manifest,
     MergedPart,
-    PlanRecord,
     RouteRecord,
-    SubsetRecord,
     TotalsRecord,
     UnitRecord,
     VerifiedRecord,

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from unloader.errors import OutputFailed
-from unloader.manifest.model import Manifest, OptionsRecord, PartRecord
+from unloader.manifest.asked import OptionsRecord, PartRecord
+from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
 from unloader.model import Part
 from unloader.request.parts import part_directory

@@ -12,7 +12,8 @@ from typing import Any, Literal
 from unloader import json_fields
 from unloader.ceilings.model import Efficiency
 from unloader.json_fields import KEY
-from unloader.manifest.model import SourceRecord, StagesRecord, TotalsRecord, VerifiedRecord
+from unloader.manifest.asked import SourceRecord
+from unloader.manifest.model import StagesRecord, TotalsRecord, VerifiedRecord
 from unloader.model import Cause, Snapshot
 from writers.records import dataclass
 

@@ -8,13 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from itertools import pairwise
 
-from unloader.manifest.model import (
-    Manifest,
-    SampleRecord,
-    StagesRecord,
-    StepRecord,
-    UnitRecord,
-)
+from unloader.manifest.model import Manifest, SampleRecord, StagesRecord, StepRecord, UnitRecord
 from unloader.report.model import (
     NodeLine,
     RouteLine,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from unloader import json_fields
-from unloader.manifest.model import SourceRecord
+from unloader.manifest.asked import SourceRecord
 from unloader.manifest.tables import TableEntry, TablesManifest, TablesTotals
 from unloader.model import Snapshot
 from unloader.report.model import FORMAT_VERSION, SettingLine

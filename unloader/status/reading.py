@@ -18,7 +18,8 @@ from typing import Any, Literal
 
 from unloader import json_fields
 from unloader.errors import OutputFailed
-from unloader.manifest.model import TableRecord, TotalsRecord, VerifiedRecord
+from unloader.manifest.asked import TableRecord
+from unloader.manifest.model import TotalsRecord, VerifiedRecord
 from unloader.manifest.read import document_of
 from unloader.manifest.tables import TablesTotals, is_of_tables
 from unloader.model import TableCounts

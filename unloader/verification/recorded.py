@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from unloader.errors import UsageError
-from unloader.manifest.model import ColumnRecord, Manifest, UnitRecord
+from unloader.manifest.asked import ColumnRecord
+from unloader.manifest.model import Manifest, UnitRecord
 from unloader.sources.readings import Reading, recorded_type, schema_message
 from unloader.verification.content import Fetched, fetched_of
 from writers.content.sums import total

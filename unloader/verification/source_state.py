@@ -14,7 +14,8 @@ from typing import cast
 from partition_planner.model import KeyRange, Selector, selector_from_json
 from unloader.errors import SourceError, UsageError, VerifyMismatch
 from unloader.events import Observer, PhaseStarted
-from unloader.manifest.model import Manifest, OptionsRecord
+from unloader.manifest.asked import OptionsRecord
+from unloader.manifest.model import Manifest
 from unloader.model import (
     Extract,
     NamePart,

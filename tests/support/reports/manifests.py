@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from unloader.ceilings.model import Efficiency, EfficiencyPart
+from unloader.manifest.asked import OptionsRecord, SettingRecord, SourceRecord, TableRecord
 from unloader.manifest.model import (
     FORMAT_REVISION,
     FailedAttemptRecord,
     FileRecord,
     Manifest,
     NodeRecord,
-    OptionsRecord,
     SampleRecord,
     SeatRecord,
-    SettingRecord,
-    SourceRecord,
     StagesRecord,
     StepRecord,
-    TableRecord,
     TotalsRecord,
     UnitRecord,
     VerifiedRecord,

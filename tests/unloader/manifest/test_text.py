@@ -8,18 +8,9 @@ from typing import Any
 import pytest
 
 from unloader.json_text import indented
+from unloader.manifest.asked import ColumnRecord, OptionsRecord, SettingRecord, SourceRecord
 from unloader.manifest.digest import with_digest
-from unloader.manifest.model import (
-    ColumnRecord,
-    Manifest,
-    OptionsRecord,
-    SeatRecord,
-    SettingRecord,
-    SourceRecord,
-    TotalsRecord,
-    WorkerRecord,
-    to_json,
-)
+from unloader.manifest.model import Manifest, SeatRecord, TotalsRecord, WorkerRecord, to_json
 from unloader.manifest.text import manifest_bytes
 from writers.model import Compression, TextFormat
 

@@ -16,7 +16,7 @@ from unloader.request.options.option import Option
 from unloader.sources.options import every_option, unknown_to
 
 if TYPE_CHECKING:
-    from unloader.manifest.model import SettingRecord
+    from unloader.manifest.asked import SettingRecord
 
 
 def settings_of(ctx: click.Context, kind: str) -> tuple[Setting, ...]:

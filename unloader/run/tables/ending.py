@@ -14,7 +14,7 @@ from unloader.errors import (
     UnloaderError,
     VerifyMismatch,
 )
-from unloader.manifest.model import SettingRecord, SourceRecord, TableRecord
+from unloader.manifest.asked import SettingRecord, SourceRecord, TableRecord
 from unloader.manifest.tables import (
     TableEntry,
     TablesManifest,

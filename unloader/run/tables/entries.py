@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from unloader.manifest.asked import TableRecord
 from unloader.manifest.digest import digest_at_end
-from unloader.manifest.model import Manifest, TableRecord
+from unloader.manifest.model import Manifest
 from unloader.manifest.tables import TableEntry
 from unloader.manifest.text import manifest_bytes
 from unloader.redaction import redact
