@@ -17,9 +17,14 @@ rows; size in MB and CPU in milliseconds of pyarrow 26 alone:
     byte split, none                   8.0     8           8.0    16       8.0     9
     byte split, zstd 1                 5.7    18           3.7    21       6.4    25
 
-So numbers take a delta encoding and no codec behind it, which finds nothing more there; text takes
-lengths as deltas and zstd. All ten columns: 407 ms with zstd on every one, 367 where numbers have
-none, and the same size. Higher levels cost CPU and gain nothing.
+So numbers take a delta encoding and no codec behind it, which finds nothing more there. All ten
+columns: 407 ms with zstd on every one, 367 where numbers have none, and the same size. Higher
+levels cost CPU and gain nothing.
+
+Text takes prefixes and zstd. Lengths as deltas (DELTA_LENGTH_BYTE_ARRAY, above as "delta") cost a
+little less, and are never used: the vectorized reader of Spark, which is its default, returns wrong
+text for them from the 4,097th row of a page on, without an error (SPARK-52240; seen with Spark
+4.0.0 on files of pyarrow and of ours). It reads prefixes (DELTA_BYTE_ARRAY) right.
 
 On columns whose values repeat a dictionary was 1.2 to 4 times smaller than either, and faster, up
 to about 16,000 distinct values in a row group of 122,880. Text that shares its start with the row
@@ -59,7 +64,6 @@ _PACKED = 0.98
 """A codec that leaves more than this part of the bytes is not worth its time."""
 
 _DELTA = "DELTA_BINARY_PACKED"
-_LENGTHS = "DELTA_LENGTH_BYTE_ARRAY"
 _PREFIXES = "DELTA_BYTE_ARRAY"
 _SPLIT = "BYTE_STREAM_SPLIT"
 _PLAIN = "PLAIN"
@@ -95,7 +99,7 @@ def delta_encoding(data_type: pa.DataType) -> str | None:
         or types.is_binary(data_type)
         or types.is_large_binary(data_type)
     ):
-        return _LENGTHS
+        return _PREFIXES
     return None
 
 
@@ -205,7 +209,7 @@ def _alternatives(table: pa.Table, usual: dict[str, str], parquet: ParquetFormat
     if parquet.version == "1.0":
         return {}
     integers = _SPLIT if parquet.byte_stream_split else _PLAIN
-    found = {_LENGTHS: _PREFIXES, _DELTA: integers, _SPLIT: _PLAIN}
+    found = {_PREFIXES: _PLAIN, _DELTA: integers, _SPLIT: _PLAIN}
     second = {name: found[chosen] for name, chosen in usual.items() if chosen in found}
     for name, chosen in usual.items():
         if chosen == _DICTIONARY:

@@ -26,7 +26,7 @@ def test_columns_are_encoded_by_their_values(tmp_path: Path) -> None:
     (path,) = write(tmp_path, reference_rows(5000))
     group = pq.read_metadata(path).row_group(0)
     encodings = [set(group.column(i).encodings) for i in range(5)]
-    assert encodings[0] == {"RLE", "DELTA_LENGTH_BYTE_ARRAY"}
+    assert encodings[0] == {"RLE", "DELTA_BYTE_ARRAY"}
     assert encodings[1] == encodings[2] == {"RLE", "DELTA_BINARY_PACKED"}
     assert "RLE_DICTIONARY" in encodings[3]
     assert encodings[4] == {"RLE", "PLAIN"}
@@ -83,11 +83,14 @@ def tried() -> pa.Table:
 
 
 def test_trial_finds_what_the_types_do_not_tell(tmp_path: Path, tried: pa.Table) -> None:
-    """Text that shares its start has prefixes taken out; packed numbers have no codec behind."""
+    """Text has prefixes taken out where that is smaller; packed numbers have no codec behind.
+
+    Lengths as deltas would be smaller yet: Spark up to 4.0.0 reads wrong text from them.
+    """
     (path,) = write(tmp_path, tried, 30_000)
     found = chunks(path)
     assert "DELTA_BYTE_ARRAY" in found["paths"].encodings
-    assert "DELTA_LENGTH_BYTE_ARRAY" in found["words"].encodings
+    assert not any("DELTA_LENGTH_BYTE_ARRAY" in each.encodings for each in found.values())
     assert found["words"].compression == "ZSTD"
     assert "DELTA_BINARY_PACKED" in found["cents"].encodings
     assert found["cents"].compression == "UNCOMPRESSED"
