@@ -269,7 +269,7 @@ def test_ctrl_c_before_the_command_line_is_imported() -> None:
 def test_ctrl_c_at_any_time_of_the_start() -> None:
     """From our first line on there is no traceback, whenever the signal comes.
 
-    Before it Python starts up: what it then says and the status are its own, and name no file of
+    Before it Python starts up: what it then says and the status are its own, and show no line of
     ours. It may also lose the signal then, in a callback of an import, and say just that.
     """
     package = os.fspath(Path(unloader.__file__).parent)
@@ -284,7 +284,8 @@ def test_ctrl_c_at_any_time_of_the_start() -> None:
             time.sleep(step * 0.01)
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=180)
-        assert package not in err
+        # Python's own import may name the folder: no line of a traceback does.
+        assert f'File "{package}' not in err
         ours = process.returncode in (0, 130)
         assert ours or process.returncode in (-signal.SIGINT, 1), err
         lost = err.startswith("Exception ignored in") and process.returncode == 0

@@ -89,9 +89,9 @@ def test_tables_that_are_published_together_are_told_as_ready_before(
     assert kinds == [TableStaged] * 3 + [TableFinished] * 3
     staged = [event.tables for event in told if isinstance(event, TableStaged)]
     assert [each.staged for each in staged] == [1, 2, 3]
-    assert tables_text(staged[0]) == "0/3 tables, 1 ready to be published, largest still open: " + (
-        staged[0].largest_open
-    )
+    # Small tables may have come in one answer: nothing is open any more when the first is told.
+    still_open = staged[0].largest_open and f", largest still open: {staged[0].largest_open}"
+    assert tables_text(staged[0]) == f"0/3 tables, 1 ready to be published{still_open}"
 
 
 @pytest.mark.parametrize(("tables", "lines"), [(3, 3), (51, 1)])
