@@ -18,6 +18,7 @@ from unloader.errors import (
 )
 from unloader.model import SourceSpec
 from unloader.sources.duckdb import types as duckdb_types
+from unloader.sources.duckdb.driver import load_driver
 from unloader.sources.registry import missing_driver
 from writers.records import dataclass
 
@@ -58,7 +59,7 @@ def connect(spec: SourceSpec, config: dict[str, str]) -> OpenFile:
         SourceError: DuckDB refuses.
     """
     try:
-        import duckdb
+        duckdb = load_driver()
     except ImportError as error:
         raise missing_driver(error, "duckdb") from error
     path = path_of(spec)
