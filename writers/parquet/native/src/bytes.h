@@ -4,10 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <new>
-#include <utility>
+
+#include "blocks.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "Parquet is little-endian, and so must be the machine that this is built for."
@@ -20,7 +19,7 @@ public:
     explicit Bytes(size_t headroom = 64) : headroom_(headroom), begin_(headroom), end_(headroom) {}
     Bytes(const Bytes&) = delete;
     Bytes& operator=(const Bytes&) = delete;
-    ~Bytes() { std::free(memory_); }
+    ~Bytes() { give_block(memory_); }
 
     size_t size() const { return end_ - begin_; }
     char* data() { return memory_ + begin_; }
@@ -53,7 +52,7 @@ public:
         return memory_ + begin_;
     }
 
-    // Gives the memory away, to be freed by `free`, and begins anew; `data` is asked for before.
+    // Gives the memory away, to be taken back by `give_block`, and begins anew; `data` is asked for before.
     char* release() {
         char* const memory = memory_;
         usual_ = capacity_;
@@ -68,11 +67,14 @@ public:
 private:
     void enlarge(size_t count) {
         size_t wanted = capacity_ ? capacity_ * 2 : usual_;
-        if (wanted < end_ + count) wanted = end_ + count + 4096;
-        void* const memory = std::realloc(memory_, wanted);
-        if (!memory) throw std::bad_alloc();
-        memory_ = static_cast<char*>(memory);
-        capacity_ = wanted;
+        if (wanted < end_ + count) wanted = end_ + count;
+        size_t capacity = 0;
+        char* const memory = take_block(wanted, capacity);
+        // Not the room in front, which may be large and was never touched.
+        if (memory_) std::memcpy(memory + begin_, memory_ + begin_, end_ - begin_);
+        give_block(memory_);
+        memory_ = memory;
+        capacity_ = capacity;
     }
 
     size_t headroom_;

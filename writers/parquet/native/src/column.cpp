@@ -1,13 +1,14 @@
 #include "column.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <stdexcept>
+
+#include "blocks.h"
 
 namespace unloader {
 
 Column::~Column() {
-    for (Page& page : pages) std::free(page.memory);
+    for (Page& page : pages) give_block(page.memory);
 }
 
 void Column::append(const ArrowArray& array, int64_t first, size_t rows) {

@@ -43,7 +43,7 @@ public:
     // Ends the last page of a row group.
     void finish();
 
-    std::deque<Page> pages;  // ready; the taker removes them and frees their memory
+    std::deque<Page> pages;  // ready; the taker removes them and gives their blocks back
 
 protected:
     // Takes the first of the rows, one or more; returns how many, and whether pages are looked at.

@@ -58,7 +58,7 @@ struct ColumnSpec {
 enum class PageKind : int32_t { DATA = 0, DICTIONARY = 2 };
 
 struct Page {
-    char* memory;      // to be freed
+    char* memory;      // a block
     const char* data;  // in it
     uint64_t size;
     int64_t rows;  // of a dictionary: entries

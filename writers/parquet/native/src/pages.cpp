@@ -2,12 +2,12 @@
 // here.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <stdexcept>
 #include <vector>
 
+#include "blocks.h"
 #include "column.h"
 
 #define UNLOADER_EXPORT extern "C" __attribute__((visibility("default")))
@@ -118,4 +118,4 @@ UNLOADER_EXPORT int32_t unloader_pages_take(Group* group, PageOut* out) {
     return 0;
 }
 
-UNLOADER_EXPORT void unloader_pages_free(char* memory) { std::free(memory); }
+UNLOADER_EXPORT void unloader_pages_free(char* memory) { unloader::give_block(memory); }
