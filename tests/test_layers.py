@@ -88,6 +88,7 @@ FLOORS = {
             "unloader.ownership",
             "unloader.redaction",
         },
+        {"unloader.canonical_json"},
         {"unloader.json_fields", "unloader.json_schema", "unloader.transforms.model"},
     ),
     "writers": (

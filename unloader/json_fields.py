@@ -47,40 +47,6 @@ def fields_to_json(value: Any) -> dict[str, Any]:
     return found
 
 
-class Made:
-    """What has been made of objects; who makes JSON of much that shares parts makes each once."""
-
-    _MOST = 10_000
-    """Guess; what is kept is given up then, and made anew."""
-
-    def __init__(self) -> None:
-        """Begin with nothing."""
-        self._known: dict[int, tuple[Any, Any]] = {}
-
-    def fields_to_json(self, value: Any) -> dict[str, Any]:
-        """Return the same as `fields_to_json`; parts are shared, and must not be changed."""
-        found = {}
-        kind: type = type(value)
-        for name, key, is_optional in fields_of(kind):
-            item = getattr(value, name)
-            if not (is_optional and item is None):
-                found[key] = item if type(item) in _PLAIN_TYPES else self._part(item)
-        return found
-
-    def _part(self, item: Any) -> Any:
-        known = self._known.get(id(item))
-        if known is not None:
-            return known[1]
-        kind: type = type(item)
-        is_plain = dataclasses.is_dataclass(kind) and not _has_own_form(kind)
-        made = self.fields_to_json(item) if is_plain else to_json(item)
-        if len(self._known) >= self._MOST:
-            self._known.clear()
-        # The object with it: as long as it is there no other one has its number.
-        self._known[id(item)] = item, made
-        return made
-
-
 _PLAIN_TYPES = frozenset((str, int, float, bool, type(None)))
 _READ_AS_THEY_ARE = (str, int, float, bool)
 
@@ -88,7 +54,7 @@ _READ_AS_THEY_ARE = (str, int, float, bool)
 @cache
 def _form_of(kind: type) -> Callable[[Any], Any]:
     """Return what makes JSON of a value of this type."""
-    if _has_own_form(kind):
+    if has_own_form(kind):
         return _by_itself
     if dataclasses.is_dataclass(kind):
         return fields_to_json
@@ -204,7 +170,7 @@ def _reader_of(kind: Any) -> _Reader:
         return _reader_of_dict(_reader_of(get_args(kind)[1]))
     if origin is Literal:
         return _reader_of_literal(get_args(kind))
-    if _has_own_form(kind):
+    if has_own_form(kind):
         return lambda value, _newer: kind.from_json(value)
     if dataclasses.is_dataclass(kind):
         return _reader_of_instance(kind)
@@ -347,7 +313,8 @@ def _may_be(kind: Any, value: object) -> bool:
     return type(value) is kind
 
 
-def _has_own_form(kind: Any) -> bool:
+def has_own_form(kind: Any) -> bool:
+    """Return whether a class has a `to_json` and a `from_json` of its own."""
     return isinstance(kind, type) and hasattr(kind, "from_json") and hasattr(kind, "to_json")
 
 

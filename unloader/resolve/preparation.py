@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from numa.model import Topology
@@ -281,7 +282,16 @@ def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColu
     transforms = tuple(each for _, each in outputs)
     if request.routes is None and transforms[0] is None:
         read = marked(read, formats[0])
-    return ScanColumns(read=read, formats=formats, transforms=transforms)
+    return ScanColumns(read=_shared(read), formats=formats, transforms=transforms)
+
+
+@lru_cache(maxsize=256)
+def _shared(projection: Projection) -> Projection:
+    """Return one object for all that are equal: many tables of a schema have the same columns.
+
+    Whatever is made of it, or sent to a worker, is then made and sent once for many tables.
+    """
+    return projection
 
 
 def _with_values(

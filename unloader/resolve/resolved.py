@@ -15,6 +15,7 @@ from numa.model import Topology
 from partition_planner.errors import PlanError
 from partition_planner.model import Plan
 from unloader import json_fields
+from unloader.canonical_json import CanonicalTexts, of_json, of_object
 from unloader.errors import PlanFailed
 from unloader.model import (
     EncryptionOptions,
@@ -233,23 +234,23 @@ class ResolvedRun:
 
     def to_json(self) -> dict[str, Any]:
         """Return the run as JSON-able values, with its digest."""
-        return self._to_json(json_fields.Made())
-
-    def _to_json(self, made: json_fields.Made) -> dict[str, Any]:
-        parts = made.fields_to_json(self)
+        parts = json_fields.fields_to_json(self)
         digest = _digest(parts, self.plan.digest)
         return {"format_version": FORMAT_VERSION, **parts, "run_digest": digest}
 
-    def record(self, made: json_fields.Made | None = None) -> bytes:
+    def record(self, texts: CanonicalTexts | None = None) -> bytes:
         """Return the text that is kept beside the staged files while the run goes on.
 
         Nobody asked for that file, so no statement of a session is in it: any may hold a password.
 
         Args:
-            made: Of other runs, which have much in common with this one.
+            texts: Of other runs, which have much in common with this one.
         """
-        document = self._with_session_sql(())._to_json(made or json_fields.Made())
-        return (json.dumps(document) + "\n").encode("ascii")
+        run = self._with_session_sql(())
+        parts = (texts or CanonicalTexts()).of_fields(run)
+        digest = _digest_of({**parts, "plan": of_json(run.plan.digest)})
+        whole = {"format_version": str(FORMAT_VERSION), **parts, "run_digest": of_json(digest)}
+        return (of_object(whole.items()) + "\n").encode("ascii")
 
     @classmethod
     def from_json(cls, value: object) -> ResolvedRun:
@@ -306,5 +307,9 @@ def _text(statements: tuple[str, ...]) -> bytes:
 def _digest(parts: dict[str, Any], plan_digest: str) -> str:
     # The plan's text may be of any size, and its own digest covers it.
     parts = {**parts, "plan": plan_digest}
-    canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+    return hashlib.sha256(of_json(parts).encode("ascii")).hexdigest()
+
+
+def _digest_of(texts: dict[str, str]) -> str:
+    """Return the same digest of the texts of the parts, whose keys are sorted."""
+    return hashlib.sha256(of_object(texts.items()).encode("ascii")).hexdigest()

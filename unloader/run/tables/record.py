@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from unloader import json_fields
+from unloader.canonical_json import CanonicalTexts
 from unloader.redaction import redact
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ def tables_record(
 
     `unloader.resolve.tables.homes` knows it by its first key.
     """
-    made = json_fields.Made()
-    runs = b", ".join(run.record(made).rstrip() for run in resolved.runs)
+    texts = CanonicalTexts()
+    runs = b", ".join(run.record(texts).rstrip() for run in resolved.runs)
     left_out = [
         {"table": each.table, "error": type(each.error).__name__, "why": redact(each.error.message)}
         for each in problems
