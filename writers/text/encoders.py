@@ -84,13 +84,13 @@ def encode_into(
             room = sink.room()
             started = perf_counter()
             count = rows.fill(room)
-            record = None if count else rows.next_record()
+            records = None if count else rows.next_records()
             seconds += perf_counter() - started
-            if record is None:
+            if records is None:
                 sink.advance(count)
             else:
-                sink.write(record)
-            size += count if record is None else len(record)
+                sink.write(records)
+            size += count if records is None else len(records)
     return size, seconds
 
 

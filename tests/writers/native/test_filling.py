@@ -27,7 +27,7 @@ def filled(made, batch, sizes):
             parts.append(bytes(memory[:count]))
             if not count and not rows.done:
                 assert rows.needed > size, "nothing was written into enough room"
-                parts.append(bytes(rows.next_record()))
+                parts.append(bytes(rows.next_records()))
     return b"".join(parts)
 
 
