@@ -83,6 +83,7 @@ FLOORS = {
             "unloader.errors",
             "unloader.events",
             "unloader.failures",
+            "unloader.identity",
             "unloader.json_reading",
             "unloader.json_text",
             "unloader.ownership",

@@ -13,7 +13,8 @@ from json.encoder import encode_basestring
 from math import isfinite
 from typing import Any
 
-_STEP = "  "
+STEP = "  "
+"""What stands in front of each line of what is within."""
 
 
 def indented(document: Any, line: str = "\n") -> str:
@@ -26,26 +27,21 @@ def indented(document: Any, line: str = "\n") -> str:
     return _text(document, line)
 
 
-def is_plain(value: Any) -> bool:
-    """Return whether a value is a text, a number, true, false or null."""
-    return type(value) in _PLAIN
-
-
 def _text(value: Any, line: str) -> str:
     kind = type(value)
-    plain = _PLAIN.get(kind)
+    plain = PLAIN.get(kind)
     if plain is not None:
         return plain(value)
     if kind is dict and value:
-        inner = line + _STEP
+        inner = line + STEP
         items = []
         for key, each in value.items():
-            plain = _PLAIN.get(type(each))
+            plain = PLAIN.get(type(each))
             text = _text(each, inner) if plain is None else plain(each)
             items.append(f"{_key(key)}: {text}")
         return f"{{{inner}{f',{inner}'.join(items)}{line}}}"
     if kind in (list, tuple):
-        inner = line + _STEP
+        inner = line + STEP
         texts = [_text(each, inner) for each in value]
         return f"[{inner}{f',{inner}'.join(texts)}{line}]" if texts else "[]"
     # What is empty, and subclasses of any of these.
@@ -61,10 +57,11 @@ def _key(name: str) -> str:
     return encode_basestring(name)
 
 
-_PLAIN: dict[type, Callable[[Any], str]] = {
+PLAIN: dict[type, Callable[[Any], str]] = {
     str: encode_basestring,
     int: str,
     float: _number,
     bool: lambda value: "true" if value else "false",
     type(None): lambda value: "null",
 }
+"""What makes the text of a text, a number, true, false or null, by the type."""

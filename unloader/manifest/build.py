@@ -16,6 +16,7 @@ from numa.model import BindReport, Seat
 from partition_planner.model import KeyRange
 from unloader import __version__
 from unloader.events import ParallelismChanged
+from unloader.identity import ByIdentity
 from unloader.json_fields import OPTIONAL, fields_of, from_json, to_json
 from unloader.manifest.asked import (
     ColumnRecord,
@@ -131,11 +132,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         run_id=run.run_id,
         unloader_version=__version__,
         status="complete" if complete else "partial",
-        source=SourceRecord(
-            kind=extract.source.kind,
-            location=redact(extract.source.location),
-            server_version=run.server_version,
-        ),
+        source=_sources.of((extract.source, run.server_version), lambda: _source(run)),
         table=None if extract.query is not None else table,
         query=extract.query,
         subset=_subset(run),
@@ -144,10 +141,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         snapshot=extract.snapshot,
         columns=_columns(run),
         options=_options(run),
-        settings=tuple(
-            SettingRecord(name=each.name, value=each.value, origin=each.origin)
-            for each in run.request.settings
-        ),
+        settings=_settings.of((run.request.settings,), lambda: _settings_of(run)),
         plan=PlanRecord(digest=run.plan.digest, units=len(run.plan.units)),
         directories=_directories(facts.directories, units),
         units=tuple(
@@ -173,6 +167,27 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
             not_compared=facts.not_compared,
         ),
         efficiency=_efficiency(facts, totals) if complete else None,
+    )
+
+
+_sources: ByIdentity[SourceRecord] = ByIdentity()
+_settings: ByIdentity[tuple[SettingRecord, ...]] = ByIdentity()
+_options_but_place: ByIdentity[OptionsRecord] = ByIdentity()
+_plain_columns: ByIdentity[tuple[ColumnRecord, ...]] = ByIdentity()
+"""Parts of manifests that tables of a run have in common."""
+
+
+def _source(run: ResolvedRun) -> SourceRecord:
+    source = run.extract.source
+    return SourceRecord(
+        kind=source.kind, location=redact(source.location), server_version=run.server_version
+    )
+
+
+def _settings_of(run: ResolvedRun) -> tuple[SettingRecord, ...]:
+    return tuple(
+        SettingRecord(name=each.name, value=each.value, origin=each.origin)
+        for each in run.request.settings
     )
 
 
@@ -265,36 +280,21 @@ def _totals(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> TotalsRecord:
 
 def _options(run: ResolvedRun) -> OptionsRecord:
     """Return the options as the manifest has them."""
-    output = run.output.options
-    record = _common_options(_Asked(run))
-    return replace(record, to=output.destinations if output.others else output.destination)
-
-
-class _Asked:
-    """A run, equal to another one of which the manifest tells the same options but for the place.
-
-    The tables of a run have the same: they are put together once.
-    """
-
-    def __init__(self, run: ResolvedRun) -> None:
-        self.run = run
-        request, output = run.request, run.output
-        self._known = (
-            _values(request, ("selection", "output", "settings")),
-            _values(request.selection, ("table", "query")),
-            _values(request.output, ("destination", "others")),
-            output.format,
-            output.compression,
-            output.choice,
-            output.transform,
-            output.options.encryption,
-        )
-
-    def __hash__(self) -> int:
-        return hash(self._known)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Asked) and self._known == other._known
+    request, output = run.request, run.output
+    # Tables of which the manifest tells the same options have them put together once.
+    told = (
+        *_values(request, ("selection", "output", "settings")),
+        *_values(request.selection, ("table", "query")),
+        *_values(request.output, ("destination", "others")),
+        output.format,
+        output.compression,
+        output.choice,
+        output.transform,
+        output.options.encryption,
+    )
+    record = _options_but_place.of(told, lambda: _common_options(run))
+    places = output.options
+    return replace(record, to=places.destinations if places.others else places.destination)
 
 
 def _values(record: Any, without: tuple[str, ...]) -> tuple[Any, ...]:
@@ -308,9 +308,8 @@ def _values_of(kind: type, without: tuple[str, ...]) -> Callable[[Any], tuple[An
     return attrgetter(*(name for name, *_ in fields_of(kind) if name not in without))
 
 
-@lru_cache(maxsize=8)
-def _common_options(asked: _Asked) -> OptionsRecord:
-    return from_json(OptionsRecord, to_json(options_json(asked.run)), "the options")
+def _common_options(run: ResolvedRun) -> OptionsRecord:
+    return from_json(OptionsRecord, to_json(options_json(run)), "the options")
 
 
 def options_json(run: ResolvedRun) -> dict[str, Any]:
@@ -383,6 +382,11 @@ def _directories(
 def _columns(run: ResolvedRun) -> tuple[ColumnRecord, ...]:
     """Return what is said of each column, with its place in records of fixed width."""
     projection, output_format = run.written, run.output.format
+    is_fixed = isinstance(output_format, TextFormat) and bool(output_format.fixed)
+    if not is_fixed and run.output.transform is None and run.request.verify not in COMPARING:
+        return _plain_columns.of(
+            (projection,), lambda: tuple(_column(each, None) for each in projection.columns)
+        )
     classes: Iterable[str | None] = repeat(None)
     if run.request.verify in COMPARING:
         classes = text_classes(projection.schema)

@@ -13,25 +13,24 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from unloader.json_fields import fields_of, to_json
-from unloader.json_text import indented, is_plain
+from unloader.identity import ByIdentity
+from unloader.json_fields import fields_of, has_own_form, to_json
+from unloader.json_text import PLAIN, STEP, indented
 from unloader.manifest.asked import OptionsRecord
 from unloader.manifest.digest import with_digest
 from unloader.manifest.model import Manifest
 
 _MOST_KNOWN = 4096
-"""Parts whose text is kept (guess)."""
+"""Texts that are kept of values, by what these are (guess)."""
 
-_WHOLE = frozenset(("source", "snapshot", "settings"))
-"""Keys whose values many manifests have in common."""
-
-_EACH = frozenset(("columns", "workers"))
-"""Keys of lists, entries of which many manifests have in common."""
+_SHARED = frozenset(("source", "snapshot", "columns", "settings"))
+"""Keys whose values are the same objects in many manifests."""
 
 _PLACE = '"to": ""'
 _TOP, _BELOW = "\n  ", "\n    "
 
-_known: dict[tuple[str, Any], str] = {}
+_known: dict[Any, str] = {}
+_of_objects: ByIdentity[str] = ByIdentity()
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
@@ -46,35 +45,58 @@ def manifest_bytes(manifest: Manifest) -> bytes:
 
 
 def _text(name: str, value: Any) -> str:
-    if is_plain(value):
-        return indented(value)
+    if name in _SHARED:
+        return _of_objects.of((value,), lambda: _direct(value, _TOP))
     if isinstance(value, OptionsRecord):
         # The place is the first of the options, and all that differs.
-        key = _TOP, (OptionsRecord, *_values(value)[1:])
-        options = _kept(key, lambda: replace(value, to=""), _TOP)
-        return options.replace(_PLACE, f'"to": {indented(to_json(value.to), _BELOW)}', 1)
-    if name in _WHOLE:
-        return _shared(value, _TOP)
-    if name in _EACH and value:
-        inner = f",{_BELOW}".join(_shared(each, _BELOW) for each in value)
+        _, *others = _values_of(OptionsRecord)(value)
+        options = _of_objects.of(tuple(others), lambda: _direct(replace(value, to=""), _TOP))
+        return options.replace(_PLACE, f'"to": {_direct(value.to, _BELOW)}', 1)
+    if name == "workers" and value:
+        inner = f",{_BELOW}".join(_worker(each) for each in value)
         return f"[{_BELOW}{inner}{_TOP}]"
-    return indented(to_json(value), _TOP)
+    return _direct(value, _TOP)
 
 
-def _shared(value: Any, line: str) -> str:
-    """Return the text of a value, which is kept for the next manifest."""
-    return _kept((line, _identity(value)), lambda: value, line)
+def _direct(value: Any, line: str) -> str:
+    """Return the same as `indented` of what `to_json` returns, which is not made in between."""
+    kind: type = type(value)
+    plain = PLAIN.get(kind)
+    if plain is not None:
+        return plain(value)
+    inner = line + STEP
+    fields = _fields_of(kind)
+    if fields is None:
+        if kind is tuple and value:
+            return f"[{inner}{f',{inner}'.join([_direct(each, inner) for each in value])}{line}]"
+        return indented(to_json(value), line)
+    items = []
+    for (begin, is_optional), item in zip(fields, _values_of(kind)(value), strict=True):
+        plain = PLAIN.get(type(item))
+        if plain is None:
+            items.append(begin + _direct(item, inner))
+        elif item is not None or not is_optional:
+            items.append(begin + plain(item))
+    return f"{{{inner}{f',{inner}'.join(items)}{line}}}" if items else "{}"
 
 
-def _kept(key: tuple[str, Any], value: Callable[[], Any], line: str) -> str:
-    """Return the text that is kept under a key, which is made of the value if there is none."""
-    try:
-        text = _known.get(key)
-    except TypeError:
-        # Options of a transform hold objects of any form.
-        return indented(to_json(value()), line)
+@cache
+def _fields_of(kind: type) -> tuple[tuple[str, bool], ...] | None:
+    """Return what each field of a dataclass begins with, and whether it may be left out.
+
+    None for what is no dataclass, or has a form of its own.
+    """
+    if not dataclasses.is_dataclass(kind) or has_own_form(kind):
+        return None
+    return tuple((f'"{key}": ', is_optional) for _, key, is_optional in fields_of(kind))
+
+
+def _worker(value: Any) -> str:
+    """Return the text of a worker, most of which have done nothing for most of the tables."""
+    key = _identity(value)
+    text = _known.get(key)
     if text is None:
-        text = indented(to_json(value()), line)
+        text = _direct(value, _BELOW)
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
         _known[key] = text
@@ -82,24 +104,19 @@ def _kept(key: tuple[str, Any], value: Callable[[], Any], line: str) -> str:
 
 
 def _identity(value: Any) -> Any:
-    """Return what is equal for values with the same text only.
+    """Return what is equal for values with the same text only; dictionaries as what can be a key.
 
     1, 1.0 and true are equal, but no field of a record takes more than one of them.
     """
-    kind = type(value)
-    return (kind, *_values(value)) if dataclasses.is_dataclass(kind) else value
-
-
-def _values(value: Any) -> tuple[Any, ...]:
-    """Return the fields of a dataclass; dictionaries as what can be a key."""
     kind: type = type(value)
     values = _values_of(kind)(value)
-    if dict not in map(type, values):
-        return values
     return tuple(tuple(each.items()) if type(each) is dict else each for each in values)
 
 
 @cache
 def _values_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
-    """Return what gets all fields of a dataclass, which has several."""
-    return attrgetter(*(name for name, *_ in fields_of(kind)))
+    """Return what gets all fields of a dataclass."""
+    names = [name for name, *_ in fields_of(kind)]
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)

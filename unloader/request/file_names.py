@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from unloader.errors import ConfigError, UsageError
 from writers.records import dataclass
@@ -50,8 +51,9 @@ class UnitNames:
         Raises:
             ConfigError: As `file_name`.
         """
-        part = None if self.values.part is None else number + 1
-        return file_name(self.template, replace(self.values, part=part))
+        if self.values.part == number + 1 or self.values.part is None:
+            return file_name(self.template, self.values)
+        return file_name(self.template, replace(self.values, part=number + 1))
 
 
 def check_template(
@@ -107,7 +109,7 @@ def file_name(template: str, values: NameValues) -> str:
         "ext": values.ext,
         "date": values.date,
     }
-    name = _begun_safely(_FIELD.sub(lambda match: _safe(filled[match.group(1)]), template))
+    name = _filled(template, filled)
     if len(name.encode()) > _MAX_BYTES:
         raise ConfigError(
             f"the file name {name[:60]}... is longer than {_MAX_BYTES} bytes",
@@ -119,13 +121,7 @@ def file_name(template: str, values: NameValues) -> str:
 def any_name(template: str, values: NameValues) -> str:
     """Return what all names of a run are like, with `*` for any text: unit, partition and part."""
     filled = {"schema": values.schema, "table": values.table, "ext": values.ext}
-    filled["date"] = values.date
-
-    def text(match: re.Match[str]) -> str:
-        known = filled.get(match.group(1))
-        return "*" if known is None else _safe(known)
-
-    return _begun_safely(_FIELD.sub(text, template))
+    return _filled(template, {**filled, "date": values.date})
 
 
 def check_distinct(names: Iterable[str]) -> None:
@@ -144,11 +140,31 @@ def check_distinct(names: Iterable[str]) -> None:
         seen.add(folded)
 
 
+def _filled(template: str, values: Mapping[str, str]) -> str:
+    """Return a template with what its fields stand for; `*` for those that are not told."""
+    found = []
+    for literal, field in _pieces(template):
+        found.append(literal)
+        if field is not None:
+            known = values.get(field)
+            found.append("*" if known is None else _safe(known))
+    return _begun_safely("".join(found))
+
+
+@lru_cache(maxsize=64)
+def _pieces(template: str) -> tuple[tuple[str, str | None], ...]:
+    """Return each text of a template with the field that follows it; None for the last one."""
+    parts = _FIELD.split(template)
+    return tuple(zip(parts[::2], (*parts[1::2], None), strict=True))
+
+
 def _begun_safely(name: str) -> str:
     return f"%{ord(name[0]):02X}{name[1:]}" if name.startswith(_NO_START) else name
 
 
 def _safe(text: str) -> str:
+    if _UNSAFE.search(text) is None:
+        return text
     return _UNSAFE.sub(lambda match: _encoded(match.group()), text)
 
 

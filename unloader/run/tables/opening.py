@@ -117,9 +117,11 @@ class Opening:
 
     def _replacing(self, run: ResolvedRun) -> ResolvedRun:
         """Return a table that may replace what a run has published in whose place this one is."""
-        outputs = []
+        outputs, earlier = [], self.state.options.replaces
+        if not earlier:
+            return run
         for output in run.outputs:
-            place, earlier = output.options.destination, self.state.options.replaces
+            place = output.options.destination
             if any(is_published(storage_at(place), place, each) for each in earlier):
                 output = replace(output, options=replace(output.options, overwrite=True))
             outputs.append(output)

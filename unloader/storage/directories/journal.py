@@ -22,6 +22,10 @@ from writers.files.syncing import Steps, SyncThreads, Wanted, alone, opened_for_
 SYNC_SECONDS = 1.0
 """Between two syncs; a power cut costs the lines since the last one."""
 
+SHORT_SECONDS = 5.0
+"""For so long the lines of a journal that may soon be done with are not synced (guess): a small
+table is most often published before that, and read in less time than its journal takes to sync."""
+
 _TOGETHER = 16
 """Journals that are synced at once (guess); who closes one of them waits for the others."""
 
@@ -40,7 +44,12 @@ class Journal:
     """One file that only grows."""
 
     def __init__(
-        self, path: Path, folders: Sequence[Path] = (), directories: Sequence[Way] = ()
+        self,
+        path: Path,
+        folders: Sequence[Path] = (),
+        directories: Sequence[Way] = (),
+        *,
+        patience_seconds: float = 0.0,
     ) -> None:
         """Open the file, or make it.
 
@@ -48,6 +57,7 @@ class Journal:
             path: The file.
             folders: Directories whose names are synced before its lines, since those tell of them.
             directories: What leads to them, which is synced before its lines, too.
+            patience_seconds: A line is not synced for so long, unless one before it is.
 
         Raises:
             OSError: The file system refused.
@@ -56,6 +66,7 @@ class Journal:
         self._descriptor = os.open(path, flags, 0o666)
         self._folders = (path.parent, *folders)
         self._directories = tuple(directories)
+        self.patience_seconds = patience_seconds
         self._files: list[Path] = []
         """Not synced yet."""
         self._error: OSError | None = None
@@ -179,8 +190,8 @@ class _Syncing:
         self._change = threading.Condition()
         self._known: set[Journal] = set()
         """Those that have had lines and are not closed."""
-        self._waiting: dict[Journal, None] = {}
-        """Those with lines that are not synced, the oldest first."""
+        self._waiting: dict[Journal, float] = {}
+        """Those with lines that are not synced, the oldest first, and when that is to be done."""
         self._in_hand: list[Journal] = []
         self._thread: threading.Thread | None = None
 
@@ -195,8 +206,11 @@ class _Syncing:
                     return False
                 self._thread = thread
             self._known.add(journal)
-            self._waiting[journal] = None
-            self._change.notify_all()
+            if journal not in self._waiting:
+                self._waiting[journal] = time.monotonic() + journal.patience_seconds
+                # Behind others that wait nothing is due before them.
+                if not journal.patience_seconds or len(self._waiting) == 1:
+                    self._change.notify_all()
         return True
 
     def rest(self, journal: Journal) -> None:
@@ -224,14 +238,24 @@ class _Syncing:
         with SyncThreads() as threads:
             while True:
                 with self._change:
-                    self._change.wait_for(lambda: self._waiting or self._thread is not me)
+                    self._await_some(me)
                     if self._thread is not me:
                         return
-                    journals = list(self._waiting)
+                    now = time.monotonic()
+                    journals = [each for each, due in self._waiting.items() if due <= now]
                 for first in range(0, len(journals), _TOGETHER):
                     self._carry(journals[first : first + _TOGETHER], threads)
                 with self._change:
                     self._change.wait_for(lambda: self._thread is not me, SYNC_SECONDS)
+
+    def _await_some(self, me: threading.Thread) -> None:
+        """Wait until some are to be synced, or the thread is to end; called with the lock."""
+        while self._thread is me:
+            now = time.monotonic()
+            due = min(self._waiting.values(), default=None)
+            if due is not None and due <= now:
+                return
+            self._change.wait(None if due is None else due - now)
 
     def _carry(self, journals: Sequence[Journal], threads: SyncThreads) -> None:
         with self._change:

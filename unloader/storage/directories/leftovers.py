@@ -137,13 +137,14 @@ def take_lock(room: Path, *, create: bool = True) -> int:
         OSError: The file system refused.
     """
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
-    descriptor = os.open(room / LOCK, flags, 0o644)
+    path = f"{room}/{LOCK}"
+    descriptor = os.open(path, flags, 0o644)
     try:
         _lock(descriptor)
         # A lock on a file that has been removed or exchanged meanwhile keeps nobody out.
         locked = os.fstat(descriptor)
-        if not os.path.samestat(locked, os.stat(room / LOCK)):
-            raise FileNotFoundError(room / LOCK)
+        if not os.path.samestat(locked, os.stat(path)):
+            raise FileNotFoundError(path)
         # One that is empty was made here just now: nobody has written into it who he is.
         if locked.st_size and lives_elsewhere(room):
             raise Locked

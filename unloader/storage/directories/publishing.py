@@ -152,8 +152,8 @@ def check_real_room(publication: Publication, room: Path) -> None:
     Raises:
         OutputFailed: As there.
     """
-    for path in (room / STAGED, room / REPLACED):
-        if os.path.lexists(path) and not publication.owns(path):
+    for path in (f"{room}/{STAGED}", f"{room}/{REPLACED}"):
+        if os.path.lexists(path) and not publication.owns(Path(path)):
             raise OutputFailed(
                 f"{path} is a symbolic link or another user's, so nothing is moved there",
                 "find out what put it there, remove it, and run the same command again",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePath
 
 from unloader.errors import OutputFailed
 from unloader.storage.directories.leftovers import (
@@ -102,21 +102,23 @@ def refused(verb: str, path: Path, why: str) -> OutputFailed:
     )
 
 
-def check_different(paths: Sequence[Path]) -> Sequence[Path]:
+def check_different(
+    paths: Sequence[Path], real_path: Callable[[Path], str] = os.path.realpath
+) -> Sequence[str]:
     """Return the directories without links on the way to them; none is or lies in another one.
 
     Raises:
         OutputFailed: One does, or lies in the `_run` of another run.
     """
-    resolved = [Path(os.path.realpath(path)) for path in paths]
+    resolved = [real_path(path) for path in paths]
     for path, real in zip(paths, resolved, strict=True):
-        if RUN in real.parts:
+        if RUN in real.split(os.sep):
             # The end of a run into the directory around it removes it, finished files and all.
             raise OutputFailed(
                 f"{path} lies in a directory {RUN}, which is removed when the run ends",
                 "choose another directory",
             )
-    pair = overlapping(resolved)
+    pair = overlapping(list(map(PurePath, resolved))) if len(resolved) > 1 else None
     if pair is not None:
         first, second = pair
         same = resolved[first] == resolved[second]

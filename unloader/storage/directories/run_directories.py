@@ -20,8 +20,9 @@ from typing import IO, TypeVar
 from unloader.errors import OutputFailed
 from unloader.storage.directories.access import Access
 from unloader.storage.directories.earlier_runs import EarlierRuns
-from unloader.storage.directories.journal import Journal, remove_unsynced
+from unloader.storage.directories.journal import SHORT_SECONDS, Journal, remove_unsynced
 from unloader.storage.directories.leftovers import LOCK, RUN, Holder, strangers
+from unloader.storage.directories.links import Above, foreign_link
 from unloader.storage.directories.publication import (
     Placed,
     Publication,
@@ -51,6 +52,7 @@ from writers.model import UncompletedUpload
 
 _T = TypeVar("_T")
 _TRIES = 3
+_ABOVE = Above()
 _FILE_AND_MANIFEST = 2
 
 
@@ -64,14 +66,15 @@ class RunDirectories:
             OutputFailed: As there; or one is named twice, or lies in the `_run` of another.
         """
         paths = [Path(place) for place in claim.places]
-        resolved = check_different(paths)
+        self._one_of_many = bool(claim.home)
+        self._real_path = _ABOVE.real if self._one_of_many else os.path.realpath
+        resolved = check_different(paths, self._real_path)
         self.places = tuple(Place(name=str(path), address=os.path.abspath(path)) for path in paths)
         """The directories, as they were written and absolute."""
         self.all: tuple[RunDirectory, ...]
         self.notices: tuple[str, ...] = ()
         self._publishing = False
         self._shared = claim.shared
-        self._one_of_many = bool(claim.home)
         self._home = os.path.abspath(claim.home) if claim.home else ""
         self._journals: dict[str, Journal] = {}
         self._unsynced: dict[tuple[int, str], None] = {}
@@ -115,7 +118,7 @@ class RunDirectories:
         """Check that under none of these names lies a file that is not an earlier run's."""
         earlier = self._earlier.files
         for number, name in finals:
-            path = self.all[number].path / name
+            path = f"{self.all[number].path}/{name}"
             if name not in earlier[number] and os.path.lexists(path):
                 raise OutputFailed(
                     f"{path} exists already, and no earlier run wrote it",
@@ -170,10 +173,9 @@ class RunDirectories:
             own = LOCK if self.first.is_small and _known(name) == JOURNAL else _known(name)
             path = self.first.room / own
             staged = [each.staged for each in self.all if not each.is_small]
-            opened = _on(
-                self.first, lambda: Journal(path, staged, self.all), "write the journal in"
-            )
-            self._journals[name] = opened
+            patience = SHORT_SECONDS if self.first.is_small else 0.0
+            make = partial(Journal, path, staged, self.all, patience_seconds=patience)
+            self._journals[name] = _on(self.first, make, "write the journal in")
         return self._journals[name]
 
     def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
@@ -235,7 +237,7 @@ class RunDirectories:
         for journal in self._journals.values():
             # From here on the publication is to tell more.
             _on(self.first, journal.rest, "write the journal in")
-        for move in moves:
+        for move in moves if not self._access.is_usual else ():
             self._access.give(self.staged_file(move.place, move.staged))
         with ExitStack() as opened:
             told = self._told(moves, manifest, opened)
@@ -353,13 +355,14 @@ class RunDirectories:
 
     def _take(self, paths: Sequence[Path]) -> ExitStack:
         """Take all directories once nothing is being published into them; return how to undo it."""
+        foreign = _ABOVE.foreign_link if self._one_of_many else foreign_link
         for _ in range(_TRIES):
             for path in () if self._one_of_many else paths:
                 self.notices += tuple(text for run in complete(path) for text in run.messages)
             with ExitStack() as undo:
                 self.all = ()
                 for path in paths:
-                    directory = RunDirectory(path, self._access)
+                    directory = RunDirectory(path, self._access, foreign=foreign)
                     undo.callback(directory.close)
                     undo.callback(directory.give_back)
                     self.all = (*self.all, directory)
@@ -405,7 +408,7 @@ class RunDirectories:
     def _publication(self, moves: Sequence[Move]) -> Publication:
         shares, replaced = [], self._earlier.replaced()
         for number, directory in enumerate(self.all):
-            here = Path(os.path.realpath(directory.path))
+            here = Path(self._real_path(directory.path))
             files = [
                 Placed(
                     directory.source(move.staged),
@@ -464,11 +467,11 @@ class RunDirectories:
         with self._show_lock:
             self._is_shown = False
 
-    def _holder(self, resolved: Sequence[Path]) -> Holder:
+    def _holder(self, resolved: Sequence[str]) -> Holder:
         return Holder(
             run_id=self._run_id,
             pid=os.getpid(),
-            directories=tuple(map(str, resolved)),
+            directories=tuple(resolved),
             host=host_name(),
             boot_id=boot_id(),
             started=datetime.now(timezone.utc).isoformat(timespec="seconds"),

@@ -69,12 +69,19 @@ _USUAL = Access()
 class RunDirectory:
     """One directory, taken by one run until `close`."""
 
-    def __init__(self, path: Path, access: Access = _USUAL) -> None:
+    def __init__(
+        self,
+        path: Path,
+        access: Access = _USUAL,
+        *,
+        foreign: Callable[[Path], Path | None] = foreign_link,
+    ) -> None:
         """Take the directory, creating it where needed; change nothing else in it.
 
         Args:
             path: The directory.
             access: Rights and owner of the directories that are made.
+            foreign: See `foreign_link`.
 
         Raises:
             OutputFailed: It cannot be created or written, or another run is using it.
@@ -92,6 +99,9 @@ class RunDirectory:
         """What this run has written into the lock."""
         self._above: tuple[Path, ...] = ()
         """Directories above this one that are to be synced, as `way` has returned them."""
+        self._lock_path = f"{self.room}/{LOCK}"
+        if (link := foreign(path)) is not None:
+            raise linked(link)
         self._created = self._create()
         self._made_at = time.monotonic()
         self._lock = self._take_lock()
@@ -347,9 +357,9 @@ class RunDirectory:
     def is_held(self, run_id: str) -> bool:
         """Tell whether the directory is still this run's: its lock is the one that was taken."""
         try:
-            if not os.path.samestat(os.fstat(self._lock), os.lstat(self.room / LOCK)):
+            if not os.path.samestat(os.fstat(self._lock), os.lstat(self._lock_path)):
                 return False
-            written = self._written if os.access(self.room / LOCK, os.R_OK) else b""
+            written = self._written if os.access(self._lock_path, os.R_OK) else b""
             # It is one line; what may stand behind it is the journal.
             if written and os.pread(self._lock, len(written), 0) == written:
                 return True
@@ -381,9 +391,6 @@ class RunDirectory:
 
     def _create(self) -> tuple[Path, ...]:
         """Create the directory; return what was not there before, innermost first."""
-        link = foreign_link(self.path)
-        if link is not None:
-            raise linked(link)
         try:
             missing: list[Path] = []
             for each in chain((self.path,), self.path.parents):
