@@ -36,7 +36,7 @@ class Patience:
         self,
         what: str | Callable[[], str],
         act: Callable[[], T],
-        check: Callable[[], None] = lambda: None,
+        check: Callable[[], object] = lambda: None,
     ) -> T:
         """Return what an act returns, trying again after each error that may pass.
 

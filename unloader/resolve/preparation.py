@@ -100,7 +100,7 @@ def prepared(
     *,
     run_id: str = "",
     planned: Plan | None = None,
-    seats: SeatPlan | None = None,
+    seats: Callable[[], SeatPlan] | None = None,
 ) -> Iterator[Prepared]:
     """Open the source, take the snapshot, plan and seat.
 
@@ -112,7 +112,8 @@ def prepared(
         observe: Reports each step as it begins.
         run_id: Names the run in the source's sessions; empty outside a run.
         planned: A plan made earlier; None makes one from the table as it is.
-        seats: As they were decided already; None decides them before anything else.
+        seats: Returns those that were decided already, as soon as they are known; called once the
+            table is. None decides them before anything else.
 
     Raises:
         ConfigError: The requested seats are unavailable.
@@ -123,7 +124,7 @@ def prepared(
         UsageError: The selection names what is not there.
     """
     started = time.perf_counter()
-    seats = seats or seat_request(request, planned.limits.parallelism if planned else None)
+    seated = seats or _seats_here(request, planned)
     observe(PhaseStarted(phase="connecting"))
     asked = request.source
     source = replace(asked, session=replace(asked.session, run_id=run_id))
@@ -136,12 +137,18 @@ def prepared(
         catalog = open_unless(stop, source)
         step = "planning"
         with closing_after_failure(catalog), cancelled_by(stop, catalog):
-            return _prepare(request, source, catalog, seats, planned, observe)
+            return _prepare(request, source, catalog, seated, planned, observe)
 
     # Nothing is decided yet: whatever a lost session had found out is found out again.
-    ready = patience.with_retries(lambda: step, prepare)
+    # Seats that cannot be had are no fault of the source, and end the attempts.
+    ready = patience.with_retries(lambda: step, prepare, seated)
     with closing(ready.catalog):
         yield replace(ready, started=started)
+
+
+def _seats_here(request: Request, planned: Plan | None) -> Callable[[], SeatPlan]:
+    decided = seat_request(request, planned.limits.parallelism if planned else None)
+    return lambda: decided
 
 
 @contextmanager
@@ -159,7 +166,7 @@ def _prepare(
     request: Request,
     source: SourceSpec,
     catalog: Catalog,
-    seats: SeatPlan,
+    seats: Callable[[], SeatPlan],
     planned: Plan | None,
     observe: Observer,
 ) -> Prepared:
@@ -168,7 +175,7 @@ def _prepare(
     observe(PhaseStarted(phase="table"))
     table = chosen_table(catalog, request.selection, observe)
     observe(PhaseStarted(phase="planning"))
-    ready = prepared_table(request, source, catalog, snapshot, table, seats, planned)
+    ready = prepared_table(request, source, catalog, snapshot, table, seats(), planned)
     observe(PhaseStarted(phase="locking"))
     hold(ready)
     return ready

@@ -53,7 +53,7 @@ def resolved(
     request: Request,
     *,
     planned: ResolvedRun | None = None,
-    seats: SeatPlan | None = None,
+    seats: Callable[[], SeatPlan] | None = None,
     stop: Callable[[], bool] = lambda: False,
     observe: Observer = silent,
 ) -> Iterator[OpenRun]:
@@ -63,7 +63,8 @@ def resolved(
         request: What was asked.
         planned: A run that was resolved earlier. Its plan and its codec are taken again, once the
             plan was found to fit the table; snapshot, seats and run id are new ones.
-        seats: As they were decided already, for workers that run by now; None decides them.
+        seats: Returns those that were decided already, for workers that start by now; called once
+            the table is known. None decides them.
         stop: Asked several times a second until all is decided; True cancels what is going on.
         observe: Reports each step as it begins.
 

@@ -84,10 +84,12 @@ def start(
     check_ceilings(request)
     check_before(request, observe)
     workers = planned.plan.limits.parallelism if planned else None
-    with workers_for(request, workers) as (seats, executor):
+    with workers_for(request, workers) as team:
         _tell_settings(request, observe)
-        with resolved(request, planned=planned, seats=seats, stop=stop, observe=observe) as ready:
-            return run(ready, executor, observe=observe, stop=stop)
+        with resolved(
+            request, planned=planned, seats=lambda: team.seats, stop=stop, observe=observe
+        ) as ready:
+            return run(ready, team.executor, observe=observe, stop=stop)
 
 
 def start_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> TablesManifest:
@@ -102,10 +104,10 @@ def start_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> Tabl
     Following.check_asked(asked)
     options = replace(asked.options, job=asked.options.job or job_digest(asked))
     check_ceilings(common)
-    with workers_for(common) as (seats, executor):
+    with workers_for(common) as team:
         _tell_settings(common, observe)
-        with resolved_tables(asked, seats=seats, stop=stop, observe=observe) as ready:
-            return run_tables(ready, executor, options, observe=observe, stop=stop)
+        with resolved_tables(asked, seats=team.seats, stop=stop, observe=observe) as ready:
+            return run_tables(ready, team.executor, options, observe=observe, stop=stop)
 
 
 def resume(
@@ -166,8 +168,8 @@ def go_on_with_tables(broken: BrokenTables, *, observe: Observer, stop: Stop) ->
 
     request = broken.first.run.request
     workers = broken.first.parallelism or broken.first.run.plan.limits.parallelism
-    with workers_for(request, workers) as (seats, executor):
-        broken = broken.seated(seats)
+    with workers_for(request, workers) as team:
+        broken = broken.seated(team.seats)
         _tell_settings(request, observe)
         left = left_of_tables((each.run for each in broken.tables), broken.place, observe)
         with reopened_tables(
@@ -176,7 +178,9 @@ def go_on_with_tables(broken: BrokenTables, *, observe: Observer, stop: Stop) ->
             stop=stop,
             observe=observe,
         ) as ready:
-            return run_tables(ready, executor, broken.options, left, observe=observe, stop=stop)
+            return run_tables(
+                ready, team.executor, broken.options, left, observe=observe, stop=stop
+            )
 
 
 def resume_or_start(
@@ -362,11 +366,11 @@ def _masking_keys(request: Request) -> tuple[MaskingKey, ...]:
 def _go_on(broken: BrokenRun, observe: Observer, stop: Stop) -> tuple[Manifest, ...]:
     request = broken.run.request
     workers = broken.parallelism or broken.run.plan.limits.parallelism
-    with workers_for(request, workers) as (seats, executor):
-        broken = replace(broken, run=broken.run.seated(seats))
+    with workers_for(request, workers) as team:
         _tell_settings(request, observe)
         with reopened(broken, stop=stop, observe=observe) as ready:
-            return run(ready, executor, observe=observe, stop=stop)
+            ready = replace(ready, run=ready.run.seated(team.seats))
+            return run(ready, team.executor, observe=observe, stop=stop)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import Protocol
 
 from numa.model import ProcessLimits
 from numa.pool import can_fork
@@ -27,6 +28,7 @@ from unloader.storage.kinds import destination_kind, is_kept
 from unloader.storage.opening import storage_at
 from unloader.worker.preparing import ENTRY, load_for_workers
 from writers.objects.location import is_location
+from writers.records import dataclass
 from writers.registry import load, name_of
 
 EARLY_WORKERS = 2
@@ -40,13 +42,30 @@ _PROOF_SECONDS = 120.0
 """A busy machine, and a database that takes its time to open a session (guess)."""
 
 
+class Workers(Protocol):
+    """The workers of a run. Those of a cluster may have to be waited for, by whoever asks."""
+
+    @property
+    def seats(self) -> SeatPlan:
+        """All seats that the run may want."""
+
+    @property
+    def executor(self) -> Executor:
+        """What hands work to them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WorkersHere:
+    seats: SeatPlan
+    executor: Executor
+
+
 @contextmanager
-def workers_for(
-    request: Request, parallelism: int | None = None
-) -> Iterator[tuple[SeatPlan, Executor]]:
+def workers_for(request: Request, parallelism: int | None = None) -> Iterator[Workers]:
     """Open an executor with a seat for each worker the request may want, here or in its cluster.
 
-    All processes are gone at the end of the context.
+    All processes are gone at the end of the context. Those of a cluster are opened while it goes
+    on: what is wrong with that cluster is raised to whoever asks for its seats or its executor.
 
     Args:
         request: What was asked for.
@@ -61,7 +80,7 @@ def workers_for(
     if not request.uses_cluster:
         seats = seat_request(request, parallelism)
         with early_workers(request, seats) as executor:
-            yield seats, executor
+            yield _WorkersHere(seats=seats, executor=executor)
         return
     # Imported on use: it brings a large library.
     from unloader.engine.cluster.opening import Start, open_cluster

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import Future, wait
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 
 from numa.model import ProcessLimits
@@ -25,6 +27,9 @@ from writers.records import dataclass
 _LEAST_SECONDS, _MOST_SECONDS = 5.0, 20.0
 """How long an agent or the parent may be silent: `--stall-timeout` within these limits."""
 
+_SETTLE_SECONDS = 5.0
+"""How long a run that fails first waits for agents that are being opened, to end them in order."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
@@ -43,8 +48,8 @@ class Start:
 @contextmanager
 def open_cluster(
     request: Request, parallelism: int | None, start: Start
-) -> Iterator[tuple[SeatPlan, DaskExecutor]]:
-    """Open an executor on the cluster of a request, with a seat for each worker it may want.
+) -> Iterator[ComingWorkers]:
+    """Begin to open an executor on the cluster of a request, with a seat for each worker it wants.
 
     All processes are gone at the end of the context.
 
@@ -54,9 +59,8 @@ def open_cluster(
         start: How the processes start.
 
     Raises:
-        ConfigError: The cluster does not trust us, has no worker, or one does not fit.
-        ConnectFailed: It cannot be reached.
-        UsageError: `--max-sessions` leaves none for a worker.
+        ConfigError: The two sides do not trust one another.
+        ConnectFailed: Nobody listens there, or the system refuses a process.
     """
     options = request.cluster
     assert options is not None
@@ -70,8 +74,6 @@ def open_cluster(
             address = held.enter_context(own_cluster(own))
         connection = Connection(address, certificates)
         held.callback(connection.close)
-        start.meanwhile()
-        connection.wait()
         pattern = Opening(
             agent="",
             entry=start.entry,
@@ -85,25 +87,90 @@ def open_cluster(
             lease_seconds=patience,
         )
         team = Team(connection, pattern, request.source.kind)
-        homes = team.greet()
-        _check_source(request, homes)
-        threads = sum(home.threads for home in homes)
-        wanted = most_workers(request, parallelism, threads)
-        seats = team.open(min(wanted, threads), homes)
-        notices = team.notices
-        if wanted > threads:
-            text = f"the cluster has {threads} threads, so {threads} of {wanted} workers are used"
-            notices = (*notices, text)
-        with DaskExecutor(connection, team, held.pop_all().close) as executor:
-            yield (
-                SeatPlan(
-                    topology=machine(),
-                    # Where the seats are, the agents have decided.
-                    options=replace(request.seats, numa="off"),
-                    seating=Seating(seats=seats, memory_policy="local", notices=notices),
-                ),
-                executor,
-            )
+
+        def opened() -> tuple[SeatPlan, DaskExecutor]:
+            connection.wait()
+            seats = _seated(request, parallelism, team)
+            return seats, DaskExecutor(connection, team, held.close)
+
+        with closing(ComingWorkers(connection, opened)) as coming:
+            start.meanwhile()
+            yield coming
+
+
+class ComingWorkers:
+    """The workers of a cluster, which a thread of its own opens while the run is planned."""
+
+    def __init__(
+        self, connection: Connection, opened: Callable[[], tuple[SeatPlan, DaskExecutor]]
+    ) -> None:
+        """Begin to open them.
+
+        Args:
+            connection: To the cluster.
+            opened: Opens them, and returns their seats and their executor.
+        """
+        self._connection = connection
+        self._opened = opened
+        self._found: Future[tuple[SeatPlan, DaskExecutor]] = Future()
+        self._thread = threading.Thread(target=self._open, daemon=True, name="cluster opening")
+        self._thread.start()
+
+    @property
+    def seats(self) -> SeatPlan:
+        """The seats; waits for them.
+
+        Raises:
+            ConfigError: `distributed` is missing, the cluster has no worker, or one does not fit.
+            ConnectFailed: It cannot be reached.
+            UsageError: It cannot read the source, or `--max-sessions` leaves none for a worker.
+        """
+        return self._found.result()[0]
+
+    @property
+    def executor(self) -> DaskExecutor:
+        """The executor; as `seats`."""
+        return self._found.result()[1]
+
+    def close(self) -> None:
+        """End all processes on all machines, and leave the cluster."""
+        wait((self._found,), 0.0 if self._connection.is_lost else _SETTLE_SECONDS)
+        if not self._found.done():
+            self._connection.close()
+            self._thread.join(_SETTLE_SECONDS)
+        if self._found.done() and self._found.exception() is None:
+            self._found.result()[1].close()
+
+    def _open(self) -> None:
+        try:
+            self._found.set_result(self._opened())
+        # Raised again in whichever thread wants the workers.
+        except Exception as error:
+            self._found.set_exception(error)
+
+
+def _seated(request: Request, parallelism: int | None, team: Team) -> SeatPlan:
+    """Open the agents of a run, and return the seats that they have.
+
+    Raises:
+        ConfigError: The cluster has no worker, or one does not fit.
+        UsageError: It cannot read the source, or `--max-sessions` leaves none for a worker.
+    """
+    homes = team.greet()
+    _check_source(request, homes)
+    threads = sum(home.threads for home in homes)
+    wanted = most_workers(request, parallelism, threads)
+    seats = team.open(min(wanted, threads), homes)
+    notices = team.notices
+    if wanted > threads:
+        text = f"the cluster has {threads} threads, so {threads} of {wanted} workers are used"
+        notices = (*notices, text)
+    return SeatPlan(
+        topology=machine(),
+        # Where the seats are, the agents have decided.
+        options=replace(request.seats, numa="off"),
+        seating=Seating(seats=seats, memory_policy="local", notices=notices),
+    )
 
 
 def _check_source(request: Request, homes: tuple[Home, ...]) -> None:
