@@ -44,7 +44,6 @@ FLOORS = {
         {"unloader.cli.display"},
         {
             "unloader.cli.core_dumps",
-            "unloader.cli.early",
             "unloader.cli.invocation",
             "unloader.cli.mistakes",
             "unloader.cli.reporting",

@@ -25,6 +25,14 @@ from processes.breaking import comparable, held_behind, staged_units
 ROWS = 120_000
 LONG = pytest.mark.long("runs in clusters")
 
+OTHER_ANSWER = """
+from distributed.scheduler import Scheduler
+
+was = Scheduler.identity
+Scheduler.identity = lambda self, *some, **more: {**was(self, *some, **more), "__New__": True}
+"""
+"""For a scheduler: what it says of itself seems to hold what msgpack does not."""
+
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -45,6 +53,14 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         found.add(env=held_behind(1, found.directory / "stands"))
         found.add()
         yield found
+
+
+@pytest.fixture(scope="module")
+def no_library(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return variables with which a program has no library of Dask."""
+    place = tmp_path_factory.mktemp("missing")
+    (place / "distributed.py").write_text("raise ImportError('it was loaded')\n")
+    return {"PYTHONPATH": str(place)}
 
 
 def run(source: str, place: Path, *options: str) -> tuple[str, ...]:
@@ -78,19 +94,39 @@ def standing(running: command.Running, dest: Path) -> None:
 
 @pytest.mark.parametrize("form", ["csv", *also(OTHER_ROUTES, "parquet")])
 def test_the_same_bytes_as_on_one_machine(
-    two: Cluster, source: str, tmp_path: Path, form: str
+    two: Cluster, source: str, tmp_path: Path, form: str, no_library: dict[str, str]
 ) -> None:
-    """Files and manifest are those of a local run; workers are told with their seats and host."""
+    """Files and manifest are those of a local run; workers are told with their seats and host.
+
+    The run itself can do without Dask's library.
+    """
     options = ("--format", form, "--verify", "full")
     command.run(*run(source, tmp_path / "here", *options))
     there = tmp_path / "there"
-    command.run(*run(source, there, *options, "--cluster", two.address))
+    command.run(*run(source, there, *options, "--cluster", two.address), env=no_library)
     found = comparable(there)
     assert found["options"].pop("cluster") == two.address
     assert found == comparable(tmp_path / "here")
     workers = command.manifest_of(there)["workers"]
     assert [each["worker"] for each in workers] == [0, 1]
     assert all(each["host"] and each["units"] and each["ran_on"] for each in workers)
+
+
+@LONG
+def test_a_scheduler_that_answers_in_another_way(
+    source: str, tmp_path: Path, no_library: dict[str, str]
+) -> None:
+    """Then Dask's library asks it, which knows what each of its versions says."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "sitecustomize.py").write_text(OTHER_ANSWER)
+    command.run(*run(source, tmp_path / "here"))
+    there = tmp_path / "there"
+    with cluster(tmp_path / "cluster", env={"PYTHONPATH": str(tmp_path / "other")}) as found:
+        found.add(2)
+        call = run(source, there, "--cluster", found.address)
+        assert "it was loaded" in command.error_of(*call, status=3, env=no_library)
+        command.run(*call)
+    assert files(there) == files(tmp_path / "here")
 
 
 @pytest.mark.long("runs in clusters")
@@ -253,7 +289,9 @@ def test_a_machine_that_differs_is_named_before_the_first_row(source: str, tmp_p
 
 
 @LONG
-def test_both_sides_show_certificates(source: str, tmp_path: Path) -> None:
+def test_both_sides_show_certificates(
+    source: str, tmp_path: Path, no_library: dict[str, str]
+) -> None:
     """A run works with those of the cluster, and ends at once with those of somebody else."""
     ours, others = made(tmp_path / "ours"), made(tmp_path / "others", "elsewhere")
     dest = tmp_path / "out"
@@ -264,7 +302,7 @@ def test_both_sides_show_certificates(source: str, tmp_path: Path) -> None:
         for wrong in (others["ca"].parent, _mixed(tmp_path, ours, others)):
             error = command.error_of(*call, "--cluster-security", str(wrong), status=3)
             assert "do not trust one another" in error
-        command.run(*call, "--cluster-security", str(ours["ca"].parent))
+        command.run(*call, "--cluster-security", str(ours["ca"].parent), env=no_library)
     command.run(*run(source, tmp_path / "here"))
     assert files(dest) == files(tmp_path / "here")
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
-import psutil
 import pytest
 from clusters.cluster import cluster
 from object_stores.s3_server import CREDENTIALS, S3Server, s3_server
@@ -94,8 +93,7 @@ def test_as_many_workers_as_pay(source: str, address: str, tmp_path: Path) -> No
 
 
 @pytest.mark.long("runs in clusters")
-@pytest.mark.parametrize("lost", ["the scheduler", "the process that speaks to it"])
-def test_the_loss_of_the_scheduler_ends_the_run(source: str, tmp_path: Path, lost: str) -> None:
+def test_the_loss_of_the_scheduler_ends_the_run(source: str, tmp_path: Path) -> None:
     """Nothing has a final name, and what was done is kept for a resume without the cluster."""
     stands, dest = tmp_path / "stands", tmp_path / "out"
     stands.touch()
@@ -104,11 +102,7 @@ def test_the_loss_of_the_scheduler_ends_the_run(source: str, tmp_path: Path, los
         options = ("--stall-timeout", "5", "--cluster", found.address)
         running = command.Running(*run(source, str(dest), *options))
         running.wait_until(lambda: bool(staged_units(dest)), "the first finished unit")
-        if lost == "the scheduler":
-            found.scheduler.kill()
-        else:
-            (link,) = psutil.Process(running.process.pid).children()
-            link.kill()
+        found.scheduler.kill()
         status, _, log = running.finish()
     assert status == 7, log
     assert "the scheduler is gone" in log

@@ -55,9 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # The program is ours alone. What it loads and plans stays to its end, and looking for
             # cycles in that over and over took 3 % of the CPU of a run over many tables.
             gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
-            from unloader.cli.early import begin
-
-            begin(sys.argv[1:])
         from unloader.cli.group import dispatch
         from unloader.cli.invocation import Invocation
 

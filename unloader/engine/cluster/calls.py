@@ -6,14 +6,14 @@ between the two as well.
 
 from __future__ import annotations
 
-from typing import Any
+import pickle
 
 
-async def hello(source_kind: str) -> dict[str, Any]:
-    """Return what the parent must know of this machine before it sends anything, as plain data."""
+async def hello(source_kind: str) -> bytes:
+    """Return what the parent must know of this machine before it sends anything: plain data."""
     from unloader.engine.cluster import agent
 
-    return agent.facts(source_kind)
+    return pickle.dumps(agent.facts(source_kind))
 
 
 async def open_agent(data: bytes) -> bytes:

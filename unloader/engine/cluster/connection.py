@@ -1,9 +1,10 @@
-"""A connection to a Dask scheduler, by a process of its own, with an end to every wait.
+"""A connection to a Dask scheduler, with an end to every wait.
 
-That process (`link`) is the only one of a run that loads `distributed`, beside those of a cluster
-of our own. Here is a thread with a loop that asks it, in which all is done that concerns the
-cluster. Functions are called in Dask workers outside of Dask's scheduling: nothing here is a Dask
-task.
+Here is a thread with a loop, in which all is done that concerns the cluster. It asks the scheduler
+directly (`scheduler`), until that answers anything that is not known there: from then on a process
+of its own asks (`link`), which is the only one of a run that loads `distributed`, beside those of a
+cluster of our own. What is asked may be asked twice. Functions are called in Dask workers outside
+of Dask's scheduling: nothing here is a Dask task.
 """
 
 from __future__ import annotations
@@ -13,16 +14,21 @@ import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from unloader.engine.cluster.link import STATUS, Link, a_link, packed, received
+from unloader.engine.cluster.link import STATUS, Link, packed, received
 from unloader.engine.cluster.security import Certificates, check_reachable
 from unloader.errors import ConfigError, ConnectFailed
 from writers.records import dataclass
 
+if TYPE_CHECKING:
+    from unloader.engine.cluster.scheduler import Scheduler
+
 T = TypeVar("T")
 
 CONNECT_SECONDS = 30.0
+_KNOWN_SECONDS = 5.0
+"""How long a scheduler has to answer as is known here, before the library is loaded for it."""
 _LEAVE_SECONDS = 2.0
 _ENDED = "the process that speaks to the cluster has ended"
 
@@ -45,10 +51,15 @@ class Connection:
 
         Raises:
             ConfigError: The two sides do not trust one another.
-            ConnectFailed: Nobody listens there, or the system refuses a process.
+            ConnectFailed: Nobody listens there.
         """
         check_reachable(address, certificates)
         self.address = address
+        self._certificates = certificates
+        self._scheduler: Scheduler | None = None
+        """Asked while it answers as is known."""
+        self._library: asyncio.Task[None] | None = None
+        """Has, or will have, the process ask in its place."""
         self._link: Link | None = None
         self._is_there = False
         self._answers: dict[int, asyncio.Future[Any]] = {}
@@ -58,24 +69,17 @@ class Connection:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True, name="cluster")
         self._thread.start()
-        try:
-            self._link = a_link()
-        except OSError as error:
-            self.close()
-            raise self._refused(error) from error
-        self._opening = asyncio.run_coroutine_threadsafe(
-            self._open(self._link, certificates), self._loop
-        )
+        self._opening = asyncio.run_coroutine_threadsafe(self._open(), self._loop)
 
     def wait(self) -> None:
         """Wait until it is made.
 
         Raises:
             ConfigError: `distributed` is missing.
-            ConnectFailed: Nobody answers in time.
+            ConnectFailed: Nobody answers in time, or the system refuses a process.
         """
         try:
-            _result(self._opening, CONNECT_SECONDS)
+            _result(self._opening, 2 * CONNECT_SECONDS)
         except Exception as error:
             self.close()
             if isinstance(error, ImportError):
@@ -120,15 +124,17 @@ class Connection:
     @property
     def is_lost(self) -> bool:
         """Whether the scheduler is gone; any thread may ask."""
-        return not self._is_there
+        return not (self._is_there if self._scheduler is None else self._scheduler.is_there)
 
     def close(self) -> None:
         """Leave the cluster and end process and thread, in bounded time; may be called again."""
         if self._link is not None:
-            link, self._link = self._link, None
             with suppress(Exception):
-                self.call(self._ask("close", _LEAVE_SECONDS), 2 * _LEAVE_SECONDS)
-            link.end()
+                self.call(self._ask_link("close", _LEAVE_SECONDS), 2 * _LEAVE_SECONDS)
+            self._link.end()
+            self._link = None
+        if self._scheduler is not None:
+            self.call_soon(self._scheduler.close)
         if self._thread.is_alive():
             self.call_soon(self._loop.stop)
             self._thread.join(5.0)
@@ -139,13 +145,56 @@ class Connection:
             "check the address, and that it is a Dask scheduler of a version that fits ours",
         )
 
-    async def _open(self, link: Link, certificates: Certificates | None) -> None:
-        reader, self._writer = await asyncio.open_connection(sock=link.sock)
+    async def _open(self) -> None:
+        try:
+            # Imported here: what messages are written with comes with Dask.
+            from unloader.engine.cluster.scheduler import Scheduler
+
+            scheduler = Scheduler(self.address, self._certificates)
+            await scheduler.open(_KNOWN_SECONDS)
+            self._scheduler = scheduler
+        # Whatever was wrong, the library gets past it, or says what it is.
+        except Exception:
+            await self._use_library()
+
+    async def _use_library(self) -> None:
+        """Have the library ask from here on; a call that is given up meanwhile changes nothing.
+
+        Raises:
+            OSError: The system refuses a process.
+        """
+        before = self._library
+        if before is None or (before.done() and (before.cancelled() or before.exception())):
+            self._library = asyncio.create_task(self._load_library())
+        assert self._library is not None
+        await asyncio.shield(self._library)
+
+    async def _load_library(self) -> None:
+        if self._link is not None:
+            self._link.end()
+        self._link = Link()
+        reader, self._writer = await asyncio.open_connection(sock=self._link.sock)
         self._listening = asyncio.create_task(self._listen(reader))
-        await self._ask("open", self.address, CONNECT_SECONDS, certificates)
+        await self._ask_link("open", self.address, CONNECT_SECONDS, self._certificates)
         self._is_there = True
+        if self._scheduler is not None:
+            scheduler, self._scheduler = self._scheduler, None
+            scheduler.close()
 
     async def _ask(self, name: str, *args: Any) -> Any:
+        """Return the answer of the scheduler."""
+        if self._scheduler is not None:
+            from unloader.engine.cluster.messages import Raised, Unknown
+
+            try:
+                return await getattr(self._scheduler, name)(*args)
+            except Raised as error:
+                raise _error(error.name, error.text) from error
+            except Unknown:
+                await self._use_library()
+        return await self._ask_link(name, *args)
+
+    async def _ask_link(self, name: str, *args: Any) -> Any:
         """Return the answer of the process; one that is not awaited any more is dropped."""
         if self._listening is None or self._listening.done():
             raise ConnectionError(_ENDED)

@@ -7,8 +7,10 @@ is missing or another version of it.
 from __future__ import annotations
 
 import asyncio
+import pickle
 import platform
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from unloader import __version__
@@ -48,27 +50,27 @@ async def facts_of(connection: Connection, address: str, source_kind: str, secon
                 "see its log, or end it",
             ) from error
 
-    try:
-        host, python = await asyncio.gather(ask(platform.node), ask(platform.python_version))
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise ConfigError(
-            f"the Dask worker at {address} cannot be asked: {error}", "see its log"
-        ) from error
+    # The last of them is of use only where the others have an answer that fits.
+    questions = (ask(platform.node), ask(platform.python_version), ask(calls.hello, source_kind))
+    answers: list[Any] = list(await asyncio.gather(*questions, return_exceptions=True))
+    host, python, said = answers
+    for each in (host, python):
+        if isinstance(each, ConfigError):
+            raise each
+        if isinstance(each, Exception):
+            raise ConfigError(
+                f"the Dask worker at {address} cannot be asked: {each}", "see its log"
+            ) from each
     base = Facts(address=address, host=host, python=python, unloader="", machine="")
-    if _minor(python) != _minor(platform.python_version()):
+    differs = _minor(python) != _minor(platform.python_version())
+    if differs or isinstance(said, ModuleNotFoundError):
         return base
-    try:
-        found = await ask(calls.hello, source_kind)
-    except ModuleNotFoundError:
-        return base
-    except ConfigError:
-        raise
-    except Exception as error:
-        return Facts(
-            address=address, host=host, python=python, unloader="?", machine="", problem=str(error)
-        )
+    if isinstance(said, ConfigError):
+        raise said
+    if isinstance(said, Exception):
+        return replace(base, unloader="?", problem=str(said))
+    # Other versions of this program answer with the object.
+    found = pickle.loads(said) if isinstance(said, bytes) else said
     return Facts(
         address=address,
         host=found["host"],

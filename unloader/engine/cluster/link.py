@@ -1,8 +1,7 @@
 """The process that speaks to Dask for a run: a client of the scheduler, asked over a socket.
 
-Loading Dask's library takes longer than most of what a run does before its first row. So it is
-loaded in a process of its own, which can be started before anything is known of the run, and works
-beside it. It ends with the socket.
+It is for what `scheduler` does not know. Dask's library is loaded here, in a process of its own
+that works beside the run and ends with the socket.
 
 A call is its number, what to do, and arguments; an answer the number, whether it went well, and
 the value, or the name and the text of the error. Answers come in any order. What comes with the
@@ -11,7 +10,6 @@ number 0 says whether the scheduler is there.
 
 from __future__ import annotations
 
-import atexit
 import gc
 import pickle
 import signal
@@ -53,28 +51,6 @@ class Link:
         self.sock.close()
         self._process.kill()
         self._process.wait()
-
-
-_early: list[Link] = []
-
-
-def start_early() -> None:
-    """Start the process that a run will want soon; nothing happens where that is refused."""
-    try:
-        link = Link()
-    except OSError:
-        return
-    _early.append(link)
-    atexit.register(link.end)
-
-
-def a_link() -> Link:
-    """Return the process that was started early, or a new one.
-
-    Raises:
-        OSError: The system refuses it.
-    """
-    return _early.pop() if _early else Link()
 
 
 def packed(value: object) -> bytes:
