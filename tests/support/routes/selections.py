@@ -138,7 +138,7 @@ FACTORS: Mapping[str, tuple[str, ...]] = {
 }
 
 Way = Mapping[str, str]
-"""A value for each factor, and the `selection` by name."""
+"""A value for each factor, the `selection` by name, and perhaps the `source`."""
 
 
 def is_possible(way: Way, *, partitions: bool) -> bool:
@@ -170,9 +170,17 @@ def covering(every: Sequence[Way], together: int) -> Iterator[Way]:
         every: The ways to choose from.
         together: 1 for values, 2 for pairs of values.
     """
-    left = [(way, frozenset(combinations(sorted(way.items()), together))) for way in every]
-    missing = set().union(*(values for _, values in left))
+    bits: dict[tuple[tuple[str, str], ...], int] = {}
+
+    def bits_of(way: Way) -> int:
+        found = 0
+        for values in combinations(sorted(way.items()), together):
+            found |= bits.setdefault(values, 1 << len(bits))
+        return found
+
+    left = [(way, bits_of(way)) for way in every]
+    missing = (1 << len(bits)) - 1
     while missing:
-        way, values = max(left, key=lambda each: len(each[1] & missing))
-        missing -= values
+        way, values = max(left, key=lambda each: (each[1] & missing).bit_count())
+        missing &= ~values
         yield way
