@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ _LEFT_OUT = pytest.StashKey[Counter[str]]()
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take the long tests out of the collected ones, unless they were asked for."""
     for item in items:
-        folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+        folder = _folder(item.path)
         if folder in FOLDERS:
             item.add_marker(pytest.mark.long(FOLDERS[folder]))
     if EVERYTHING or config.getoption("markexpr"):
@@ -91,11 +92,12 @@ def longest_first(items: list[pytest.Item]) -> None:
     """Put the longest files first, so that no process ends with one while the others are idle."""
     ranks = {TESTS / name: rank for rank, name in enumerate(LONGEST)}
 
-    def rank(item: pytest.Item) -> int:
-        found = (ranks[each] for each in (item.path, *item.path.parents) if each in ranks)
+    @cache
+    def rank(path: Path) -> int:
+        found = (ranks[each] for each in (path, *path.parents) if each in ranks)
         return next(found, len(ranks))
 
-    items.sort(key=rank)
+    items.sort(key=lambda item: rank(item.path))
 
 
 def also(kind: str, *values: object) -> list[ParameterSet]:
@@ -107,6 +109,12 @@ def also(kind: str, *values: object) -> list[ParameterSet]:
     return [
         pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=mark) for each in values
     ]
+
+
+@cache
+def _folder(path: Path) -> str:
+    """Return the folder below `tests` that a file of tests is in, if it is."""
+    return path.relative_to(TESTS).parts[0] if path.is_relative_to(TESTS) else ""
 
 
 def _kind(item: pytest.Item) -> str:

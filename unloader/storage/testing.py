@@ -41,7 +41,7 @@ def check_storage(
     storage: Storage,
     places: Sequence[str],
     *,
-    cut_short: CutShort | None = None,
+    cuts: Sequence[CutShort] = (),
     uploads: bool = False,
 ) -> None:
     """Check what `unloader.storage.base` promises.
@@ -50,7 +50,7 @@ def check_storage(
         storage: The storage under test.
         places: At least one, all of them empty; at the end there are the files of a finished run,
             and one more.
-        cut_short: As described there; without it finishing a commit is not checked.
+        cuts: Commits that are finished one after the other; without them finishing is not checked.
         uploads: Files are uploaded to their final names, see `Claim.names`.
 
     Raises:
@@ -68,7 +68,9 @@ def check_storage(
     _check_all_or_nothing(case, first)
     _check_discard(case)
     second = _check_replacement(case)
-    if cut_short is not None:
+    for number, cut_short in enumerate(cuts):
+        if number:
+            second = _check_replacement(case)
         _check_cut_short(case, second, cut_short)
     _check_new_file(case)
 

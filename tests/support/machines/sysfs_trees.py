@@ -122,8 +122,10 @@ def even(
         ]
         cpus = tuple(sorted(cpu for core in own for cpu in core))
         mine = place // nodes_per_package
-        row = tuple(_distance(place, other, nodes_per_package) for other in range(nodes))
-        specs.append(NodeSpec(id=names[place], cpus=cpus, distances=row))
+        first, end = mine * nodes_per_package, min((mine + 1) * nodes_per_package, nodes)
+        row = [21] * first + [12] * (end - first) + [21] * (nodes - end)
+        row[place] = 10
+        specs.append(NodeSpec(id=names[place], cpus=cpus, distances=tuple(row)))
         cores += own
         packages.update(dict.fromkeys(cpus, mine))
     return TreeSpec(nodes=tuple(specs), cores=tuple(cores), packages=packages)
@@ -144,13 +146,8 @@ def sized(*sizes: int, memory_kb: tuple[int, ...] = ()) -> TreeSpec:
     return TreeSpec(nodes=tuple(specs), cores=tuple((cpu,) for cpu in range(first)))
 
 
-def _distance(one: int, other: int, nodes_per_package: int) -> int:
-    if one == other:
-        return 10
-    return 12 if one // nodes_per_package == other // nodes_per_package else 21
-
-
-def shapes() -> dict[str, TreeSpec]:
+@cache
+def shapes() -> Mapping[str, TreeSpec]:
     """Return the fixed list of made-up machines, by name."""
     hybrid = even(1, 4, threads=2)
     hybrid_cpus = (*hybrid.nodes[0].cpus, *range(8, 16))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from oracle_server.data.tables import Table
@@ -16,8 +17,16 @@ from oracle_server.wire.rows.row_sets import RowSet
 TABLE = "HASH_PART_0160"
 _PERIOD = 1_000_003
 """A prime: pieces of the size that a reader asks for begin with different content."""
-_PERIOD_TEXT = "".join(f"{n:06d} {n * n:x}\n"[: 7 + n % 9] for n in range(200_000))[:_PERIOD]
-_PERIOD_DATA = bytes((n * n >> 3) & 0xFF for n in range(_PERIOD))
+
+
+@cache
+def _period_text() -> str:
+    return "".join(f"{n:06d} {n * n:x}\n"[: 7 + n % 9] for n in range(200_000))[:_PERIOD]
+
+
+@cache
+def _period_data() -> bytes:
+    return bytes((n * n >> 3) & 0xFF for n in range(_PERIOD))
 
 
 class RepeatedDatabase(Database):
@@ -57,7 +66,7 @@ class PeriodicLob:
 
     def read(self, offset: int, amount: int) -> str | bytes:
         """Return `amount` characters or bytes from `offset` on."""
-        content: Any = _PERIOD_DATA if self.binary else _PERIOD_TEXT
+        content: Any = _period_data() if self.binary else _period_text()
         amount = min(amount, self.length - offset)
         start = offset % _PERIOD
         part = content[start : start + amount]
@@ -67,7 +76,7 @@ class PeriodicLob:
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the whole content as bytes, by periods rather than as a server reads it."""
-        content = _PERIOD_DATA if self.binary else _PERIOD_TEXT.encode()
+        content = _period_data() if self.binary else _period_text().encode()
         whole, rest = divmod(self.length, _PERIOD)
         for _ in range(whole):
             yield content

@@ -43,7 +43,7 @@ def test_local_directories(
 
     if one_by_one:
         monkeypatch.setattr(publishing, "_against_exchange", lambda _: "it must stay")
-    check_storage(LocalDirectories(), [str(place) for place in places], cut_short=cut_short)
+    check_storage(LocalDirectories(), [str(place) for place in places], cuts=[cut_short])
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_places_in_memory(several: int, steps: int) -> None:
             run.commit(moves, manifest)
         storage.before_step = lambda: None
 
-    check_storage(storage, [f"bucket/{number}" for number in range(several)], cut_short=cut_short)
+    check_storage(storage, [f"bucket/{number}" for number in range(several)], cuts=[cut_short])
 
 
 class Leaky(MemoryStorage):
@@ -163,7 +163,7 @@ def test_a_broken_promise_is_found(fault: str) -> None:
         storage.before_step = lambda: None
 
     with pytest.raises(AssertionError, match=FAULTS[fault]):
-        check_storage(storage, ["bucket"], cut_short=cut_short)
+        check_storage(storage, ["bucket"], cuts=[cut_short])
 
 
 def test_a_wrong_record_is_refused(tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
-from long_tests import also
 from object_stores.s3_server import S3Server
 
 from unloader.storage.base import RunStorage
@@ -24,31 +24,32 @@ def killed(*_: object) -> None:
 
 
 _COMMON = ("_remove_manifests", "_check_sizes", "_put_manifest", "_remove_replaced", "sweep")
+_UPLOADED = ("_complete", *_COMMON)
 
 
 @pytest.mark.long("runs into object stores")
 @pytest.mark.parametrize(
-    ("several", "step", "uploads"),
-    [
-        *((1, step, False) for step in ("_copy", *_COMMON)),
-        *((2, step, False) for step in ("_copy", "sweep")),
-        (2, "_complete", True),
-        *also("runs into object stores", *((2, step, True) for step in _COMMON)),
-    ],
+    ("several", "uploads", "steps"),
+    [(1, False, ("_copy", *_COMMON)), (2, False, ("_copy", "sweep")), (2, True, _UPLOADED)],
 )
 def test_prefixes(
-    s3: S3Server, monkeypatch: pytest.MonkeyPatch, several: int, step: str, uploads: bool
+    s3: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
+    several: int,
+    uploads: bool,
+    steps: tuple[str, ...],
 ) -> None:
     """Prefixes keep all promises, one or two, wherever a publication is cut short."""
-    key = f"contract/{step}-{several}-{uploads}"
+    key = f"contract/{several}-{uploads}"
     places = [s3.place(f"{key}/{number}/out") for number in range(several)]
 
-    def cut_short(run: RunStorage, moves: Sequence[Move], manifest: bytes) -> None:
+    def cut_at(step: str, run: RunStorage, moves: Sequence[Move], manifest: bytes) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(publication, step, killed)
             with pytest.raises(Killed):
                 run.commit(moves, manifest)
 
-    check_storage(ObjectStorage(), places, cut_short=cut_short, uploads=uploads)
+    cuts = [partial(cut_at, step) for step in steps]
+    check_storage(ObjectStorage(), places, cuts=cuts, uploads=uploads)
     assert not [each for each in s3.objects(f"{key}/") if "_run" in each]
     assert s3.uploads(f"{key}/") == []
