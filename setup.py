@@ -26,7 +26,12 @@ STATIC = ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL", "-s"]
 
 
 class BuildEncoder(build_ext):
-    """Links the C++ runtime into the library where the compiler can."""
+    """Links the C++ runtime into the library where the compiler can; builds several at once."""
+
+    def finalize_options(self) -> None:
+        """Take the options; without one that says how many, as many as there are processors."""
+        super().finalize_options()
+        self.parallel = self.parallel or True
 
     def build_extension(self, ext: Extension) -> None:
         """Build one library; called for each."""
