@@ -1,4 +1,4 @@
-"""The one loop: results once, losses made good, ends clean; over processes and over simulated time."""
+"""The one loop over processes: results once, losses made good, ends clean."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import duckdb
 import psutil
 import pytest
 from long_tests import OTHER_ROUTES
@@ -20,29 +17,12 @@ from processes.engine_runs import ENTRY, RecordedWork, engine_of, run_locally, r
 
 from numa.model import ProcessLimits
 from partition_planner.model import WorkUnit
-from unloader import api
 from unloader.engine.engine import Engine
-from unloader.engine.executor import ExecutorEvent, Message, PlaceLost, PlaceReady, Result
+from unloader.engine.executor import ExecutorEvent, Message, PlaceReady
 from unloader.engine.local import LocalExecutor
-from unloader.engine.schedule import Assignment, Attempt
-from unloader.errors import ConfigError, Interrupted
-from unloader.events import Event, UnitFinished
-from unloader.model import (
-    AttemptFailure,
-    OutputOptions,
-    PlanOptions,
-    Request,
-    RetryOptions,
-    SeatOptions,
-    Selection,
-    SourceSpec,
-    Stages,
-    UnitResult,
-)
-from unloader.placement.evidence import Evidence, WorkerEvidence
-from unloader.request.names import parse_table
-from unloader.sources.postgres.libpq.library import libpq
-from writers.model import TextFormat
+from unloader.engine.schedule import Assignment
+from unloader.errors import Interrupted
+from unloader.model import AttemptFailure
 
 
 @pytest.fixture(autouse=True)
@@ -365,142 +345,3 @@ def test_a_worker_that_dies_between_two_units_costs_nothing() -> None:
         ("ok-1", 1),
         ("ok-2", 1),
     ]
-
-
-@dataclass
-class SimulatedExecutor:
-    """Places whose tasks take simulated seconds: `slow` ones 100, all others 1."""
-
-    count: int
-    now: float = 0.0
-    ends: dict[int, tuple[float, Attempt]] = field(default_factory=dict)
-    stopped: list[ExecutorEvent] = field(default_factory=list)
-
-    def places(self) -> list[int]:
-        """Those without a task."""
-        return [place for place in range(self.count) if place not in self.ends]
-
-    def send(self, place: int, task: object) -> None:
-        """Note when it will be done."""
-        assert isinstance(task, Attempt)
-        took = 100.0 if task.unit.id.startswith("slow") else 1.0
-        self.ends[place] = (self.now + took, task)
-
-    def events(self, timeout_seconds: float) -> list[ExecutorEvent]:
-        """Let the time pass until the next end."""
-        stopped, self.stopped = self.stopped, []
-        until = min([self.now + timeout_seconds, *(end for end, _ in self.ends.values())])
-        self.now = until
-        done = [place for place, (end, _) in self.ends.items() if end <= until]
-        return [*stopped, *(self._result(place, self.ends.pop(place)[1]) for place in done)]
-
-    def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
-        """End tasks at once."""
-        for place, failure in reasons.items():
-            del self.ends[place]
-            self.stopped.append(PlaceLost(place=place, failure=failure))
-
-    def resize(self, places: int) -> None:
-        """All are used."""
-
-    def finish(self) -> tuple[ExecutorEvent, ...]:
-        """Nothing to look at."""
-        return ()
-
-    def worker(self, place: int) -> WorkerEvidence:
-        """Nobody asks."""
-        raise NotImplementedError
-
-    def evidence(self) -> Evidence:
-        """Nothing is known."""
-        return Evidence()
-
-    def close(self) -> None:
-        """Nothing to give back."""
-
-    def _result(self, place: int, attempt: Attempt) -> Result:
-        stages = Stages(fetch_s=0.0, encode_s=0.0, write_s=0.0)
-        figures = {"seconds": 1.0, "cpu_seconds": 0.0}
-        value = UnitResult(unit=attempt.unit.id, attempt=attempt.attempt, rows=1, files=(),
-                           stages=stages, peak_rss_bytes=0, **figures)  # fmt: skip
-        return Result(place=place, value=value)
-
-
-def test_the_engine_runs_in_simulated_time() -> None:
-    """Nothing in the loop waits by itself: an executor that only computes runs hours in no time."""
-    executor = SimulatedExecutor(3)
-    work = RecordedWork()
-    engine = engine_of(work, *(f"ok-{at}" for at in range(30)), "slow-1", stall_seconds=20.0)
-    engine.clock = lambda: executor.now
-    began = time.monotonic()
-    run_over(engine, executor, 3)
-    assert len(work.results) == 30
-    assert set(engine.schedule.given_up) == {"slow-1"}
-    assert 10 + 4 * 20 <= executor.now <= 10 + 4 * 21
-    assert time.monotonic() - began < 30
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Request:
-    """A job over forty partitions of a DuckDB file with three workers."""
-    with closing(duckdb.connect(str(tmp_path / "t.db"))) as connection:
-        connection.execute("CREATE TABLE t AS SELECT range AS k FROM range(4000)")
-        connection.execute(
-            "CREATE TABLE unloader_partitions AS SELECT 'main' AS table_schema, 't' AS table_name,"
-            " 'p' || range AS partition_name, range AS position, range * 100 AS first_rowid,"
-            " range * 100 + 99 AS last_rowid FROM range(40)"
-        )
-    return Request(
-        source=SourceSpec(kind="duckdb", location=f"duckdb://{tmp_path}/t.db"),
-        selection=Selection(table=parse_table("t")),
-        output=OutputOptions(destination=str(tmp_path / "out"), format=TextFormat(header=False)),
-        limits=PlanOptions(parallelism=3, split="partition"),
-        seats=SeatOptions(numa="off"),
-    )
-
-
-def test_a_whole_run_of_many_units(job: Request) -> None:
-    """Forty units by three workers: every row once, every unit one file and one entry."""
-    manifest = api.unload(job)
-    files = sorted(Path(job.output.destination).glob("*.csv"))
-    assert [int(line) for path in files for line in path.read_text().split()] == [*range(4000)]
-    assert len(files) == len(manifest["units"]) == 40
-    assert manifest["verified"] == {"level": "count", "source_rows": 4000, "result": "ok"}
-
-
-def workers() -> Iterator[psutil.Process]:
-    """Yield the worker processes of a run in this process."""
-    for child in psutil.Process().children():
-        with suppress(psutil.Error):
-            if "numa.processes.member" in " ".join(child.cmdline()):
-                yield child
-
-
-def test_a_run_survives_the_death_of_its_workers(job: Request) -> None:
-    """Workers killed in mid-run, whatever they are at, cost attempts and not rows."""
-    killed: list[int] = []
-
-    def kill(event: Event) -> None:
-        if isinstance(event, UnitFinished) and len(killed) < 3:
-            child = next(child for child in workers() if child.pid not in killed)
-            child.kill()
-            killed.append(child.pid)
-
-    manifest = api.unload(replace(job, retry=RetryOptions(delay_seconds=0.01)), observe=kill)
-    assert len(killed) == 3
-    assert manifest["totals"]["rows"] == 4000
-    files = sorted(Path(job.output.destination).glob("*.csv"))
-    assert [int(line) for path in files for line in path.read_text().split()] == [*range(4000)]
-
-
-def test_a_missing_driver_is_named_with_the_command_that_brings_it(
-    job: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without the driver a run ends as a configuration error and leaves no directory."""
-    # Loaded once a process, so that the answer of an earlier test has to be forgotten.
-    libpq.cache_clear()
-    monkeypatch.setenv("UNLOADER_LIBPQ", "libpq-that-is-not-there.so")
-    source = SourceSpec(kind="postgresql", location="postgresql://nobody@localhost/none")
-    with pytest.raises(ConfigError, match=r"libpq.* cannot be loaded.*unloader\[postgres\]"):
-        api.unload(replace(job, source=source))
-    assert not Path(job.output.destination).exists()

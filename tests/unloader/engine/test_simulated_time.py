@@ -1,0 +1,87 @@
+"""The one loop over an executor that only computes: hours of a run in no time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from processes.engine_runs import RecordedWork, engine_of, run_over
+
+from unloader.engine.executor import ExecutorEvent, PlaceLost, Result
+from unloader.engine.schedule import Attempt
+from unloader.model import AttemptFailure, Stages, UnitResult
+from unloader.placement.evidence import Evidence, WorkerEvidence
+
+
+@dataclass
+class SimulatedExecutor:
+    """Places whose tasks take simulated seconds: `slow` ones 100, all others 1."""
+
+    count: int
+    now: float = 0.0
+    ends: dict[int, tuple[float, Attempt]] = field(default_factory=dict)
+    stopped: list[ExecutorEvent] = field(default_factory=list)
+
+    def places(self) -> list[int]:
+        """Those without a task."""
+        return [place for place in range(self.count) if place not in self.ends]
+
+    def send(self, place: int, task: object) -> None:
+        """Note when it will be done."""
+        assert isinstance(task, Attempt)
+        took = 100.0 if task.unit.id.startswith("slow") else 1.0
+        self.ends[place] = (self.now + took, task)
+
+    def events(self, timeout_seconds: float) -> list[ExecutorEvent]:
+        """Let the time pass until the next end."""
+        stopped, self.stopped = self.stopped, []
+        until = min([self.now + timeout_seconds, *(end for end, _ in self.ends.values())])
+        self.now = until
+        done = [place for place, (end, _) in self.ends.items() if end <= until]
+        return [*stopped, *(self._result(place, self.ends.pop(place)[1]) for place in done)]
+
+    def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
+        """End tasks at once."""
+        for place, failure in reasons.items():
+            del self.ends[place]
+            self.stopped.append(PlaceLost(place=place, failure=failure))
+
+    def resize(self, places: int) -> None:
+        """All are used."""
+
+    def finish(self) -> tuple[ExecutorEvent, ...]:
+        """Nothing to look at."""
+        return ()
+
+    def worker(self, place: int) -> WorkerEvidence:
+        """Nobody asks."""
+        raise NotImplementedError
+
+    def evidence(self) -> Evidence:
+        """Nothing is known."""
+        return Evidence()
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _result(self, place: int, attempt: Attempt) -> Result:
+        stages = Stages(fetch_s=0.0, encode_s=0.0, write_s=0.0)
+        figures = {"seconds": 1.0, "cpu_seconds": 0.0}
+        value = UnitResult(unit=attempt.unit.id, attempt=attempt.attempt, rows=1, files=(),
+                           stages=stages, peak_rss_bytes=0, **figures)  # fmt: skip
+        return Result(place=place, value=value)
+
+
+def test_the_engine_runs_in_simulated_time() -> None:
+    """Nothing in the loop waits by itself: an executor that only computes runs hours in no time."""
+    executor = SimulatedExecutor(3)
+    work = RecordedWork()
+    engine = engine_of(work, *(f"ok-{at}" for at in range(30)), "slow-1", stall_seconds=20.0)
+    engine.clock = lambda: executor.now
+    began = time.monotonic()
+    run_over(engine, executor, 3)
+    assert len(work.results) == 30
+    assert set(engine.schedule.given_up) == {"slow-1"}
+    assert 10 + 4 * 20 <= executor.now <= 10 + 4 * 21
+    assert time.monotonic() - began < 30

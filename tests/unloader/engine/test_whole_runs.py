@@ -1,0 +1,94 @@
+"""Whole runs of the engine over a source: every row once, whoever dies, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import psutil
+import pytest
+
+from unloader import api
+from unloader.errors import ConfigError
+from unloader.events import Event, UnitFinished
+from unloader.model import (
+    OutputOptions,
+    PlanOptions,
+    Request,
+    RetryOptions,
+    SeatOptions,
+    Selection,
+    SourceSpec,
+)
+from unloader.request.names import parse_table
+from unloader.sources.postgres.libpq.library import libpq
+from writers.model import TextFormat
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Request:
+    """A job over forty partitions of a DuckDB file with three workers."""
+    with closing(duckdb.connect(str(tmp_path / "t.db"))) as connection:
+        connection.execute("CREATE TABLE t AS SELECT range AS k FROM range(4000)")
+        connection.execute(
+            "CREATE TABLE unloader_partitions AS SELECT 'main' AS table_schema, 't' AS table_name,"
+            " 'p' || range AS partition_name, range AS position, range * 100 AS first_rowid,"
+            " range * 100 + 99 AS last_rowid FROM range(40)"
+        )
+    return Request(
+        source=SourceSpec(kind="duckdb", location=f"duckdb://{tmp_path}/t.db"),
+        selection=Selection(table=parse_table("t")),
+        output=OutputOptions(destination=str(tmp_path / "out"), format=TextFormat(header=False)),
+        limits=PlanOptions(parallelism=3, split="partition"),
+        seats=SeatOptions(numa="off"),
+    )
+
+
+def test_a_whole_run_of_many_units(job: Request) -> None:
+    """Forty units by three workers: every row once, every unit one file and one entry."""
+    manifest = api.unload(job)
+    files = sorted(Path(job.output.destination).glob("*.csv"))
+    assert [int(line) for path in files for line in path.read_text().split()] == [*range(4000)]
+    assert len(files) == len(manifest["units"]) == 40
+    assert manifest["verified"] == {"level": "count", "source_rows": 4000, "result": "ok"}
+
+
+def workers() -> Iterator[psutil.Process]:
+    """Yield the worker processes of a run in this process."""
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):
+            if "numa.processes.member" in " ".join(child.cmdline()):
+                yield child
+
+
+def test_a_run_survives_the_death_of_its_workers(job: Request) -> None:
+    """Workers killed in mid-run, whatever they are at, cost attempts and not rows."""
+    killed: list[int] = []
+
+    def kill(event: Event) -> None:
+        if isinstance(event, UnitFinished) and len(killed) < 3:
+            child = next(child for child in workers() if child.pid not in killed)
+            child.kill()
+            killed.append(child.pid)
+
+    manifest = api.unload(replace(job, retry=RetryOptions(delay_seconds=0.01)), observe=kill)
+    assert len(killed) == 3
+    assert manifest["totals"]["rows"] == 4000
+    files = sorted(Path(job.output.destination).glob("*.csv"))
+    assert [int(line) for path in files for line in path.read_text().split()] == [*range(4000)]
+
+
+def test_a_missing_driver_is_named_with_the_command_that_brings_it(
+    job: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the driver a run ends as a configuration error and leaves no directory."""
+    # Loaded once a process, so that the answer of an earlier test has to be forgotten.
+    libpq.cache_clear()
+    monkeypatch.setenv("UNLOADER_LIBPQ", "libpq-that-is-not-there.so")
+    source = SourceSpec(kind="postgresql", location="postgresql://nobody@localhost/none")
+    with pytest.raises(ConfigError, match=r"libpq.* cannot be loaded.*unloader\[postgres\]"):
+        api.unload(replace(job, source=source))
+    assert not Path(job.output.destination).exists()
