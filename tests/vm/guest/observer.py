@@ -16,7 +16,7 @@ _PAGES = re.compile(r"\bN(\d+)=(\d+)")
 _PAGE_KB = re.compile(r"\bkernelpagesize_kB=(\d+)")
 _ALLOWED = re.compile(r"^Cpus_allowed_list:\s*(\S+)", re.MULTILINE)
 # proc(5), counted behind the parenthesis of the program's name.
-_PARENT, _FLAGS, _PROCESSOR = 1, 6, 36
+_FLAGS, _PROCESSOR = 6, 36
 _EXITING = 0x4
 """Of linux/sched.h."""
 
@@ -43,13 +43,13 @@ class Observer:
 
     def look(self) -> None:
         """Look at each worker of the run; one that is gone keeps what was seen."""
-        for folder in Path("/proc").iterdir():
-            if not folder.name.isdecimal():
-                continue
-            # It may go while we look at it.
-            with suppress(OSError, IndexError):
-                if int(_stat(folder)[_PARENT]) == self._run:
-                    self._look_at(folder)
+        # Each thread tells its own. To look through all of /proc is slow on an emulated CPU.
+        with suppress(OSError):
+            for thread in Path(f"/proc/{self._run}/task").iterdir():
+                for child in (thread / "children").read_text().split():
+                    # It may go while we look at it.
+                    with suppress(OSError, IndexError):
+                        self._look_at(Path("/proc") / child)
 
     def at_work(self) -> set[int]:
         """Return the workers that have been looked at three times."""
