@@ -52,7 +52,7 @@ std::vector<Encoding> encodings_of(Physical physical) {
         case Physical::FLOAT:
         case Physical::DOUBLE: return {Encoding::PLAIN, Encoding::DICTIONARY, Encoding::SPLIT};
         case Physical::BYTE_ARRAY:
-            return {Encoding::PLAIN, Encoding::DICTIONARY, Encoding::LENGTHS, Encoding::PREFIXES};
+            return {Encoding::PLAIN, Encoding::DICTIONARY, Encoding::PREFIXES};
         case Physical::FIXED: return {Encoding::PLAIN, Encoding::DICTIONARY};
     }
     return {};

@@ -161,19 +161,15 @@ std::vector<std::string> read_indexes(Cursor& cursor, size_t count,
     return values;
 }
 
-std::vector<std::string> read_texts(Cursor& cursor, bool prefixes) {
-    const auto same = prefixes ? read_deltas(cursor, 32) : std::vector<uint64_t>();
+std::vector<std::string> read_prefixes(Cursor& cursor) {
+    const auto same = read_deltas(cursor, 32);
     const auto sizes = read_deltas(cursor, 32);
-    if (prefixes && same.size() != sizes.size()) fail("lengths and prefixes are of other values");
+    if (same.size() != sizes.size()) fail("lengths and prefixes are of other values");
     std::vector<std::string> values;
     for (size_t i = 0; i < sizes.size(); ++i) {
-        std::string value;
-        if (prefixes) {
-            const std::string last = values.empty() ? std::string() : values.back();
-            if (same[i] > last.size()) fail("a prefix is longer than the value before");
-            value = last.substr(0, same[i]);
-        }
-        values.push_back(value + cursor.take(sizes[i]));
+        const std::string last = values.empty() ? std::string() : values.back();
+        if (same[i] > last.size()) fail("a prefix is longer than the value before");
+        values.push_back(last.substr(0, same[i]) + cursor.take(sizes[i]));
     }
     return values;
 }
@@ -185,8 +181,7 @@ std::vector<std::string> read_values(const ColumnSpec& spec, const PageBytes& pa
         case Encoding::PLAIN: return read_plain(spec, cursor, count);
         case Encoding::SPLIT: return read_split(spec, cursor, count);
         case Encoding::DICTIONARY: return read_indexes(cursor, count, dictionary);
-        case Encoding::LENGTHS: return read_texts(cursor, false);
-        case Encoding::PREFIXES: return read_texts(cursor, true);
+        case Encoding::PREFIXES: return read_prefixes(cursor);
         case Encoding::DELTAS: {
             const size_t size = stored_bytes(spec);
             for (const uint64_t number : read_deltas(cursor, static_cast<unsigned>(size * 8))) {

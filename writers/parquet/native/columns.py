@@ -45,12 +45,11 @@ class Physical(IntEnum):
 
 
 class Encoding(IntEnum):
-    """The encodings of the Parquet format, by its numbers."""
+    """Those encodings of the Parquet format that are written, by its numbers."""
 
     PLAIN = 0
     RLE = 3
     DELTA_BINARY_PACKED = 5
-    DELTA_LENGTH_BYTE_ARRAY = 6
     DELTA_BYTE_ARRAY = 7
     RLE_DICTIONARY = 8
     BYTE_STREAM_SPLIT = 9
@@ -63,7 +62,7 @@ _ENCODINGS = {
     Physical.INT64: _NUMBERS | {Encoding.DELTA_BINARY_PACKED, Encoding.BYTE_STREAM_SPLIT},
     Physical.FLOAT: _NUMBERS | {Encoding.BYTE_STREAM_SPLIT},
     Physical.DOUBLE: _NUMBERS | {Encoding.BYTE_STREAM_SPLIT},
-    Physical.BYTE_ARRAY: _NUMBERS | {Encoding.DELTA_LENGTH_BYTE_ARRAY, Encoding.DELTA_BYTE_ARRAY},
+    Physical.BYTE_ARRAY: _NUMBERS | {Encoding.DELTA_BYTE_ARRAY},
     Physical.FIXED_LEN_BYTE_ARRAY: _NUMBERS,
 }
 """What the library can do."""

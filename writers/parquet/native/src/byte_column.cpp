@@ -33,12 +33,12 @@ public:
           bounds_(spec.is_signed),
           dictionary_(fixed_) {
         const bool any = encoding_ == Encoding::PLAIN || encoding_ == Encoding::DICTIONARY;
-        const bool text = encoding_ == Encoding::LENGTHS || encoding_ == Encoding::PREFIXES;
         const auto source = static_cast<Source>(spec.source);
         const bool texts = source == Source::TEXT32 || source == Source::TEXT64;
         const bool decimal = source == Source::DECIMAL && spec.width > 0 && spec.width <= 16;
         const bool fixed = decimal || (source == Source::FIXED && spec.width > 0);
-        if (!(any || (text && !fixed_)) || !(fixed_ ? fixed : texts)) {
+        const bool prefixes = encoding_ == Encoding::PREFIXES && !fixed_;
+        if (!(any || prefixes) || !(fixed_ ? fixed : texts)) {
             throw std::invalid_argument("bytes have not this encoding");
         }
     }
@@ -83,9 +83,6 @@ protected:
             case Encoding::DICTIONARY:
                 dictionary_used_ = true;
                 indexes_.finish(bytes_, dictionary_.entries());
-                break;
-            case Encoding::LENGTHS:
-                put_in_front(lengths_.finish());
                 break;
             case Encoding::PREFIXES:
                 put_in_front(lengths_.finish());
@@ -209,10 +206,6 @@ private:
     void encode(const Values& values) {
         const char* data = values.data;
         switch (encoding_) {
-            case Encoding::LENGTHS:
-                lengths_.put(values.sizes, values.count);
-                bytes_.append(data, values.bytes);
-                break;
             case Encoding::PREFIXES:
                 encode_prefixes(values);
                 break;

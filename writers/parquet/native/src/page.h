@@ -38,7 +38,6 @@ enum class Encoding : int32_t {
     PLAIN = 0,
     RLE = 3,
     DELTAS = 5,
-    LENGTHS = 6,
     PREFIXES = 7,
     DICTIONARY = 8,
     SPLIT = 9,
