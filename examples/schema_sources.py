@@ -391,9 +391,12 @@ def written(output: Path) -> dict[str, list[Path]]:
 def _csv(files: list[Path], columns: str) -> str:
     names = "[" + ", ".join("'" + str(file).replace("'", "''") + "'" for file in files) + "]"
     types = ", ".join(f"'{each.split()[0]}': '{each.split()[1]}'" for each in columns.split(", "))
+    # Told by the name: DuckDB does not look at the end of a name that has a `?`.
+    codec = {".gz": "gzip", ".zst": "zstd"}.get(files[0].suffix, "none")
     return (
         f"read_csv({names}, header = true, columns = {{{types}}}, delim = ',', quote = '\"', "
-        "escape = '\"', auto_detect = false, nullstr = '', allow_quoted_nulls = false)"
+        "escape = '\"', auto_detect = false, nullstr = '', allow_quoted_nulls = false, "
+        f"compression = '{codec}')"
     )
 
 
