@@ -36,6 +36,7 @@ from pathlib import Path
 
 import duckdb
 import obstore
+from cpus import cpus, moved
 
 from writers.objects.bucket import Bucket
 from writers.objects.endpoints import s3_endpoint
@@ -130,13 +131,12 @@ def _options() -> argparse.Namespace:
 
 
 def _part(server: int) -> None:
-    """Give the last CPU to the server, the others to this process and those that it starts."""
-    *ours, last = sorted(os.sched_getaffinity(0))
-    if not ours:
+    """Give the server CPUs of its own, the others to this process and those that it starts."""
+    found = cpus()
+    if not found.are_apart:
         raise SystemExit("there is one CPU only: the server cannot have it to itself")
-    for thread in os.listdir(f"/proc/{server}/task"):
-        os.sched_setaffinity(int(thread), {last})
-    os.sched_setaffinity(0, ours)
+    moved(server, found.server)
+    os.sched_setaffinity(0, found.clients)
 
 
 def _cpu(act: Callable[[], object], server: int = 0) -> tuple[float, float]:

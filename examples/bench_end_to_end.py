@@ -64,6 +64,7 @@ from contenders import (  # noqa: E402
     query,
     say,
 )
+from cpus import cpus, kept_to, moved  # noqa: E402
 
 from unloader.sources.duckdb.reference import build_reference_table  # noqa: E402
 
@@ -175,17 +176,16 @@ def need_space(directory: Path, rows: int) -> None:
         )
 
 
-def apart(postgres: Postgres) -> set[int] | None:
-    """Give the server the upper half of the CPUs; return the others, None where there is one."""
-    usable = sorted(os.sched_getaffinity(0))
-    half = len(usable) // 2
-    if not half:
+def apart(postgres: Postgres) -> frozenset[int] | None:
+    """Give the server CPUs of its own; return the others, None where there is one."""
+    found = cpus()
+    if not found.are_apart:
         say("one CPU: the server and its clients share it")
         return None
     # Sessions that are opened from now on have those of the postmaster.
     for process in (postgres.postmaster, *postgres.postmaster.children(recursive=True)):
-        process.cpu_affinity(usable[half:])
-    return set(usable[:half])
+        moved(process.pid, found.server)
+    return found.clients
 
 
 def measure(
@@ -193,7 +193,7 @@ def measure(
     postgres: Postgres | None,
     database: Path,
     options: argparse.Namespace,
-    clients: set[int] | None = None,
+    clients: frozenset[int] | None = None,
 ) -> list[Measurement]:
     """Run all contenders in turn, round after round, and check what each of them wrote.
 
@@ -218,7 +218,7 @@ def measure(
 
 
 def one_run(
-    contender: Contender, number: int, postgres: Postgres | None, clients: set[int] | None
+    contender: Contender, number: int, postgres: Postgres | None, clients: frozenset[int] | None
 ) -> Measurement:
     """Run a contender into an empty directory and return what it took."""
     shutil.rmtree(contender.directory, ignore_errors=True)
@@ -226,14 +226,11 @@ def one_run(
     os.sync()  # nobody pays for the dirty pages of the run before
     server = postgres if contender.contest.startswith("pg_") else None
     server_before = server.cpu_seconds() if server else 0.0
-    usable = os.sched_getaffinity(0)
-    if server and clients:
-        os.sched_setaffinity(0, clients)
-    started = time.perf_counter()
-    process = subprocess.Popen(
-        contender.command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
-    os.sched_setaffinity(0, usable)
+    with kept_to(clients if server else None):
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            contender.command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
     # wait4 counts every descendant that was waited for in turn: the whole tree.
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - started

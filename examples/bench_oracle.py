@@ -35,11 +35,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from cpus import cpus, kept_to
 from oracle_test_server import oracle_test_server
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -97,11 +98,11 @@ def served(options: argparse.Namespace) -> Iterator[str]:
         yield options.url
         return
     server = ("--reference", str(options.rows), "--partitions", "32", "--mode", options.mode)
-    cpus = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, cpus[-1:])
-    with oracle_test_server(*server) as told:
-        # It keeps its processor, and the contenders get the others.
-        os.sched_setaffinity(0, cpus[:-1] or cpus)
+    found = cpus()
+    with ExitStack() as ended:
+        with kept_to(found.server):
+            told = ended.enter_context(oracle_test_server(*server))
+        ended.enter_context(kept_to(found.clients))
         yield told["url"]
 
 

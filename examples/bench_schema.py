@@ -17,13 +17,15 @@ of this repository, which speaks Oracle's wire protocol to the real driver. Side
   loop          `unloader run` of one table after the other, each with its own snapshot; of the
                 small tables `--loop-small` are run, of all sizes, and the rest reckoned from them
 
-All have the same parallelism. A round runs them in turn, every other round the other way about. A
-ratio is ours divided by theirs within a round, the median over the rounds counts, and less is
-better: `wall_vs_pg_dump` and `wall_vs_psql` are of `ours`, as those two count nothing;
-`wall_vs_loop` and `cpu_vs_loop` are of `ours_counted`, as each run of the loop counts, and so are
-those that end in `_counted`. CPU is user and system time of the process tree without the server,
-whose is told apart; `cpu_ms_per_small_table` is that of `ours_counted` over all tables without that
-of the same over the big ones alone, for each small table.
+All have the same parallelism. The server and the writer have one half of the CPUs and the
+contenders the other, where there are two or more; with `--together` all share them. A round runs
+the contenders in turn, every other round the other way about. A ratio is ours divided by theirs
+within a round, the median over the rounds counts, and less is better. `wall_vs_pg_dump` and
+`wall_vs_psql` are of `ours`, as those two count nothing; `wall_vs_loop` and `cpu_vs_loop` are of
+`ours_counted`, as each run of the loop counts, and so are those that end in `_counted`. CPU is user
+and system time of the process tree without the server, whose is told apart;
+`cpu_ms_per_small_table` is that of `ours_counted` over all tables without that of the same over the
+big ones alone, for each small table.
 
 Ours has every file on the disk before it has its final name, and pg_dump syncs every file at its
 end (`--sync`, its default); psql syncs nothing. pg_dump writes the text form of COPY, ours and psql
@@ -47,7 +49,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,7 @@ from typing import Any
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
+from cpus import Cpus, cpus, kept_to  # noqa: E402
 from schema_sources import Sample, Schema, check, quoted, schema_of, write, writing  # noqa: E402
 
 ASIDE = "measured"
@@ -110,14 +113,19 @@ def main() -> None:
     if options.writer:
         write(options)
         return
-    with workplace(options) as directory, schema_of(options, directory) as schema:
+    given = Cpus.shared() if options.together or options.source == "duckdb" else cpus()
+    with ExitStack() as ended:
+        directory = ended.enter_context(workplace(options))
+        with kept_to(given.server):
+            schema = ended.enter_context(schema_of(options, directory))
         contenders = [
             each
             for each in made(schema, directory, options)
             if not options.only or each.name in options.only
         ]
-        with writing(schema, arguments(options), Path(__file__)):
-            measurements, checked = measure(contenders, schema, options)
+        with kept_to(given.server):
+            ended.enter_context(writing(schema, arguments(options), Path(__file__)))
+        measurements, checked = measure(contenders, schema, options, given.clients)
         report = {
             "ratios": ratios(measurements, schema, options),
             "medians": medians(measurements),
@@ -127,6 +135,7 @@ def main() -> None:
             "loop_reckoned": len(loop_small(schema, options)) < len(small(schema, options)),
             "notes": NOTES if schema.bin is not None else (),
             "machine": machine(directory),
+            "cpus": {"server": sorted(given.server), "clients": sorted(given.clients)},
             "versions": versions(schema),
             "options": {
                 name: value
@@ -153,6 +162,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--parallelism", type=int, default=2, help="default: 2")
     parser.add_argument("--compression", default="none", help="none, gzip:6, zstd:3, ...")
     parser.add_argument("--loop-small", type=int, default=20, help="default: 20; 0 is all")
+    parser.add_argument("--together", action="store_true", help="server and clients share CPUs")
     parser.add_argument("--only", action="append", help="this contender; can be repeated")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--dir", type=Path, help="make the working directory here")
@@ -303,9 +313,12 @@ def psql(schema: Schema, directory: Path, options: argparse.Namespace) -> Conten
 
 
 def measure(
-    contenders: list[Contender], schema: Schema, options: argparse.Namespace
+    contenders: list[Contender],
+    schema: Schema,
+    options: argparse.Namespace,
+    on: frozenset[int],
 ) -> tuple[list[Measurement], list[dict[str, int]]]:
-    """Run all contenders in turn, round after round; check what ours wrote.
+    """Run all contenders in turn on some CPUs, round after round; check what ours wrote.
 
     A round of ours before the first is not counted: it fills the page cache.
     """
@@ -314,7 +327,8 @@ def measure(
         for contender in contenders if number % 2 else contenders[::-1]:
             if number == 0 and not contender.name.startswith("ours"):
                 continue
-            taken = one_run(contender, number, schema)
+            with kept_to(on):
+                taken = one_run(contender, number, schema)
             say(
                 f"{'warm-up' if not number else f'round {number}'}: {contender.name} "
                 f"{taken.wall_s:.2f} s, CPU {taken.cpu_s:.2f} s"

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import shutil
 import statistics
@@ -28,11 +27,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cpus import cpus, kept_to
 from oracle_test_server import oracle_test_server
 from sweep_environment import CHECKOUT, environment
 
@@ -66,11 +66,10 @@ def main() -> None:
         directory = Path(made)
         # The server of PostgreSQL runs as another user.
         directory.chmod(0o755)
-        server_cpus, run_cpus = cpus_apart()
-        with table(options, directory, server_cpus) as found:
-            os.sched_setaffinity(0, run_cpus)
+        given = cpus(fewest=FEWEST_CPUS)
+        with table(options, directory, given.server) as found, kept_to(given.clients):
             report = confirmed(options, found, directory)
-    report["cpus"] = {"server": sorted(server_cpus), "runs": sorted(run_cpus)}
+    report["cpus"] = {"server": sorted(given.server), "runs": sorted(given.clients)}
     print(json.dumps(report) if options.json else shown(report))
 
 
@@ -89,15 +88,6 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--dir", type=Path, help="where files are made; else a temporary one")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_args()
-
-
-def cpus_apart() -> tuple[set[int], set[int]]:
-    """Return the CPUs of the server and those of the runs; all for both where there are few."""
-    usable = sorted(os.sched_getaffinity(0))
-    if len(usable) < FEWEST_CPUS:
-        return set(usable), set(usable)
-    half = len(usable) // 2
-    return set(usable[half:]), set(usable[:half])
 
 
 def confirmed(options: argparse.Namespace, source: Table, directory: Path) -> dict[str, Any]:
@@ -230,16 +220,13 @@ def one_run(source: Table, to: Path, level: int) -> float:
 
 
 @contextmanager
-def table(options: argparse.Namespace, directory: Path, cpus: set[int]) -> Iterator[Table]:
+def table(options: argparse.Namespace, directory: Path, on: frozenset[int]) -> Iterator[Table]:
     """Start the database on some CPUs, make the table, and return where it is."""
-    all_cpus = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cpus)
-    try:
-        making = {"postgres": postgres, "oracle-test": oracle_test, "duckdb": duckdb_file}
-        with making[options.source](directory, options.rows) as found:
-            yield found
-    finally:
-        os.sched_setaffinity(0, all_cpus)
+    making = {"postgres": postgres, "oracle-test": oracle_test, "duckdb": duckdb_file}
+    with ExitStack() as ended:
+        with kept_to(on):
+            found = ended.enter_context(making[options.source](directory, options.rows))
+        yield found
 
 
 @contextmanager

@@ -7,7 +7,7 @@
 The rows are those of the reference table (2 million, again and again), from the test server of this
 repository, which keeps them in memory in the form of the wire: network and database are not real,
 the driver and all of `unloader` are. What is written is dropped (`--to null:`), so that no disk
-holds it up; a checksum of every byte is made first. The client has one CPU, the server another.
+holds it up; a checksum of every byte is made first. Client and server have CPUs of their own.
 
 The run's own log tells the rows every `--interval` seconds; at each line this script adds up the
 memory (PSS) of its processes. Of what lies between the first line and the last it reports
@@ -33,11 +33,13 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
+from cpus import cpus, kept_to
 from oracle_test_server import oracle_test_server
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -67,12 +69,13 @@ def main() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     distinct = min(options.distinct, options.rows)
     turns = options.rows // distinct
-    client, server = cpus()
-    os.sched_setaffinity(0, server)
+    given = cpus()
     named = ("--reference", str(distinct), "--turns", str(turns), "--mode", options.mode)
-    with oracle_test_server(*named) as told:
-        os.sched_setaffinity(0, client)
-        looks, manifest, cpu = unloaded(told["url"], options)
+    with ExitStack() as ended:
+        with kept_to(given.server):
+            told = ended.enter_context(oracle_test_server(*named))
+        with kept_to(given.clients):
+            looks, manifest, cpu = unloaded(told["url"], options)
     report = {
         **figures(looks),
         "rows": manifest["totals"]["rows"],
@@ -112,12 +115,6 @@ def count(text: str) -> int:
     if found is None or not int(found[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is no number such as 500, 20k or 10M")
     return int(found[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[found[2]]
-
-
-def cpus() -> tuple[set[int], set[int]]:
-    """Return those of the client and those of the server: apart, where there are two."""
-    usable = sorted(os.sched_getaffinity(0))
-    return (set(usable[1:]) or set(usable)), {usable[0]}
 
 
 def unloaded(url: str, options: argparse.Namespace) -> tuple[list[Look], dict[str, Any], float]:
