@@ -165,12 +165,19 @@ def test_objects_are_pickled_and_replaced(name: str, monkeypatch: pytest.MonkeyP
     first = dataclasses.fields(made)[0].name
     other = dataclasses.replace(one, **{first: 99})
     assert getattr(other, first) == 99
-    for each in (one, other):
+    ours = records.replace(one, **{first: 99})
+    assert type(ours) is made
+    with pytest.raises(TypeError):
+        records.replace(one, no_field=1)
+    for each in (one, other, ours):
         back = pickle.loads(pickle.dumps(each))
         assert back == each
         assert [getattr(back, f.name) for f in dataclasses.fields(made)] == [
             getattr(each, f.name) for f in dataclasses.fields(made)
         ]
+    assert [getattr(ours, f.name) for f in dataclasses.fields(made)] == [
+        getattr(other, f.name) for f in dataclasses.fields(made)
+    ]
 
 
 def test_methods_are_compiled_once_and_stay() -> None:

@@ -6,7 +6,7 @@ How it is read back is `unloader.manifest.read`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, field
 from functools import cache, lru_cache
 from itertools import repeat
 from operator import attrgetter
@@ -62,7 +62,7 @@ from unloader.resolve.resolved import ResolvedRun
 from unloader.sources.options import every_option
 from writers.codecs.libraries import codec_library
 from writers.model import ParquetFormat, TextFormat, WrittenFile
-from writers.records import dataclass
+from writers.records import dataclass, replace
 from writers.schema import text_classes
 
 if TYPE_CHECKING:

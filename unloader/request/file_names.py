@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 
 from unloader.errors import ConfigError, UsageError
-from writers.records import dataclass
+from writers.records import dataclass, replace
 
 FIELDS = ("schema", "table", "partition", "unit", "part", "ext", "date")
 DEFAULT_TABLE_TEMPLATE = "{table}{part}.{ext}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -39,7 +38,7 @@ from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.registry import source_of
 from unloader.storage.kinds import destination_kind, is_one_stream
 from writers.model import ParquetFormat, TextFormat
-from writers.records import dataclass
+from writers.records import dataclass, replace
 
 if TYPE_CHECKING:
     from unloader.resolve.outputs.transforming import ResolvedTransform

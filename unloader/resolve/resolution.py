@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from datetime import datetime, timezone
 
 from unloader.codecs.choice import chosen
@@ -30,7 +29,7 @@ from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
 from unloader.sources.base import Catalog
 from writers.codecs.choice import Choice
 from writers.model import Compression
-from writers.records import dataclass
+from writers.records import dataclass, replace
 
 Codec = tuple[Compression, Choice | None]
 """A codec, and how a preset chose it."""

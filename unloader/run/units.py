@@ -7,7 +7,7 @@ source, and an output may be unable to take a unit twice. Both are decided here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from partition_planner.model import WorkUnit
@@ -40,7 +40,7 @@ from unloader.run.history import History
 from unloader.run.outputs.base import RunOutput
 from unloader.run.room import RoomWatch
 from unloader.sources.base import Catalog
-from writers.records import dataclass
+from writers.records import dataclass, replace
 
 if TYPE_CHECKING:
     from unloader.engine.concurrency.steering import Steering

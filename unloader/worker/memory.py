@@ -12,10 +12,11 @@ import re
 import resource
 import sys
 from contextlib import suppress
-from pathlib import Path
 
-_STATUS = Path("/proc/self/status")
-_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB", re.MULTILINE)
+_STATUS = "/proc/self/status"
+_STATUS_BYTES = 64 * 1024
+"""Up to the line that is looked for, whose place depends on the groups of the user."""
+_PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB", re.MULTILINE)
 _M_ARENA_MAX = -8
 """Of `mallopt`, from glibc's malloc.h."""
 _M_MMAP_THRESHOLD = -3
@@ -56,7 +57,12 @@ def peak_rss_bytes() -> int:
     when it started us.
     """
     try:
-        found = _PEAK.search(_STATUS.read_text(encoding="ascii"))
+        # By calls of the system: this is asked for after each unit, and most units are small.
+        descriptor = os.open(_STATUS, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            found = _PEAK.search(os.read(descriptor, _STATUS_BYTES))
+        finally:
+            os.close(descriptor)
     except OSError:
         found = None
     if found:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from time import perf_counter, process_time, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -35,7 +34,7 @@ from unloader.worker.pump import LITTLE_BYTES, Pump
 from writers.base import EncodedWriter, Writer
 from writers.cpu_delay import cpu_delay
 from writers.model import ContentSums, StageSeconds, TextFormat, WrittenFile
-from writers.records import dataclass
+from writers.records import dataclass, replace
 
 if TYPE_CHECKING:
     from partition_planner.model import WorkUnit
@@ -158,7 +157,7 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
         outputs.each(UnitOutput.open)
         pump.run(consume)
         progress.ends()
-        closing = _Clocks.now()
+        closing = perf_counter(), thread_time()
         outputs.each(lambda output: output.close(progress.rows))
     except BaseException as error:
         sent = bool(progress.rows) or bool(outputs.bytes_written)
@@ -311,7 +310,7 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Cop
                 f"{writer.records} came",
                 "run again; if it comes back, report it with the plan",
             )
-        closing = _Clocks.now()
+        closing = perf_counter(), thread_time()
         files = writer.close(rows)
     except BaseException:
         writer.abort()
@@ -344,7 +343,7 @@ class _Clocks(NamedTuple):
 
 
 def _stages(
-    pump: Pump[Any], stages: list[StageSeconds], before: _Clocks, closing: _Clocks
+    pump: Pump[Any], stages: list[StageSeconds], before: _Clocks, closing: tuple[float, float]
 ) -> Stages:
     """Return what each stage took.
 
@@ -352,7 +351,7 @@ def _stages(
         pump: Has run.
         stages: Of the writers, which are closed.
         before: The clocks before the writers were opened.
-        closing: The clocks before they were closed.
+        closing: Wall and thread before they were closed.
     """
     now = _Clocks.now()
     sizes = [each.uncompressed_bytes for each in stages]
@@ -379,7 +378,7 @@ def _stages(
                 pump.longest_blocked_seconds, *(each.longest_blocked_s for each in stages)
             ),
             # What is not this thread's own work: it encodes the last rows there.
-            closing_s=max(0.0, now.wall - closing.wall - (now.thread - closing.thread)),
+            closing_s=max(0.0, now.wall - closing[0] - (now.thread - closing[1])),
             fetch_delay_s=pump.fetch_delay_seconds,
             encode_delay_s=now.delay - before.delay,
             compress_delay_s=sum(each.compress_delay_s for each in stages),

@@ -101,7 +101,7 @@ def open_file(
 
 def _open(path: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    if path.is_fifo():
+    if _is_fifo(path):
         # A reader may have come and gone, and a call that waits for another cannot be interrupted.
         flags |= os.O_NONBLOCK
     try:
@@ -110,6 +110,13 @@ def _open(path: Path) -> int:
         if exc.errno == errno.ENXIO and flags & os.O_NONBLOCK:
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE), str(path)) from exc
         raise
+
+
+def _is_fifo(path: Path) -> bool:
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    except OSError:
+        return False
 
 
 class RegularFile:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from writers.errors import WriteError
 from writers.files.sink import Sink
 from writers.model import StageSeconds, WrittenFile
 from writers.objects.location import Location, is_location
+from writers.records import replace
 
 if TYPE_CHECKING:
     from writers.model import Compression, OutputSpec, UncompletedUpload

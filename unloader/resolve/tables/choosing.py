@@ -7,7 +7,7 @@ entries match it neither is preferred: that is a problem.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import chain
 
 from partition_planner.model import TableInfo
@@ -29,7 +29,7 @@ from unloader.sources.many_tables import (
     list_tables,
     quoted_name,
 )
-from writers.records import dataclass
+from writers.records import dataclass, replace
 
 _Key = tuple[str, str]
 

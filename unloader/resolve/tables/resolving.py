@@ -6,10 +6,11 @@ is told of all of them at once.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from functools import cache
 from pathlib import PurePath
 from typing import TypeVar
 
@@ -37,7 +38,7 @@ from unloader.sources.several import hold_tables
 from unloader.storage.paths import RealPlaces
 from writers.codecs.choice import Choice
 from writers.model import Compression
-from writers.records import dataclass
+from writers.records import dataclass, replace
 
 T = TypeVar("T")
 
@@ -211,8 +212,14 @@ class _Resolving:
             if other != number:
                 collide(number, other, place)
                 collide(other, number, place)
+
+        @cache
+        def next_above(above: str) -> tuple[int, str] | None:
+            path = PurePath(above)
+            return next((there[up] for up in (path, *path.parents) if up in there), None)
+
         for place, number in taken:
-            around = next((there[up] for up in PurePath(place).parents if up in there), None)
+            around = next_above(os.path.dirname(place))
             if around is not None and around[0] != number:
                 collide(number, *around)
         return found

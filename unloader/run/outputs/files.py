@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from partition_planner.model import WorkUnit
@@ -45,6 +44,7 @@ from writers.files.direct_io import refusal
 from writers.files.syncing import Steps
 from writers.model import ContentSums, FinalNames, OutputSpec
 from writers.objects.location import is_location
+from writers.records import replace
 
 _SYNCED_FROM_BYTES = 1024 * 1024
 """Smaller files of one of many tables are synced by the parent, many at a time: the worker would

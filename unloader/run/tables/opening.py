@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import cast
 
 from unloader.errors import UnloaderError
@@ -29,7 +28,7 @@ from unloader.run.tables.units import named
 from unloader.sources.base import Catalog
 from unloader.status.tables import is_published
 from unloader.storage.opening import storage_at
-from writers.records import dataclass
+from writers.records import dataclass, replace
 
 _NOTHING = Left(what="nothing")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from partition_planner.model import WorkUnit
@@ -33,7 +33,7 @@ from unloader.run.room import RoomWatch
 from unloader.run.tables.counting import size_of
 from unloader.run.tables.state import TableState
 from unloader.run.units import UnitWork
-from writers.records import dataclass
+from writers.records import dataclass, replace
 
 if TYPE_CHECKING:
     from unloader.engine.concurrency.steering import Steering

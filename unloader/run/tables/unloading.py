@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import field, replace
@@ -62,6 +63,9 @@ from unloader.storage.model import RUN_RECORD
 from writers.errors import WriteError
 from writers.files.syncing import SyncThreads, together
 from writers.records import dataclass
+
+_SAME_SECONDS = 0.05
+"""For so long what is known of the workers is what was known before."""
 
 
 def run_tables(
@@ -199,8 +203,15 @@ class _TablesRun:
         assert finisher is not None
         room = room_watch(state.home, [table.run.run for table in state.tables], state.live)
 
+        known = executor.evidence()
+        until = time.monotonic()
+
         def done(table: TableState) -> None:
-            table.run.around.evidence = executor.evidence()
+            nonlocal known, until
+            # Many come with one answer, and nothing has happened between them.
+            if time.monotonic() >= until:
+                known, until = executor.evidence(), time.monotonic() + _SAME_SECONDS
+            table.run.around.evidence = known
             table.run.around.steering = steering
             finisher.take(table)
 
