@@ -382,3 +382,10 @@ def test_marks_of_objects(server: S3Server, source: str) -> None:
         assert head["ServerSideEncryption"] == "AES256"
         tags = {each["Key"]: each["Value"] for each in client.get_object_tagging(**key)["TagSet"]}
         assert tags == {"team": "dwh", "kind": "extract"}
+    for checksum in ("sha256", "crc64nvme"):  # Uploads that are completed, and copies.
+        more = f"&sse=aws:kms&kms_key=alias/extracts&checksum={checksum}"
+        command.run(*run(source, server.place(f"kms-{checksum}", more)))
+        for name in files_of(server.objects(f"kms-{checksum}/")):
+            head = client.head_object(Bucket=server.bucket, Key=f"kms-{checksum}/{name}")
+            assert head["ServerSideEncryption"] == "aws:kms"
+            assert head["SSEKMSKeyId"].endswith("alias/extracts")
