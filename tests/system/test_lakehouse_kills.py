@@ -15,10 +15,11 @@ import polars
 import pytest
 from amounts import amount
 from deltalake import DeltaTable
-from lakehouse.catalogs import Lake
+from lakehouse.catalogs import Lake, lake, rows_of_files
 from object_stores.faults import Faults, Rule, faulty
 from object_stores.s3_server import CREDENTIALS, S3Server
 from processes import command
+from pyiceberg.catalog.glue import GlueCatalog
 
 pytestmark = pytest.mark.long("runs into tables of a lakehouse")
 
@@ -101,11 +102,15 @@ def test_delta(source: str, s3: S3Server, rule: Rule, commits: int) -> None:
     assert sorted(seen["i"].to_list()) == found
 
 
-def test_delta_on_a_disk_at_random_moments(source: str, tmp_path: Path) -> None:
-    """Whatever was killed, each run has committed all its rows once, or none of them."""
+def killed_at_random(source: str, place: str, state: Callable[[], tuple[int, list[int]]]) -> None:
+    """Kill runs that append to a table; each has committed all its rows once, or none of them.
+
+    Args:
+        source: Of the rows.
+        place: The table.
+        state: Returns how many commits it has, and the first column.
+    """
     moments = random.Random(1)
-    root = tmp_path / "table"
-    place = f"delta:{root}"
     asked = ("run", source, "--table", "t", "--format", "parquet", "--to", place, "--save-mode")
     command.run(*asked, "create")
     began = time.monotonic()
@@ -119,16 +124,54 @@ def test_delta_on_a_disk_at_random_moments(source: str, tmp_path: Path) -> None:
             os.killpg(running.process.pid, signal.SIGKILL)
         running.process.communicate()
         done = command.ended("resume", place)
-        table = DeltaTable(str(root))
-        if table.version() + 1 == commits:
+        assert done.returncode == 0, done.stderr
+        now, found = state()
+        if now == commits:
             # It died before it had a record: an earlier run is all that is known there.
-            assert done.returncode == 0, done.stderr
             assert "nothing is left to do" in done.stderr
         else:
-            assert table.version() == commits
-        commits = table.version() + 1
-        found = sorted(table.to_pyarrow_dataset().to_table()["i"].to_pylist())
-        assert found == sorted([*range(ROWS)] * commits)
+            assert now == commits + 1
+        commits = now
+        assert sorted(found) == sorted([*range(ROWS)] * commits)
+
+
+def test_delta_on_a_disk_at_random_moments(source: str, tmp_path: Path) -> None:
+    """Whatever was killed, each run has committed all its rows once, or none of them."""
+
+    def state() -> tuple[int, list[int]]:
+        table = DeltaTable(str(tmp_path / "table"))
+        return table.version() + 1, table.to_pyarrow_dataset().to_table()["i"].to_pylist()
+
+    killed_at_random(source, f"delta:{tmp_path / 'table'}", state)
+
+
+def test_iceberg_on_a_disk_at_random_moments(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same, by the catalog."""
+    made = on_disk(tmp_path, monkeypatch)
+
+    def state() -> tuple[int, list[int]]:
+        table = made.table("t")
+        return len(table.snapshots()), [row[0] for row in rows_of_files(table, "i")]
+
+    killed_at_random(source, "iceberg://lake/ns.t", state)
+
+
+def test_a_run_that_was_killed_before_it_was_on_record(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of the table does not mean that one: there is nothing of it to go on with."""
+    made = on_disk(tmp_path, monkeypatch)
+    command.run("run", source, "--table", "t", *_PLACE)
+    empty = made.home("t").with_name("29991231T235959Z-00000000000")
+    (empty / "_run" / "staged").mkdir(parents=True)
+    done = command.ended("resume", "iceberg://lake/ns.t")
+    assert done.returncode == 0, done.stderr
+    assert "nothing is left to do" in done.stderr
+    command.run("verify", "iceberg://lake/ns.t", source)
+    command.run("clean", "iceberg://lake/ns.t")
+    assert not (empty / "_run").exists()
 
 
 def test_delta_commit_whose_answer_is_lost(source: str, s3: S3Server) -> None:
@@ -182,6 +225,31 @@ def test_iceberg(
         assert found == sorted([*range(ROWS), *range(ROWS)])
 
 
+def test_two_runs_at_once_by_way_of_glue(
+    source: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A catalog of another kind: the run that comes second commits behind the first."""
+    values = {"type": "glue", "warehouse": f"s3://{s3.bucket}/glue"}
+    for service in ("glue", "s3"):
+        values[f"{service}.endpoint"] = s3.endpoint
+        values[f"{service}.region"] = "us-east-1"
+        values[f"{service}.access-key-id"] = CREDENTIALS["AWS_ACCESS_KEY_ID"]
+        values[f"{service}.secret-access-key"] = CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
+    for name, value in values.items():
+        variable = name.upper().replace(".", "__").replace("-", "_")
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{variable}", value)
+    catalog = GlueCatalog("lake", **values)
+    catalog.create_namespace("ns")
+    asked = ("run", source, "--table", "t", *_PLACE, "--save-mode")
+    command.run(*asked, "create")
+    for each in [command.Running(*asked, "append") for _ in range(2)]:
+        status, _, log = each.finish()
+        assert status == 0, log
+    table = catalog.load_table("ns.t")
+    assert len(table.snapshots()) == 3
+    assert sorted(table.scan().to_arrow()["i"].to_pylist()) == sorted([*range(ROWS)] * 3)
+
+
 def test_iceberg_whose_receipt_was_not_written(
     source: str, tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +266,14 @@ def test_iceberg_whose_receipt_was_not_written(
     table = opened(made, s3)
     assert len(table.snapshots()) == 2
     assert table.scan().to_arrow().num_rows == 2 * ROWS
+
+
+def on_disk(root: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """Make a catalog in a directory, whose warehouse is there, too."""
+    made = lake(root)
+    for name, value in made.env.items():
+        monkeypatch.setenv(name, value)
+    return made
 
 
 def on_s3(root: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch, prefix: str) -> Lake:

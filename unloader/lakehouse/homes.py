@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 from unloader.errors import OutputFailed
 from unloader.lakehouse.committing import is_being_committed, receipt
@@ -11,7 +12,7 @@ from unloader.lakehouse.opening import lake_format
 from unloader.lakehouse.places import lake_kind
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
-from unloader.storage.model import MANIFEST
+from unloader.storage.model import MANIFEST, RUN_RECORD
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import path_of
 from writers.objects.location import below
@@ -63,16 +64,34 @@ def uncommitted(name: str) -> Iterator[tuple[str, Manifest | None]]:
                 yield home, manifest
 
 
+def has_begun(home: str) -> bool:
+    """Return whether the run in a home has come so far that it can be gone on with, or goes on.
+
+    One that was killed before it was on record has read nothing.
+
+    Raises:
+        OSError: What it left cannot be read.
+    """
+    storage = storage_at(home)
+    if storage.record(home, RUN_RECORD):
+        return True
+    who = storage.who_was_here(home, counted=False)
+    return who is not None and who.is_running
+
+
 def home_of(name: str) -> str:
     """Return where the run lies that a command means by the name of a table.
 
-    That is the newest one that is not part of it, or else the newest.
+    That is the newest one that is not part of it and has begun, or else the newest that is.
 
     Raises:
         OutputFailed: There is none; or as `homes`.
     """
-    first = next((home for home, _ in uncommitted(name)), None)
-    first = first or next(iter(homes(name)), None)
+    left = dict(uncommitted(name))
+    begun = (home for home, manifest in left.items() if manifest is not None or has_begun(home))
+    others = homes(name)
+    committed = (home for home in others if home not in left)
+    first = next(chain(begun, committed, others), None)
     if first is None:
         raise OutputFailed(
             f"{name} has no files of a run", "name the table that a run has written to"

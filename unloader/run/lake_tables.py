@@ -42,7 +42,7 @@ def check_before(request: Request, observe: Observer) -> None:
     """
     names = {each.output.destination for each in request.of_outputs()}
     for name in filter(lake_kind, sorted(names)):
-        from unloader.lakehouse.homes import uncommitted
+        from unloader.lakehouse.homes import has_begun, uncommitted
 
         for place, manifest in uncommitted(name):
             if manifest is not None:
@@ -53,6 +53,8 @@ def check_before(request: Request, observe: Observer) -> None:
                 )
             who = storage_at(place).who_was_here(place, counted=False)
             if who is not None and not who.is_running:
-                text = f"run {who.run_id} for {name} was broken off in {place}: go on with it by"
-                text += f" unloader resume '{place}', or remove it with unloader clean '{place}'"
+                text = f"run {who.run_id} for {name} was broken off in {place}: "
+                if has_begun(place):
+                    text += f"go on with it by unloader resume '{place}', or "
+                text += f"remove it with unloader clean '{place}'"
                 observe(Notice(text=text))
