@@ -41,7 +41,8 @@ if TYPE_CHECKING:
           --dialect sqlldr-var --parallelism 32
       unloader run postgresql://etl@db01/sales --table public.orders \\
           --to /extract/orders --format parquet --parallelism 8
-      unloader run duckdb:///data/sales.db --table ORDERS --to - | psql -c 'COPY orders FROM STDIN'
+      unloader run duckdb:///data/sales.db --table ORDERS --to - --quiet \\
+          | psql -c 'COPY orders FROM STDIN (FORMAT csv, HEADER)'
       unloader run oracle://etl@db01:1521/SALES --table 'SALES.*' --exclude-table 'TMP_*' \\
           --to '/extract/{schema}.{table}'
       unloader run plan.json --to /extract/orders

@@ -15,6 +15,6 @@ MAX_DB_LOAD = Option(
     field="concurrency.max_db_load",
     owner=ConcurrencyOptions,
     record="max_db_load",
-    help="Let fewer workers work while the active sessions of others and ours are more than this "
-    "together; one goes on. PostgreSQL, Oracle.",
+    help="Let fewer workers work while more sessions than this are active in the database, ours "
+    "included. One worker always goes on. PostgreSQL, Oracle.",
 )

@@ -62,7 +62,7 @@ _AT_A_TIME = (
         owner=ConcurrencyOptions,
         record="max_cpu",
         help="Let fewer workers work while the CPUs of this host are busier than this, for instance"
-        " 75%; one goes on. Linux.",
+        " 75%. One worker always goes on. Linux.",
     ),
     _speed(
         name="slow-between",

@@ -225,7 +225,7 @@ SELECTION = (
         owner=Selection,
         planned=True,
         record="limit_rows",
-        help="No more rows than these, whichever come first. One worker reads them.",
+        help="At most this many rows, whichever come first. One worker reads them.",
     ),
     Option(
         name="part",

@@ -44,9 +44,10 @@ OPTIONS = (
         owner=SessionOptions,
         kept=False,
         not_for={"streams": "what went to a stream cannot be resumed"},
-        help="Keep the snapshot so long from its start, such as 12h, if the run dies, so that it "
-        "can be resumed; of plan, while its file is there, so that the parts of the plan can be "
-        "run. The server pays for it with old row versions. 0 does not. PostgreSQL.",
+        help="Keep the snapshot for this long from its start, such as 12h, so that a run that dies "
+        "can be resumed. That of a plan is kept while the plan's file is there, so that its parts "
+        "can be run. The server has to keep old row versions meanwhile. 0 keeps no snapshot. "
+        "PostgreSQL.",
     ),
     Option(
         name="lock-timeout",
