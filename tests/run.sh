@@ -4,7 +4,7 @@
 # a file, or `-n 0` for all tests in one process, which -s needs.
 #
 # Every check runs even if an earlier one failed. The exit status is that of the tests if they
-# failed, else 1 if another check did. pytest runs last, so that its summary is the last line.
+# failed, else 1 if another check did. pytest ends last, so that its summary is the last line.
 #
 # Up to three tests that fail run again by themselves, three times: a machine that stands still for a
 # while can fail a test that has a hundred processes beside it, and a fault of ours that comes now
@@ -40,17 +40,26 @@ python=$venv/bin/python
 "$python" -m pip list --disable-pip-version-check --format freeze |
     grep -iE '^(duckdb|hypothesis|mypy|oracledb|psycopg-binary|pyarrow|pytest|pytest-xdist|ruff|zstandard)==' || true
 
-# While types are checked, which takes one processor, the tests' modules are compiled with their
-# assertions: pytest writes them down, and its processes find them.
-PYTHONDONTWRITEBYTECODE='' "$python" -m pytest --collect-only -qq "$@" >/dev/null 2>&1 &
-collecting=$!
+# Types are checked on one processor while the other compiles the tests' modules with their assertions:
+# pytest writes them down, and its processes find them. Where all tests run, they begin meanwhile, and
+# what the check says stands among their first dots.
+types() {
+    said=$("$python" -m mypy --strict 2>&1) && passed=0 || passed=1
+    printf '\n%s\n' "$said"
+    return "$passed"
+}
+types &
+checking=$!
 
 status=0
-"$python" -m mypy --strict || status=1
 "$python" -m ruff check . || status=1
 "$python" -m ruff format --check . || status=1
-wait "$collecting" || true
-if [ "$status" -ne 0 ]; then
+PYTHONDONTWRITEBYTECODE='' "$python" -m pytest --collect-only -qq "$@" >/dev/null 2>&1 || true
+typed=0
+if [ $# -ne 0 ]; then
+    wait "$checking" || typed=1
+fi
+if [ "$status" -ne 0 ] || [ "$typed" -ne 0 ]; then
     echo 'run.sh: a check above failed; the tests follow' >&2
 fi
 # Three processes: tests start many of their own, and wait a good deal, so that two leave a processor
@@ -73,6 +82,11 @@ if [ "$tests" -eq 1 ] && [ "$(grep -c '": true' "$failed")" -le 3 ]; then
         echo 'run.sh: failed among the others and passed three times by itself:'
         sed -n 's/^ *"\(.*\)": true,\{0,1\}$/  \1/p' "$failed.first"
     fi
+fi
+if [ $# -eq 0 ]; then
+    wait "$checking" || { status=1 && echo 'run.sh: types are wrong, see among the tests' >&2; }
+elif [ "$typed" -ne 0 ]; then
+    status=1
 fi
 [ "$tests" -eq 0 ] || status=$tests
 exit "$status"
