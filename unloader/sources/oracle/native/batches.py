@@ -15,7 +15,7 @@ from unloader.sources.oracle.native import library
 from unloader.sources.oracle.native.columns import descriptions
 from unloader.sources.oracle.native.decoder import NO_MORE_ROWS, Refused, RowDecoder
 from unloader.sources.oracle.native.tap import Tap, Way, driver_socket
-from unloader.sources.oracle.reading.tuples import Fetched, type_handler
+from unloader.sources.oracle.reading.tuples import CheckedText, Fetched, type_handler
 from unloader.sources.readings import type_named
 
 if TYPE_CHECKING:
@@ -203,9 +203,10 @@ def native_batches(
     with NativeStatement(tap, plan) as statement:
         statement.execute(sql)
         arrays, more = statement.compared(min(rows, FIRST_ROWS))
+        # The decoder refuses a response with text that is not UTF-8.
         if len(arrays[0]):
-            yield arrays
+            yield CheckedText(arrays)
         while more:
             arrays, more = statement.taken(rows)
             if len(arrays[0]):
-                yield arrays
+                yield CheckedText(arrays)

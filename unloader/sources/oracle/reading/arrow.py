@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from unloader.sources.oracle.reading.texts import (
     zone_names,
     zoned_texts,
 )
+from unloader.sources.oracle.reading.tuples import CheckedText
 from unloader.sources.readings import type_named
 from writers.arrow_compute import pc
 from writers.records import dataclass
@@ -63,8 +65,9 @@ class BatchMaker:
         Raises:
             OutputFailed: A value cannot be held exactly; names its column.
         """
+        checked = isinstance(fetched, CheckedText)
         arrays = [
-            self._array(item, array)
+            self._array(item, array, checked=checked)
             for item, array in zip(self.plan.items, fetched, strict=True)
             if item.part == "value"
         ]
@@ -77,11 +80,11 @@ class BatchMaker:
             arrays[index] = _with_empty(arrays[index], length)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _array(self, item: Item, array: pa.Array) -> pa.Array:
+    def _array(self, item: Item, array: pa.Array, *, checked: bool) -> pa.Array:
         column, kind = self.plan.columns[item.column], self.schema.field(item.column).type
-        if pa.types.is_string(array.type):
+        if not checked and pa.types.is_string(array.type):
             _check_encoding(column, array)
-        digits = fraction_digits(parse_native(column.source_type))
+        digits = _digits(column.source_type)
         if item.form == "number":
             return number_texts(array)
         if item.form == "moment":
@@ -99,6 +102,11 @@ class BatchMaker:
         if pa.types.is_binary(array.type) and pa.types.is_string(kind):
             return binary_texts(array, "hex")
         return array if array.type == kind else array.cast(kind)
+
+
+@lru_cache(maxsize=1024)
+def _digits(source_type: str) -> int:
+    return fraction_digits(parse_native(source_type))
 
 
 def _moments(column: ReadColumn, array: pa.Array, kind: pa.DataType, digits: int) -> pa.Array:

@@ -24,6 +24,10 @@ Fetched = Sequence[Any]
 """One Arrow array for each item; of LOB locators a list."""
 
 
+class CheckedText(list[Any]):
+    """`Fetched` by somebody who has made sure already that all text is UTF-8."""
+
+
 _EXACT = Context(prec=300)
 """More digits than a NUMBER has, written out."""
 
