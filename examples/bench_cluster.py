@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -34,6 +35,8 @@ from unloader.request.settings import parse_count  # noqa: E402
 def main() -> None:
     """Measure, and print a table or one object."""
     options = _options()
+    # A program that is installed has its bytecode: nobody compiles it at each start.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         source = _made(folder / "t.duckdb", options.rows)
