@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.long(OTHER_ROUTES)
 def test_all_damage_is_found_and_named(tmp_path: Path) -> None:
     """At a reduced number: every flipped bit and every edit, by the name of its file."""
-    flips = amount("UNLOADER_TEST_FLIPS", 60, 1000)
-    edits = amount("UNLOADER_TEST_EDITS", 80, 300)
+    flips = amount("UNLOADER_TEST_FLIPS", 60, 400)
+    edits = amount("UNLOADER_TEST_EDITS", 80, 120)
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "find_damage.py"), "--json",
          "--flips", str(flips), "--edits", str(edits)],

@@ -27,8 +27,8 @@ FLAGS = (
 _COVERAGE = "-fsanitize-coverage=trace-pc"
 _UNCOUNTED = 'extern "C" void __sanitizer_cov_trace_pc() {}'
 """What the library's code calls at each step for the fuzzer, where no fuzzer counts it."""
-_FUZZ_SECONDS = "8"
-_FEW_EXAMPLES = 15
+_FUZZ_SECONDS = "5"
+_FEW_EXAMPLES = 10
 
 
 def run(*arguments: object, **environment: str) -> str:

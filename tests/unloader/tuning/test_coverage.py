@@ -13,7 +13,7 @@ from amounts import amount
 from sweeps import replays
 
 PROGRAM = Path(replays.__file__).with_name("coverage_program.py")
-SWEEPS = amount("UNLOADER_TEST_SWEEPS", 12, 40)
+SWEEPS = amount("UNLOADER_TEST_SWEEPS", 12, 25)
 
 pytestmark = pytest.mark.long("simulated sweeps")
 
