@@ -12,6 +12,7 @@ from typing import Any
 
 from numa.model import Seat
 from unloader.engine.executor import AttemptFailed, ExecutorEvent, Message, PlaceReady, Result
+from unloader.engine.untold import Untold
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure
 from unloader.placement.evidence import Evidence, WorkerEvidence
@@ -26,7 +27,7 @@ class InProcessExecutor:
         """Take the function that does the tasks: `function(task, report)`, as a worker calls it."""
         self._function = function
         self._tasks: list[object] = []
-        self._events: list[ExecutorEvent] = [PlaceReady(place=0)]
+        self._events = Untold([PlaceReady(place=0)])
         self._is_closed = False
 
     def resize(self, places: int) -> None:
@@ -55,7 +56,7 @@ class InProcessExecutor:
             self._do(self._tasks[0])
         elif not self._events:
             time.sleep(timeout_seconds)
-        return self._taken()
+        return self._events.taken()
 
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
         """Drop the task that was not begun."""
@@ -101,7 +102,3 @@ class InProcessExecutor:
             self._events.append(AttemptFailed(place=0, failure=value))
         else:
             self._events.append(Result(place=0, value=value))
-
-    def _taken(self) -> Sequence[ExecutorEvent]:
-        events, self._events = self._events, []
-        return events

@@ -21,15 +21,15 @@ from unloader.engine.executor import (
     ExecutorEvent,
     Message,
     NoPlaceLeft,
-    Note,
     PlaceLost,
     PlaceReady,
     Result,
 )
+from unloader.engine.untold import Untold
 from unloader.errors import ConfigError, UnloaderError, WorkerLost
 from unloader.failures import failure_of, internal_failure
 from unloader.model import AttemptFailure
-from unloader.placement.evidence import Evidence, WorkerEvidence, without_numbers
+from unloader.placement.evidence import Evidence, WorkerEvidence
 from unloader.placement.observation import Watch
 from unloader.placement.seating import Seating
 
@@ -71,10 +71,9 @@ class LocalExecutor:
         )
         self._started = 0
         """Seats that were asked to have a process."""
-        self._events: list[ExecutorEvent] = []
+        self._events = Untold(noted=seating.notices)
         self._reasons: dict[int, AttemptFailure] = {}
         """Why places were stopped, until their end has been read."""
-        self._noted = {without_numbers(note) for note in seating.notices}
         self._watch = self._new_watch()
 
     def resize(self, places: int) -> None:
@@ -142,7 +141,7 @@ class LocalExecutor:
         for event in self._supervisor.wait(timeout):
             self._take(event)
         self._watch.tick(self._supervisor.pids())
-        return self._taken()
+        return self._events.taken()
 
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
         """Kill the workers' processes; each seat gets another one."""
@@ -154,7 +153,7 @@ class LocalExecutor:
     def finish(self) -> Sequence[ExecutorEvent]:
         """Look at every worker that was not looked at yet."""
         self._watch.finish(self._supervisor.pids(), self._supervisor.bindings())
-        return self._taken()
+        return self._events.taken()
 
     def worker(self, place: int) -> WorkerEvidence:
         """Return a worker's seat, and the result of its binding."""
@@ -192,7 +191,7 @@ class LocalExecutor:
         self.close()
 
     def _new_watch(self) -> Watch:
-        return Watch(self._seating.seats, self._note, looks=self._looks)
+        return Watch(self._seating.seats, self._events.note, looks=self._looks)
 
     def _take(self, event: SupervisorEvent) -> None:
         place = event.worker
@@ -209,7 +208,7 @@ class LocalExecutor:
             self._events.append(AttemptFailed(place=place, failure=failure))
         elif isinstance(event, Ready):
             self._watch.ready(event, self._supervisor.pids())
-            self._note_once(event.bound.note)
+            self._events.note_once(event.bound.note)
             self._events.append(PlaceReady(place=place))
         else:
             self._vacant(event)
@@ -217,31 +216,18 @@ class LocalExecutor:
     def _vacant(self, event: Vacant) -> None:
         place = event.worker
         if event.reason == "refused":
-            self._note_once(f"{event.detail} Next: {event.hint}")
+            self._events.note_once(f"{event.detail} Next: {event.hint}")
         elif event.reason == "too large":
-            self._note(
+            self._events.note(
                 f"worker {place} holds {event.held_bytes / 2**20:.0f} MiB after a work unit, more "
                 f"than --worker-memory {self._limits.memory_bytes / 2**20:g}MiB: it is replaced"
             )
         elif event.hopeless:
-            self._note(f"worker {place} cannot be started: {event.detail}")
+            self._events.note(f"worker {place} cannot be started: {event.detail}")
         failure = self._reasons.pop(place, None) or _lost(event)
         self._events.append(PlaceLost(place=place, failure=failure))
         if self._supervisor.exhausted:
             self._events.append(NoPlaceLeft(failure=_none_left(event)))
-
-    def _note(self, text: str) -> None:
-        self._events.append(Note(text=text))
-
-    def _note_once(self, text: str | None) -> None:
-        """Note a line, unless another worker's was the same but for its numbers."""
-        if text and without_numbers(text) not in self._noted:
-            self._noted.add(without_numbers(text))
-            self._note(text)
-
-    def _taken(self) -> Sequence[ExecutorEvent]:
-        events, self._events = self._events, []
-        return events
 
 
 def _lost(event: Vacant) -> AttemptFailure:

@@ -39,10 +39,11 @@ from unloader.engine.executor import (
     PlaceReady,
     Result,
 )
+from unloader.engine.untold import Untold
 from unloader.errors import ConfigError, WorkerLost, error_class
 from unloader.failures import error_of
 from unloader.model import AttemptFailure
-from unloader.placement.evidence import Evidence, WorkerEvidence, without_numbers
+from unloader.placement.evidence import Evidence, WorkerEvidence
 
 _RETURN_SECONDS = 60.0
 """How long a run waits for a Dask worker once the last one is lost: a nanny takes some seconds to
@@ -66,7 +67,7 @@ class DaskExecutor:
         self._team = team
         self._release = release
         self._inbox: queue.SimpleQueue[tuple[RemoteAgent, list[Told] | str]] = queue.SimpleQueue()
-        self._events: list[ExecutorEvent] = []
+        self._events = Untold()
         self._idle: set[int] = set()
         self._busy: set[int] = set()
         self._reasons: dict[int, AttemptFailure] = {}
@@ -76,7 +77,6 @@ class DaskExecutor:
         """Processes that places had in agents that are lost."""
         self._evidence: dict[str, Evidence] = {}
         """Of each agent that has looked a last time, by its host."""
-        self._noted: set[str] = set()
         self._alone_since: float | None = None
         self._is_closed = False
         team.listen(lambda agent, found: self._inbox.put((agent, found)))
@@ -119,7 +119,7 @@ class DaskExecutor:
         """Return what has come from all machines."""
         self._take_all(0.0 if self._events else timeout_seconds)
         self._look_for_places()
-        return self._taken()
+        return self._events.taken()
 
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
         """Kill the processes of places, wherever they are.
@@ -147,7 +147,7 @@ class DaskExecutor:
                     for worker in found.evidence.workers:
                         self._know(agent, worker)
         self._take_all(0.0)
-        return self._taken()
+        return self._events.taken()
 
     def pids(self) -> Mapping[int, int]:
         """Return nothing: they are on other machines."""
@@ -212,7 +212,7 @@ class DaskExecutor:
                 del waiting[sent[0]]
                 if isinstance(event, AttemptFailed):
                     failures.append((sent[0].home.label, event.failure))
-        self._events = [*kept, *self._events]
+        self._events[:0] = kept
         if used < self._team.of:
             self.begin_with(used, self._team.of)
         if failures:
@@ -273,11 +273,13 @@ class DaskExecutor:
         if told.worker is not None:
             self._know(agent, told.worker)
         if isinstance(event, NoPlaceLeft):
-            self._note(f"{agent.home.label} has no process any more: {event.failure.message}")
+            self._events.note(
+                f"{agent.home.label} has no process any more: {event.failure.message}"
+            )
             self._team.drop(agent, "none of its processes can be started")
             return
         if isinstance(event, Note):
-            self._note_once(f"{agent.home.host}: {event.text}")
+            self._events.note_once(f"{agent.home.host}: {event.text}")
             return
         if place is not None and self._team.agent_of(place) is not agent:
             return  # It was another one's meanwhile.
@@ -298,7 +300,9 @@ class DaskExecutor:
     def _agent_lost(self, agent: RemoteAgent, reason: str) -> None:
         count = len(agent.places)
         workers = f"its worker{'s' * (count > 1)} {', '.join(map(str, agent.places))}"
-        self._note(f"{agent.home.label} is lost: {reason}; {workers} wait for another Dask worker")
+        self._events.note(
+            f"{agent.home.label} is lost: {reason}; {workers} wait for another Dask worker"
+        )
         self._team.vacate(agent)
         for place in agent.places:
             self._idle.discard(place)
@@ -336,18 +340,6 @@ class DaskExecutor:
         place = worker.seat.worker
         restarts = worker.restarts + self._restarts.get(place, 0)
         self._workers[place] = replace(worker, host=agent.home.host, restarts=restarts)
-
-    def _note(self, text: str) -> None:
-        self._events.append(Note(text=text))
-
-    def _note_once(self, text: str) -> None:
-        if without_numbers(text) not in self._noted:
-            self._noted.add(without_numbers(text))
-            self._note(text)
-
-    def _taken(self) -> Sequence[ExecutorEvent]:
-        events, self._events = self._events, []
-        return events
 
 
 def _place_of(event: ExecutorEvent) -> int | None:
