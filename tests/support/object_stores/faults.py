@@ -22,6 +22,7 @@ from object_stores.s3_server import S3Server
 Kind = Literal["part", "complete", "begin", "put", "copy", "get", "list", "delete"]
 Action = Literal[
     "busy",
+    "throttled",
     "broken",
     "cut",
     "lost",
@@ -110,6 +111,10 @@ class _Handler(BaseHTTPRequestHandler):
         action = self.wanted.action(_kind(self), self.path)
         if action == "busy":
             return self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
+        if action == "throttled":
+            return self._answer(
+                429, {"Retry-After": "1"}, b"<Error><Code>TooManyRequests</Code></Error>"
+            )
         if action == "broken":
             return self._answer(500, {}, b"<Error><Code>InternalError</Code></Error>")
         if action in _REFUSALS:

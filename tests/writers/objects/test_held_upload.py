@@ -14,6 +14,7 @@ from object_stores.s3_server import S3Server
 from writers.errors import StoreFailed, Superseded, WriteError
 from writers.model import UncompletedUpload
 from writers.objects import multipart
+from writers.objects.bucket import Bucket
 from writers.objects.held_upload import HeldUpload
 from writers.objects.location import Location
 
@@ -99,6 +100,21 @@ def test_a_completion_is_made_once(s3: S3Server) -> None:
     assert s3.objects("held/once")[""][-1:] == b"2"
     multipart.complete(location, other, replaces=True)
     assert s3.objects("held/once")[""][-1:] == b"3"
+
+
+@pytest.mark.long("runs into object stores")
+def test_a_store_that_has_too_many_requests_is_asked_again(s3: S3Server) -> None:
+    """By 429 as by 503: some stores say the one, some the other."""
+    rules = [Rule(kind, "throttled") for kind in ("begin", "part", "complete", "put", "get")]
+    with faulty(s3, *rules) as (broken, faults):
+        location = Location.parse(broken.place("held/throttled"))
+        upload = held(str(location), b"1" * PART, b"2")
+        multipart.complete(location, upload, replaces=False)
+        Bucket(location.parent).put("held/other", b"3")
+        assert multipart.pending_uploads(location.parent) == []
+        assert faults.all_done()
+    assert s3.objects("held/throttled")[""] == b"1" * PART + b"2"
+    assert s3.objects("held/other")[""] == b"3"
 
 
 def test_a_completion_that_meets_a_store_at_work(s3: S3Server) -> None:

@@ -104,6 +104,7 @@ def test_reading_from_any_position(s3: S3Server) -> None:
 def test_a_read_that_is_cut_is_repeated(s3: S3Server) -> None:
     """As each request is."""
     s3.client().put_object(Bucket=s3.bucket, Key="cut/a", Body=b"abc")
-    with faulty(s3, Rule("get", "cut", 2), Rule("get", "busy", 1)) as (broken, faults):
+    rules = (Rule("get", "cut", 2), Rule("get", "busy", 1), Rule("get", "throttled", 1))
+    with faulty(s3, *rules) as (broken, faults):
         assert Bucket(Location.parse(broken.place("cut"))).read("cut/a") == b"abc"
     assert faults.all_done()
