@@ -12,10 +12,11 @@ import json
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 from json.encoder import encode_basestring_ascii
-from operator import attrgetter
 from typing import Any
 
-from unloader.json_fields import fields_of, has_own_form, to_json
+from unloader.identity import ByIdentity
+from unloader.json_fields import fields_of, has_own_form, to_json, values_getter
+from unloader.json_text import PLAIN
 
 _MOST = 10_000
 """Objects whose text is kept (guess); it is given up then, and made anew."""
@@ -26,28 +27,14 @@ class CanonicalTexts:
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._known: dict[int, tuple[Any, str]] = {}
+        self._known: ByIdentity[str] = ByIdentity(_MOST)
 
     def of(self, value: Any) -> str:
         """Return the text of plain data, which must not be changed afterwards."""
-        kind: type = type(value)
-        plain = _PLAIN.get(kind)
+        plain = _PLAIN.get(type(value))
         if plain is not None:
             return plain(value)
-        known = self._known.get(id(value))
-        if known is not None:
-            return known[1]
-        if kind is tuple:
-            text = f"[{','.join(map(self.of, value))}]"
-        elif dataclasses.is_dataclass(kind) and not has_own_form(kind):
-            text = of_object(self.of_fields(value).items())
-        else:
-            text = of_json(to_json(value))
-        if len(self._known) >= _MOST:
-            self._known.clear()
-        # The object with it: as long as it is there no other one has its number.
-        self._known[id(value)] = value, text
-        return text
+        return self._known.of((value,), lambda: self._made(value))
 
     def of_fields(self, value: Any) -> dict[str, str]:
         """Return the texts of a dataclass's fields by their keys, which are sorted."""
@@ -59,6 +46,14 @@ class CanonicalTexts:
                 plain = _PLAIN.get(type(item))
                 found[key] = self.of(item) if plain is None else plain(item)
         return found
+
+    def _made(self, value: Any) -> str:
+        kind: type = type(value)
+        if kind is tuple:
+            return f"[{','.join(map(self.of, value))}]"
+        if dataclasses.is_dataclass(kind) and not has_own_form(kind):
+            return of_object(self.of_fields(value).items())
+        return of_json(to_json(value))
 
 
 of_json: Callable[[Any], str] = partial(json.dumps, sort_keys=True, separators=(",", ":"))
@@ -81,21 +76,8 @@ def _sorted_fields(
 ) -> tuple[tuple[tuple[str, bool], ...], Callable[[Any], tuple[Any, ...]]]:
     """Return key of each field and whether it may be left out, and what gets their values."""
     fields = sorted(fields_of(kind), key=lambda field: field[1])
-    names = [name for name, *_ in fields]
-    if len(names) == 1:
-        (only,) = map(attrgetter, names)
-        return _keys(fields), lambda value: (only(value),)
-    return _keys(fields), attrgetter(*names) if names else lambda value: ()
+    keys = tuple((key, is_optional) for _, key, is_optional in fields)
+    return keys, values_getter([name for name, *_ in fields])
 
 
-def _keys(fields: Iterable[tuple[str, str, bool]]) -> tuple[tuple[str, bool], ...]:
-    return tuple((key, is_optional) for _, key, is_optional in fields)
-
-
-_PLAIN: dict[type, Callable[[Any], str]] = {
-    str: encode_basestring_ascii,
-    int: str,
-    float: of_json,
-    bool: lambda value: "true" if value else "false",
-    type(None): lambda value: "null",
-}
+_PLAIN: dict[type, Callable[[Any], str]] = {**PLAIN, str: encode_basestring_ascii}

@@ -11,8 +11,9 @@ import dataclasses
 import reprlib
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from writers.records import dataclass
@@ -86,6 +87,13 @@ def fields_of(kind: type) -> tuple[tuple[str, str, bool], ...]:
         (field.name, key_of(field), bool(field.metadata.get(OPTIONAL)))
         for field in dataclasses.fields(kind)
     )
+
+
+def values_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what gets attributes of these names, as a tuple however many there are."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
 
 
 def fields_from_json(kind: type[T], value: object, where: str, *, newer: bool = False) -> T:

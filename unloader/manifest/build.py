@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, field
 from functools import cache, lru_cache
 from itertools import repeat
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from numa.model import BindReport, Seat
@@ -17,7 +16,7 @@ from partition_planner.model import KeyRange
 from unloader import __version__
 from unloader.events import ParallelismChanged
 from unloader.identity import ByIdentity
-from unloader.json_fields import OPTIONAL, fields_of, from_json, to_json
+from unloader.json_fields import OPTIONAL, fields_of, from_json, to_json, values_getter
 from unloader.manifest.asked import (
     ColumnRecord,
     EncryptionRecord,
@@ -305,7 +304,7 @@ def _values(record: Any, without: tuple[str, ...]) -> tuple[Any, ...]:
 
 @cache
 def _values_of(kind: type, without: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    return attrgetter(*(name for name, *_ in fields_of(kind) if name not in without))
+    return values_getter([name for name, *_ in fields_of(kind) if name not in without])
 
 
 def _common_options(run: ResolvedRun) -> OptionsRecord:

@@ -10,11 +10,10 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from operator import attrgetter
 from typing import Any
 
 from unloader.identity import ByIdentity
-from unloader.json_fields import fields_of, has_own_form, to_json
+from unloader.json_fields import fields_of, has_own_form, to_json, values_getter
 from unloader.json_text import PLAIN, STEP, indented
 from unloader.manifest.asked import OptionsRecord
 from unloader.manifest.digest import with_digest
@@ -116,7 +115,4 @@ def _identity(value: Any) -> Any:
 @cache
 def _values_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
     """Return what gets all fields of a dataclass."""
-    names = [name for name, *_ in fields_of(kind)]
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda value: tuple(getattr(value, name) for name in names)
+    return values_getter([name for name, *_ in fields_of(kind)])
