@@ -48,6 +48,7 @@ sys.path.insert(0, str(CHECKOUT))
 from adaptive_load import under_second_load  # noqa: E402
 from adaptive_sources import Source, source_of  # noqa: E402
 from adaptive_watching import Watched  # noqa: E402
+from progress import say  # noqa: E402
 
 from unloader import api  # noqa: E402
 from unloader.model import (  # noqa: E402
@@ -239,11 +240,6 @@ def show_curve(curve: list[dict[str, Any]]) -> None:
             f"  {each['second']:6} {each['may_work']:4} {each['at_work']:5} "
             f"{each['rows_per_second']:12,}  {each.get('load', 0) or '':4} {bar}"
         )
-
-
-def say(text: str) -> None:
-    """Tell the user how far it is."""
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

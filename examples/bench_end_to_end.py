@@ -62,9 +62,9 @@ from contenders import (  # noqa: E402
     postgres_contenders,
     postgres_server,
     query,
-    say,
 )
 from cpus import cpus, kept_to, moved  # noqa: E402
+from progress import say  # noqa: E402
 
 from unloader.sources.duckdb.reference import build_reference_table  # noqa: E402
 

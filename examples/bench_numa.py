@@ -36,6 +36,8 @@ from typing import Any
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
+from progress import say  # noqa: E402
+
 from numa.residence import Residences  # noqa: E402
 from numa.topology import detect  # noqa: E402
 from unloader.sources.duckdb.reference import build_reference_table  # noqa: E402
@@ -247,11 +249,6 @@ def shown(report: dict[str, Any]) -> str:
             + (f" ({each['note']})" if each["note"] else "")
         )
     return "\n".join([*lines, str(report["machine"])])
-
-
-def say(text: str) -> None:
-    """Write a line of progress to stderr."""
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ from urllib.parse import urlsplit
 
 from cpus import cpus, kept_to
 from oracle_test_server import oracle_test_server
+from progress import say
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = "HASH_PART_0160"
@@ -288,11 +289,6 @@ def table(report: dict[str, Any]) -> str:
     lines += [f"{name:<32}{ratio:>8.3f}" for name, ratio in report["ratios"].items()]
     lines.append(f"\n{report['database']}\n{report['machine']}\n{report['versions']}")
     return "\n".join(lines)
-
-
-def say(text: str) -> None:
-    """Tell the user how far it is."""
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

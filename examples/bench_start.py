@@ -35,7 +35,8 @@ from typing import Any
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
-from contenders import installed, say  # noqa: E402
+from contenders import installed  # noqa: E402
+from progress import say  # noqa: E402
 from schema_sources import BALANCE, schema_of  # noqa: E402
 
 SOURCES = ("sqlite", "postgres", "duckdb", "oracle")

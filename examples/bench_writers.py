@@ -38,7 +38,6 @@ import json
 import os
 import platform
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -49,6 +48,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
+from progress import say
 
 from unloader.sources.duckdb.reference import build_reference_table
 from writers.files.sink import Sink
@@ -353,11 +353,6 @@ def table_of(report: dict[str, Any]) -> str:
     lines += [f"{name:<32}{ratio:>8.3f}" for name, ratio in report["ratios"].items()]
     lines += [f"\n{report[name]}" for name in ("parquet_bytes", "encoder", "machine", "versions")]
     return "\n".join(lines)
-
-
-def say(text: str) -> None:
-    """Tell the user how far it is."""
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from typing import Any
 
 from cpus import cpus, kept_to
 from oracle_test_server import oracle_test_server
+from progress import say
 from sweep_environment import CHECKOUT, environment
 
 from unloader.request.settings import parse_count
@@ -281,11 +282,6 @@ def shown(report: dict[str, Any]) -> str:
     verdict = "confirmed" if report["confirmed"] else "NOT CONFIRMED"
     lines.append(f"\n{verdict}: by more than the spread no other point may be faster")
     return "\n".join(lines)
-
-
-def say(text: str) -> None:
-    """Tell the user how far it is."""
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from progress import say
+
 TABLE = "HASH_PART_0160"
 PARTITIONS = 32
 COLUMNS = {
@@ -293,8 +295,3 @@ def installed(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-def say(text: str) -> None:
-    """Tell how far the benchmark is."""
-    print(text, file=sys.stderr, flush=True)

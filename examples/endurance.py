@@ -43,7 +43,8 @@ from typing import Any
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
-from contenders import TABLE, postgres_server, say  # noqa: E402
+from contenders import TABLE, postgres_server  # noqa: E402
+from progress import say  # noqa: E402
 
 import unloader.api as api  # noqa: E402
 from unloader.errors import Interrupted, UnloaderError  # noqa: E402

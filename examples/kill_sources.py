@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from contenders import TABLE, Postgres, parts, postgres_server, say
+from contenders import TABLE, Postgres, parts, postgres_server
 from oracle_test_server import oracle_test_server
+from progress import say
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PARTITIONS = 32

@@ -41,6 +41,7 @@ from typing import Any
 
 from cpus import cpus, kept_to
 from oracle_test_server import oracle_test_server
+from progress import say
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = "HASH_PART_0160"
@@ -230,11 +231,6 @@ def judged(report: dict[str, Any], wanted: int) -> list[str]:
 def table(report: dict[str, Any]) -> str:
     """Return the report as text."""
     return "\n".join(f"{name:<26}{value}" for name, value in report.items())
-
-
-def say(text: str) -> None:
-    """Tell the user how far it is."""
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

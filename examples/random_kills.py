@@ -32,12 +32,10 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,14 +44,14 @@ from typing import Any
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "tests" / "support")]
 
-from contenders import TABLE, say  # noqa: E402
+from contenders import TABLE  # noqa: E402
 from faults import outcomes  # noqa: E402
+from kill_figures import KillFigures  # noqa: E402
 from kill_sources import Source, source  # noqa: E402
+from killed_processes import LONGEST_SECONDS, Attempt, Broken, started  # noqa: E402
+from progress import say  # noqa: E402
 
 from unloader.request.settings import parse_count  # noqa: E402
-
-LONGEST_SECONDS = 900
-"""A process that runs longer hangs. Guess: a machine full of other work is slow."""
 
 REACH = 0.3
 """Part of the remaining work within which a kill of the reading phase comes: runs end, slowly."""
@@ -63,78 +61,12 @@ Files = tuple[outcomes.Identity, ...]
 """Those of one unit."""
 
 
-class Broken(Exception):
-    """A promise that did not hold."""
-
-
 @dataclass
-class Figures:
+class Figures(KillFigures):
     """What is counted."""
 
-    kills: Counter[str] = field(default_factory=Counter)
-    """By who was killed, and in which phase."""
-    rounds: int = 0
-    starts: int = 0
-    """Of `unloader run`, the first of each round left out: nothing was on record yet."""
-    resumes: int = 0
-    resumed_after_partial: int = 0
-    """Resumes that ended with status 7, resumable, as all attempts at a unit were killed."""
     needed_a_hand: int = 0
-    finished_units_kept: int = 0
     finished_units_rerun: int = 0
-
-    @property
-    def killed(self) -> int:
-        """How many kills there were."""
-        return sum(count for name, count in self.kills.items() if name.startswith("who: "))
-
-
-@dataclass(kw_only=True)
-class Attempt:
-    """One process on its way: `unloader run`, or `unloader resume`."""
-
-    process: subprocess.Popen[bytes]
-    log: Path
-    began: float
-
-    def workers(self) -> list[int]:
-        """Return the process ids of its workers."""
-        found = []
-        for task in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
-            try:
-                found += [int(each) for each in task.read_text().split()]
-            except OSError:
-                continue
-        return [pid for pid in found if _is_worker(pid)]
-
-    def kill(self, who: str, chance: random.Random) -> bool:
-        """Kill a worker, the command or the whole group; False if there is none any more."""
-        if self.process.poll() is not None:
-            return False
-        try:
-            if who == "worker":
-                workers = self.workers()
-                if not workers:
-                    return False
-                os.kill(chance.choice(workers), signal.SIGKILL)
-            elif who == "command":
-                self.process.kill()
-            else:
-                os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return False
-        if who != "worker":
-            self.process.wait(60)
-            # It may have ended by itself just before.
-            return self.process.returncode == -signal.SIGKILL
-        return True
-
-
-def _is_worker(pid: int) -> bool:
-    try:
-        return b"numa.processes.member" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 @dataclass(kw_only=True)
@@ -173,17 +105,7 @@ class Trial:
     def start(self, arguments: list[str]) -> Attempt:
         """Start a process in a group of its own."""
         self.log = self.place / "log.txt"
-        with open(self.log, "wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "unloader", *arguments, "--progress", "log"],
-                cwd=CHECKOUT,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                start_new_session=True,
-                env={**os.environ, **self.source.environment},
-            )
-        return Attempt(process=process, log=self.log, began=time.monotonic())
+        return started(arguments, self.log, {**os.environ, **self.source.environment})
 
     def reference(self) -> None:
         """Do an undisturbed run and remember what it leaves."""
@@ -407,14 +329,8 @@ def reported(
         "rows": options.rows,
         "units": trial.units,
         "seed": options.seed,
-        "kills": figures.killed,
-        "kills_by": dict(sorted(figures.kills.items())),
-        "runs": figures.rounds,
-        "starts_again": figures.starts,
-        "resumes": figures.resumes,
-        "resumes_after_partial": figures.resumed_after_partial,
+        **figures.told(),
         "resumes_that_needed_a_hand": figures.needed_a_hand,
-        "finished_units_kept": figures.finished_units_kept,
         "finished_units_rerun": figures.finished_units_rerun,
         "undisturbed_seconds": round(trial.seconds, 1),
         "seconds": round(seconds, 1),

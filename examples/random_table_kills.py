@@ -48,9 +48,9 @@ from typing import Any
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "tests" / "support")]
 
-from contenders import say  # noqa: E402
 from faults import outcomes  # noqa: E402
-from random_kills import LONGEST_SECONDS, Attempt, Broken  # noqa: E402
+from killed_processes import LONGEST_SECONDS, Attempt, Broken, started  # noqa: E402
+from progress import say  # noqa: E402
 from schema_sources import Schema  # noqa: E402
 from table_kill_figures import Figures, Kind, reported  # noqa: E402
 from table_kill_sources import Database, database, state_is_one  # noqa: E402
@@ -115,17 +115,7 @@ class Trial:
     def start(self, arguments: list[str], variables: dict[str, str]) -> Attempt:
         """Start a process in a group of its own."""
         self.log = self.place / "log.txt"
-        with open(self.log, "wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "unloader", *arguments, "--progress", "log"],
-                cwd=CHECKOUT,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                start_new_session=True,
-                env={**self.environment, **variables},
-            )
-        return Attempt(process=process, log=self.log, began=time.monotonic())
+        return started(arguments, self.log, {**self.environment, **variables})
 
     @property
     def environment(self) -> dict[str, str]:

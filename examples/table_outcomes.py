@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from faults import outcomes
-from random_kills import Broken
+from killed_processes import Broken
 
 COLUMNS = "id, owner, balance, price, name"
 TYPES = {"price": "DECIMAL(12,2)", "name": "VARCHAR"}

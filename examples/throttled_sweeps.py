@@ -31,6 +31,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from progress import say
 from sweep_environment import CHECKOUT, environment
 
 from unloader.request.settings import parse_count, parse_size
@@ -327,11 +328,6 @@ def shown(found: dict[str, Any]) -> str:
                 named = ", ".join(limit["resources"]) or "nothing"
                 lines.append(f"{case:<8} {side.replace('_', ' '):<11} {named}: {limit['text']}")
     return "\n".join(lines)
-
-
-def say(text: str) -> None:
-    """Tell the user how far it is."""
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
