@@ -1,14 +1,12 @@
 """Makes the manifest: what a run read, from which state, into which files, and what was checked.
 
-How it is read back is `unloader.manifest.read`.
+What it says of the options is made by `unloader.manifest.options`, of the columns by
+`unloader.manifest.columns`. How it is read back is `unloader.manifest.read`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import asdict, field
-from functools import cache, lru_cache
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from numa.model import BindReport, Seat
@@ -16,12 +14,8 @@ from partition_planner.model import KeyRange
 from unloader import __version__
 from unloader.events import ParallelismChanged
 from unloader.identity import ByIdentity
-from unloader.json_fields import OPTIONAL, fields_of, from_json, to_json, values_getter
+from unloader.json_fields import OPTIONAL
 from unloader.manifest.asked import (
-    ColumnRecord,
-    EncryptionRecord,
-    MaskedRecord,
-    OptionsRecord,
     PartRecord,
     PlanRecord,
     SettingRecord,
@@ -29,6 +23,7 @@ from unloader.manifest.asked import (
     SubsetRecord,
     TableRecord,
 )
+from unloader.manifest.columns import columns_record
 from unloader.manifest.model import (
     FORMAT_REVISION,
     ContentRecord,
@@ -47,26 +42,16 @@ from unloader.manifest.model import (
     VerifiedRecord,
     WorkerRecord,
 )
-from unloader.model import (
-    COMPARING,
-    ConcurrencyOptions,
-    EncryptionOptions,
-    ReadColumn,
-    UnitResult,
-)
+from unloader.manifest.options import options_record
+from unloader.model import UnitResult
 from unloader.placement.evidence import Evidence, nodes_json, workers_json
 from unloader.redaction import redact
-from unloader.request.options.fields import recorded
 from unloader.resolve.resolved import ResolvedRun
-from unloader.sources.options import every_option
-from writers.codecs.libraries import codec_library
-from writers.model import ParquetFormat, TextFormat, WrittenFile
+from writers.model import WrittenFile
 from writers.records import dataclass, replace
-from writers.schema import text_classes
 
 if TYPE_CHECKING:
     from unloader.ceilings.model import Ceilings, Efficiency
-    from unloader.transforms.model import OutputColumn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +123,8 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         route=facts.route,
         lake_table=run.output.options.lake_table,
         snapshot=extract.snapshot,
-        columns=_columns(run),
-        options=_options(run),
+        columns=columns_record(run),
+        options=options_record(run),
         settings=_settings.of((run.request.settings,), lambda: _settings_of(run)),
         plan=PlanRecord(digest=run.plan.digest, units=len(run.plan.units)),
         directories=_directories(facts.directories, units),
@@ -171,8 +156,6 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
 
 _sources: ByIdentity[SourceRecord] = ByIdentity()
 _settings: ByIdentity[tuple[SettingRecord, ...]] = ByIdentity()
-_options_but_place: ByIdentity[OptionsRecord] = ByIdentity()
-_plain_columns: ByIdentity[tuple[ColumnRecord, ...]] = ByIdentity()
 """Parts of manifests that tables of a run have in common."""
 
 
@@ -277,91 +260,6 @@ def _totals(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> TotalsRecord:
     )
 
 
-def _options(run: ResolvedRun) -> OptionsRecord:
-    """Return the options as the manifest has them."""
-    request, output = run.request, run.output
-    # Tables of which the manifest tells the same options have them put together once.
-    told = (
-        *_values(request, ("selection", "output", "settings")),
-        *_values(request.selection, ("table", "query")),
-        *_values(request.output, ("destination", "others")),
-        output.format,
-        output.compression,
-        output.choice,
-        output.transform,
-        output.options.encryption,
-    )
-    record = _options_but_place.of(told, lambda: _common_options(run))
-    places = output.options
-    return replace(record, to=places.destinations if places.others else places.destination)
-
-
-def _values(record: Any, without: tuple[str, ...]) -> tuple[Any, ...]:
-    """Return what a record holds in its fields, but for some."""
-    kind: type = type(record)
-    return _values_of(kind, without)(record)
-
-
-@cache
-def _values_of(kind: type, without: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    return values_getter([name for name, *_ in fields_of(kind) if name not in without])
-
-
-def _common_options(run: ResolvedRun) -> OptionsRecord:
-    return from_json(OptionsRecord, to_json(options_json(run)), "the options")
-
-
-def options_json(run: ResolvedRun) -> dict[str, Any]:
-    """Return the options that decided what was written, by the names of the command line."""
-    output, shape = run.output.options, run.output.spec("").format
-    compression, choice = run.output.spec("").compression, run.output.choice
-    found = recorded(every_option(), run.request)
-    return {
-        **found,
-        "to": list(output.destinations) if output.others else output.destination,
-        "format": format_name(shape),
-        "compression": asdict(compression),
-        "compression_library": codec_library(format_name(shape), compression),
-        "compression_choice": choice.to_json() if choice else None,
-        "parallelism": found["parallelism"] or 0,
-        **_concurrency(run.request.concurrency, found),
-        "dialect": asdict(shape),
-        **_encryption(output.encryption),
-        **_transform(run),
-    }
-
-
-def _concurrency(known: ConcurrencyOptions | None, found: dict[str, Any]) -> dict[str, Any]:
-    """Return what was said of the number of workers, and nothing of what was not."""
-    if known is None:
-        return {}
-    slow = found["slow_parallelism"] if known.slow_between else None
-    return {"adaptive": known.adaptive or None, "slow_parallelism": slow}
-
-
-def _encryption(options: EncryptionOptions | None) -> dict[str, Any]:
-    if options is None:
-        return {}
-    record = EncryptionRecord(
-        method="parquet" if options.keyed else "age",
-        recipients=options.recipients,
-        key_name=options.key_name,
-        key_proof=options.key_proof,
-    )
-    return {"encryption": to_json(record)}
-
-
-def _transform(run: ResolvedRun) -> dict[str, Any]:
-    if run.output.transform is None:
-        return {}
-    return {"transform": to_json(run.output.transform.options.steps)}
-
-
-def format_name(output_format: TextFormat | ParquetFormat) -> str:
-    """Return the name of a format on the command line."""
-    return "csv" if isinstance(output_format, TextFormat) else "parquet"
-
-
 def _directories(
     directories: tuple[str, ...], units: tuple[FinishedUnit, ...]
 ) -> tuple[DirectoryRecord, ...] | None:
@@ -375,64 +273,6 @@ def _directories(
     return tuple(
         DirectoryRecord(path=path, files=len(files), bytes=sum(file.bytes for file in files))
         for path, files in zip(directories, placed, strict=True)
-    )
-
-
-def _columns(run: ResolvedRun) -> tuple[ColumnRecord, ...]:
-    """Return what is said of each column, with its place in records of fixed width."""
-    projection, output_format = run.written, run.output.format
-    is_fixed = isinstance(output_format, TextFormat) and bool(output_format.fixed)
-    if not is_fixed and run.output.transform is None and run.request.verify not in COMPARING:
-        return _plain_columns.of(
-            (projection,), lambda: tuple(_column(each, None) for each in projection.columns)
-        )
-    classes: Iterable[str | None] = repeat(None)
-    if run.request.verify in COMPARING:
-        classes = text_classes(projection.schema)
-    columns = tuple(
-        _column(column, text_class)
-        for column, text_class in zip(projection.columns, classes, strict=False)
-    )
-    if run.output.transform is not None:
-        known = zip(columns, run.output.transform.columns, strict=True)
-        columns = tuple(_changed(column, how) for column, how in known)
-    if not isinstance(output_format, TextFormat) or not output_format.fixed:
-        return columns
-    return tuple(
-        replace(column, position=(field.start + 1, field.start + field.width))
-        for column, field in zip(columns, output_format.fixed, strict=True)
-    )
-
-
-@lru_cache(maxsize=1024)  # Tables of a schema have columns in common.
-def _column(column: ReadColumn, text_class: str | None) -> ColumnRecord:
-    return ColumnRecord(
-        name=column.name,
-        source_type=column.source_type,
-        output_type=column.output_type,
-        nullable=column.nullable,
-        lossless=column.lossless,
-        note=column.note,
-        text_class=text_class or None,
-    )
-
-
-def _changed(column: ColumnRecord, how: OutputColumn) -> ColumnRecord:
-    """Return what is said of a column with what was done to it."""
-    masked = how.masked
-    return replace(
-        column,
-        masked=None
-        if masked is None
-        else MaskedRecord(
-            method=masked.method,
-            detail=masked.detail,
-            key_name=masked.key_name or None,
-            key_proof=masked.key_proof or None,
-        ),
-        changes=how.changes or None,
-        read_from=None if how.inputs in ((how.name,), ()) else how.inputs,
-        clear_values_of=how.unmasked_inputs or None,
     )
 
 
