@@ -22,10 +22,10 @@ from unloader.storage.directories.leftovers import (
     nothing_counted,
     owners_for,
 )
+from unloader.storage.directories.records import read_record, read_regular
 from unloader.storage.directories.recovery import complete, complete_all
 from unloader.storage.directories.refusals import refusal
 from unloader.storage.directories.run_directories import RunDirectories
-from unloader.storage.directories.run_directory import read_record, read_regular
 from unloader.storage.model import (
     MANIFEST,
     STATUS,

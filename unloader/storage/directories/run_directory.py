@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import stat
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -40,6 +39,14 @@ from unloader.storage.directories.leftovers import (
     write_holder,
 )
 from unloader.storage.directories.links import foreign_link
+from unloader.storage.directories.records import (
+    Status,
+    has_stop,
+    read_record,
+    read_regular,
+    read_wish,
+    remove_requests,
+)
 from unloader.storage.directories.recovery import sweep, sweep_one_of_many
 from unloader.storage.directories.refusals import (
     foreign_room,
@@ -52,15 +59,11 @@ from unloader.storage.model import (
     JOURNAL,
     MANIFEST,
     RUN_RECORD,
-    STATUS,
-    STOP,
-    WISH,
     Index,
     Leftover,
     ReadIndex,
 )
 from writers.files.publish import write_atomically
-from writers.files.staging import PART_SUFFIX
 from writers.files.syncing import Wanted, sync_directory
 
 _USUAL = Access()
@@ -91,7 +94,7 @@ class RunDirectory:
         self.room = path / RUN
         self.staged = self.room / STAGED
         self._made_room = False
-        self._room_descriptor: int | None = None
+        self._status = Status(self.room)
         self._is_durable = False
         self.is_small = False
         """Lock, journal and publication are one file, and staged files lie beside it."""
@@ -302,57 +305,20 @@ class RunDirectory:
                 os.unlink(entry.path)
 
     def replace_status(self, data: bytes) -> None:
-        """Replace the record of how far the run is, so that readers see the old one or the new.
+        """Replace the record of how far the run is; see `Status`.
 
         Raises:
             OSError: The file system refused.
         """
-        # By descriptor: the `_run` has another path once it is exchanged.
-        if self._room_descriptor is None:
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._room_descriptor = os.open(self.room, flags)
-        room, staged = self._room_descriptor, f"{STATUS}{PART_SUFFIX}"
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-            with open(os.open(staged, flags, 0o666, dir_fd=room), "wb") as file:
-                file.write(data)
-            os.replace(staged, STATUS, src_dir_fd=room, dst_dir_fd=room)
-        except OSError:
-            with suppress(OSError):
-                os.unlink(staged, dir_fd=room)
-            with suppress(OSError):
-                # A sign of life that needs no space.
-                os.utime(STATUS, dir_fd=room)
-            raise
+        self._status.replace(data)
 
     def has_stop(self, holder: Holder) -> bool:
-        """Tell whether somebody has asked this process of the run to end.
-
-        An empty file asks whoever is there. One that names a process asks no other: it may have
-        been written for the one before.
-        """
-        try:
-            # A network file system looks at the server again when a directory is opened.
-            if STOP not in os.listdir(self.room):
-                return False
-            return (self.room / STOP).read_text(encoding="utf-8").strip() in ("", holder.process)
-        except PermissionError:
-            return True  # It is another user's, who may not have wanted it to be read.
-        except (OSError, ValueError):
-            return False
+        """Tell whether somebody has asked this process of the run to end."""
+        return has_stop(self.room, holder)
 
     def read_wish(self, holder: Holder) -> bytes:
-        """Return what somebody asks this process of the run for; empty if nothing.
-
-        The first line of the file names the process that is asked.
-        """
-        try:
-            if WISH not in os.listdir(self.room):
-                return b""
-            process, _, wish = read_regular(self.room / WISH).partition(b"\n")
-        except OSError:
-            return b""
-        return wish if process == holder.process.encode() else b""
+        """Return what somebody asks this process of the run for; empty if nothing."""
+        return read_wish(self.room, holder)
 
     def is_held(self, run_id: str) -> bool:
         """Tell whether the directory is still this run's: its lock is the one that was taken."""
@@ -381,8 +347,7 @@ class RunDirectory:
 
     def close(self) -> None:
         """Release the directory to others."""
-        if self._room_descriptor is not None:
-            os.close(self._room_descriptor)
+        self._status.close()
         os.close(self._lock)
 
     def refused(self, verb: str, error: OSError) -> OutputFailed:
@@ -437,9 +402,7 @@ class RunDirectory:
             raise self.refused("prepare", error) from error
         try:
             if not self._made_room:
-                # It was meant for the run before.
-                (self.room / STOP).unlink(missing_ok=True)
-                (self.room / WISH).unlink(missing_ok=True)
+                remove_requests(self.room)
         except OSError as error:
             os.close(lock)
             raise self.refused("prepare", error) from error
@@ -469,26 +432,3 @@ def _is_synced(folder: Path, since: float) -> bool:
 def _is_readable(folder: Path) -> bool:
     """Tell whether a directory can be synced: only publishing needs the right to read it."""
     return os.access(folder, os.R_OK)
-
-
-def read_record(room: Path, name: str) -> bytes:
-    """Return a file of a `_run`; empty where there is none.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    try:
-        return read_regular(room / name)
-    except FileNotFoundError:
-        return b""
-
-
-def read_regular(path: Path) -> bytes:
-    """Return the bytes of a file that has an end: devices and pipes may have none.
-
-    Raises:
-        OSError: It is something else, or cannot be read.
-    """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is not a regular file")
-    return path.read_bytes()

@@ -1,0 +1,119 @@
+"""Small files of a `_run`: how they are read, and those by which a run is watched and steered.
+
+STATUS                    how far the run is; replaced as a whole
+STOP, WISH                what somebody asks the process of the run for
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from unloader.storage.directories.leftovers import Holder
+from unloader.storage.model import STATUS, STOP, WISH
+from writers.files.staging import PART_SUFFIX
+
+
+def read_record(room: Path, name: str) -> bytes:
+    """Return a file of a `_run`; empty where there is none.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    try:
+        return read_regular(room / name)
+    except FileNotFoundError:
+        return b""
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the bytes of a file that has an end: devices and pipes may have none.
+
+    Raises:
+        OSError: It is something else, or cannot be read.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return path.read_bytes()
+
+
+class Status:
+    """The record of how far a run is, in its `_run` wherever that is moved."""
+
+    def __init__(self, room: Path) -> None:
+        """Remember where the `_run` is now; it is opened with the first record."""
+        self._room = room
+        self._descriptor: int | None = None
+
+    def replace(self, data: bytes) -> None:
+        """Replace the record, so that readers see the old one or the new.
+
+        Raises:
+            OSError: The file system refused.
+        """
+        # By descriptor: the `_run` has another path once it is exchanged.
+        if self._descriptor is None:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._descriptor = os.open(self._room, flags)
+        room, staged = self._descriptor, f"{STATUS}{PART_SUFFIX}"
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            with open(os.open(staged, flags, 0o666, dir_fd=room), "wb") as file:
+                file.write(data)
+            os.replace(staged, STATUS, src_dir_fd=room, dst_dir_fd=room)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(staged, dir_fd=room)
+            with suppress(OSError):
+                # A sign of life that needs no space.
+                os.utime(STATUS, dir_fd=room)
+            raise
+
+    def close(self) -> None:
+        """Forget the `_run`."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+
+def has_stop(room: Path, holder: Holder) -> bool:
+    """Tell whether somebody has asked this process of the run to end.
+
+    An empty file asks whoever is there. One that names a process asks no other: it may have
+    been written for the one before.
+    """
+    try:
+        # A network file system looks at the server again when a directory is opened.
+        if STOP not in os.listdir(room):
+            return False
+        return (room / STOP).read_text(encoding="utf-8").strip() in ("", holder.process)
+    except PermissionError:
+        return True  # It is another user's, who may not have wanted it to be read.
+    except (OSError, ValueError):
+        return False
+
+
+def read_wish(room: Path, holder: Holder) -> bytes:
+    """Return what somebody asks this process of the run for; empty if nothing.
+
+    The first line of the file names the process that is asked.
+    """
+    try:
+        if WISH not in os.listdir(room):
+            return b""
+        process, _, wish = read_regular(room / WISH).partition(b"\n")
+    except OSError:
+        return b""
+    return wish if process == holder.process.encode() else b""
+
+
+def remove_requests(room: Path) -> None:
+    """Remove what the process before was asked for.
+
+    Raises:
+        OSError: The file system refused.
+    """
+    (room / STOP).unlink(missing_ok=True)
+    (room / WISH).unlink(missing_ok=True)
