@@ -30,15 +30,10 @@ from unloader.storage.objects.earlier_runs import EarlierRuns
 from unloader.storage.objects.holder import Holder
 from unloader.storage.objects.journal import Journal, read_journal
 from unloader.storage.objects.leftovers import look
-from unloader.storage.objects.lock import BEAT_SECONDS, Lock, read_lock
-from unloader.storage.objects.publication import (
-    Placed,
-    Publication,
-    carry_out,
-    stands,
-    sweep,
-)
-from unloader.storage.objects.recovery import complete, refused
+from unloader.storage.objects.locks import Locks
+from unloader.storage.objects.placing import publication_of
+from unloader.storage.objects.publication import carry_out, stands, sweep
+from unloader.storage.objects.recovery import refused
 from unloader.storage.objects.refusals import check_different, check_rights, not_free
 from unloader.storage.objects.room import Room, folder_name
 from unloader.storage.objects.small_object import SmallObject
@@ -46,17 +41,12 @@ from unloader.storage.objects.uploads import (
     abort_uploads,
     compare_upload,
     get_ready,
-    ids_of_uploads,
     uploads_to_final_names,
 )
-from writers.errors import Superseded, WriteError
+from writers.errors import WriteError
 from writers.files.readable import RemoteFile
 from writers.files.syncing import Steps, alone
 from writers.model import UncompletedUpload
-
-_TRIES = 3
-_PATIENCE_SECONDS = 10.0
-"""For a sign of life that is on its way when the run ends."""
 
 
 class ObjectRun:
@@ -72,7 +62,6 @@ class ObjectRun:
         self._rooms = tuple(Room(place) for place in claim.places)
         check_different(self._rooms)
         check_rights(claim)
-        self.notices: tuple[str, ...] = ()
         self._publishing = self._has_discarded = False
         self._is_shown, self._show_lock = True, threading.Lock()
         self._journal: Journal | None = None
@@ -83,12 +72,13 @@ class ObjectRun:
             me = replace(me, names=(claim.names,))
         folder = folder_name(claim.run_id, me.nonce)
         with refused("take", self._rooms[0]), ExitStack() as undo:
-            before = self._take(claim, me, folder, undo)
+            self._locks = Locks(self._rooms)
+            self._me = self._locks.take(claim, me, folder, undo)
+            self.notices = self._locks.notices
             # What a dead run has left may take long to remove.
-            self._ended = threading.Event()
-            self._beating = threading.Thread(target=self._beat, name="lock", daemon=True)
-            self._beating.start()
-            undo.callback(self._stop_beating)
+            self._locks.keep_alive()
+            undo.callback(self._locks.leave_alone)
+            before = self._locks.before
             if not claim.overwrite:
                 for room in self._rooms:
                     error = not_free(room, shared=claim.shared)
@@ -103,41 +93,6 @@ class ObjectRun:
             undo.pop_all()
         if self._uploads_to_finals:
             get_ready(self._rooms[0])
-
-    def _take(
-        self, claim: Claim, me: Holder, folder: str, undo: ExitStack
-    ) -> tuple[Holder | None, ...]:
-        """Take the locks, once nothing is being published at any of the places.
-
-        Returns:
-            Whose each place was, where its run has died.
-        """
-        for _ in range(_TRIES):
-            for room in () if claim.home else self._rooms:
-                self.notices += tuple(text for run in complete(room) for text in run.messages)
-            with ExitStack() as taken:
-                self._locks: tuple[Lock, ...] = ()
-                self._me = self._named(claim, me, folder)
-                for room in self._rooms:
-                    lock = Lock(room, self._me)
-                    lock.take()
-                    taken.callback(_undo, lock)
-                    self._locks = (*self._locks, lock)
-                before = tuple(lock.before for lock in self._locks)
-                # Another run may have begun to publish, and died, before the locks were ours.
-                if not any(each is not None and each.is_publishing for each in before):
-                    undo.push(taken.pop_all())
-                    return before
-        names = " or ".join(room.name for room in self._rooms)
-        raise OutputFailed(
-            f"another run is being published into {names}", "wait until it ends, then start again"
-        )
-
-    def _named(self, claim: Claim, me: Holder, folder: str) -> Holder:
-        """Return who this is, with the prefix that a resumed run has already."""
-        if claim.resumed and (seen := read_lock(self._rooms[0])) is not None:
-            folder = seen[0].folder
-        return replace(me, folder=folder)
 
     def _begin(self, claim: Claim, before: Sequence[Holder | None]) -> None:
         """Remove what dead runs have left."""
@@ -172,17 +127,6 @@ class ObjectRun:
             return False
         return claim.is_record_of_it(self.recorded(RUN_RECORD))
 
-    def _beat(self) -> None:
-        """Give signs of life; a store that is out of reach for a while is asked again."""
-        while not self._ended.wait(BEAT_SECONDS):
-            for lock in self._locks:
-                with suppress(WriteError, OutputFailed):
-                    lock.renew()
-
-    def _stop_beating(self) -> None:
-        self._ended.set()
-        self._beating.join(_PATIENCE_SECONDS)
-
     @property
     def places(self) -> tuple[Place, ...]:
         """The places, in their order."""
@@ -202,8 +146,7 @@ class ObjectRun:
 
     def check(self) -> None:
         """Look whether a lock was lost."""
-        for lock in self._locks:
-            lock.check()
+        self._locks.check()
 
     def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
         """Check that under none of these names lies an object that is not an earlier run's."""
@@ -253,14 +196,14 @@ class ObjectRun:
         self, kept: Collection[tuple[int, str]], uploads: Collection[str] = ()
     ) -> None:
         """Remove all staged objects and uploads but these."""
-        for number, (room, lock) in enumerate(zip(self._rooms, self._locks, strict=True)):
-            abort_uploads(room, lock.names, kept=frozenset(uploads))
-            names = {name for place, name in kept if place == number}
+        for number, (room, names) in enumerate(zip(self._rooms, self._locks.names, strict=True)):
+            abort_uploads(room, names, kept=frozenset(uploads))
+            stay = {name for place, name in kept if place == number}
             with refused("clear", room):
                 room.bucket.delete(
                     each.key
                     for each in room.staged(self._me.folder)
-                    if each.key.rpartition("/")[2] not in names
+                    if each.key.rpartition("/")[2] not in stay
                 )
 
     def keep(self, name: str, data: bytes) -> None:
@@ -340,13 +283,11 @@ class ObjectRun:
         home = self._rooms[0]
         with refused("publish in", home):
             self._earlier.check_unchanged()
-            publication = self._publication(moves)
+            publication = publication_of(self._me, self._rooms, moves, self._earlier.names())
             home.bucket.put(home.manifest(self._me.folder), manifest)
             home.bucket.put(home.publication(self._me.folder), publication.to_bytes())
-            for lock in self._locks[1:]:
-                lock.renew()
             # From here on the run is complete, whoever ends it: unless the place is another's.
-            self._locks[0].renew(is_publishing=True)
+            self._locks.begin_publishing()
             self._publishing = True
 
             waiting = [then]
@@ -358,11 +299,10 @@ class ObjectRun:
 
             try:
                 if self._has_discarded:
-                    for room, lock in zip(self._rooms, self._locks, strict=True):
-                        abort_uploads(room, lock.names, kept=publication.uploads)
+                    for room, names in zip(self._rooms, self._locks.names, strict=True):
+                        abort_uploads(room, names, kept=publication.uploads)
                 carry_out(publication, self._rooms, ending)
-                for lock in reversed(self._locks):
-                    lock.remove()
+                self._locks.remove()
             except (OutputFailed, WriteError, OSError) as error:
                 if not stands(home, manifest):
                     raise self._unfinished(error) from error
@@ -376,35 +316,6 @@ class ObjectRun:
         return OutputFailed(
             f"all is written, but not all has its final name yet: {_said(error)}",
             f"bring it to its end with: unloader resume '{name}'",
-        )
-
-    def _publication(self, moves: Sequence[Move]) -> Publication:
-        """Return what is to be done, all of it possible as far as can be seen.
-
-        Raises:
-            WriteError: A staged file is missing, a final name is another's or is given twice.
-        """
-        earlier = self._earlier.names()
-        files: list[Placed] = []
-        for number, room in enumerate(self._rooms):
-            mine = [move for move in moves if move.place == number]
-            placed = _placed(room, self._me.folder, mine)
-            taken = set(room.names()) - earlier[number]
-            for move in mine:
-                if move.final in taken:
-                    raise WriteError(
-                        f"{room.name} has {move.final} already, or two files are to have that "
-                        "name.",
-                        "move it away, or choose another --to or --file-name.",
-                    )
-                taken.add(move.final)
-            files += placed
-        return Publication(
-            run_id=self._me.run_id,
-            folder=self._me.folder,
-            places=tuple(room.name for room in self._rooms),
-            files=tuple(files),
-            replaced=tuple(tuple(sorted(names)) for names in earlier),
         )
 
     def abandon(self, manifest: bytes | None) -> None:
@@ -422,11 +333,10 @@ class ObjectRun:
             if self._journal is not None:
                 self._journal.close()
                 self._journal = None
-            for room, lock in zip(self._rooms, self._locks, strict=True):
-                abort_uploads(room, lock.names)
+            for room, names in zip(self._rooms, self._locks.names, strict=True):
+                abort_uploads(room, names)
             sweep(self._rooms)
-            for lock in reversed(self._locks):
-                lock.remove()
+            self._locks.remove()
 
     def _show_no_more(self) -> None:
         with self._show_lock:
@@ -434,12 +344,10 @@ class ObjectRun:
 
     def close(self) -> None:
         """Release the places to others."""
-        self._stop_beating()
+        self._locks.leave_alone()
         if self._journal is not None:
             self._journal.close()
-        # Where the store does not answer, whoever comes next sees that the lock is not renewed.
-        for lock in self._locks if not self._beating.is_alive() else ():
-            _release(lock)
+        self._locks.release()
 
     def __enter__(self) -> ObjectRun:
         """Return the places themselves."""
@@ -448,44 +356,6 @@ class ObjectRun:
     def __exit__(self, *exception: object) -> None:
         """Close them."""
         self.close()
-
-
-def _placed(room: Room, folder: str, moves: Sequence[Move]) -> list[Placed]:
-    """Return what the files of a place are made of.
-
-    Raises:
-        WriteError: A staged one is missing, or an upload.
-    """
-    staged = {each.key: each.bytes for each in room.staged(folder)}
-    uploads = ids_of_uploads(room) if any(move.upload is not None for move in moves) else set()
-    found = []
-    for move in moves:
-        key = room.staging(folder).below(move.staged).key
-        if move.upload is None and key in staged:
-            found.append(Placed(move.place, key, staged[key], move.final))
-        elif move.upload is not None and move.upload.id in uploads:
-            found.append(Placed(move.place, key, move.upload.bytes, move.final, move.upload))
-        else:
-            what = f"{move.staged} is" if move.upload is None else f"the upload of {move.final} is"
-            raise WriteError(
-                f"{what} not in {room.staging(folder) if move.upload is None else room.name} any "
-                "more.",
-                "find out what removed it, then unload again.",
-            )
-    return found
-
-
-def _undo(lock: Lock) -> None:
-    """Leave the place as it was, as far as the store lets us."""
-    with suppress(OutputFailed, WriteError, Superseded):
-        lock.undo()
-
-
-def _release(lock: Lock) -> None:
-    """Write down that the process has ended its work there."""
-    with suppress(OutputFailed, WriteError):
-        if not lock.is_lost:
-            lock.renew(is_released=True)
 
 
 def _said(error: Exception) -> str:
