@@ -92,6 +92,11 @@ def standing(running: command.Running, dest: Path) -> None:
     )
 
 
+def hiding(place: Path) -> tuple[str, ...]:
+    """Return what a command is called with on a machine on which a directory is another one."""
+    return ("unshare", "--mount", "sh", "-c", f'mount -t tmpfs none "{place}" && exec "$0" "$@"')
+
+
 @pytest.mark.parametrize("form", ["csv", *also(OTHER_ROUTES, "parquet")])
 def test_the_same_bytes_as_on_one_machine(
     two: Cluster, source: str, tmp_path: Path, form: str, no_library: dict[str, str]
@@ -280,12 +285,32 @@ def test_a_machine_that_differs_is_named_before_the_first_row(source: str, tmp_p
         assert "has unloader 99.1, and this run is unloader" in error
         other.end()
         if os.geteuid() == 0:
-            # A machine on which that directory is another one.
-            hides = f'mount -t tmpfs none "{dest.parent}" && exec "$0" "$@"'
-            found.add(inside=("unshare", "--mount", "sh", "-c", hides))
+            found.add(inside=hiding(dest.parent))
             error = command.error_of(*run(source, dest, "--cluster", found.address), status=6)
             assert f"{dest} on {socket.gethostname()} is not the place that the run has" in error
     assert command.final_names(dest) == []
+
+
+@LONG
+@pytest.mark.skipif(os.geteuid() != 0, reason="another machine's mounts need root")
+def test_one_that_comes_later_and_does_not_see_the_destination(source: str, tmp_path: Path) -> None:
+    """It is named and does no unit, and the run goes on with the next one that comes."""
+    stands, dest = tmp_path / "stands", tmp_path / "dest" / "out"
+    stands.touch()
+    dest.parent.mkdir()
+    with cluster(tmp_path / "cluster") as found:
+        (held,) = found.add(env=held_behind(1, stands))
+        running = command.Running(*run(source, dest, "--cluster", found.address))
+        running.wait_until(lambda: len(staged_units(dest)) == 1, "the first unit")
+        found.add(inside=hiding(dest.parent))
+        held.kill()
+        text = running.log_until("the run goes on without it")
+        assert f"{dest} on {socket.gethostname()} is not the place that the run has" in text
+        found.add()
+        status, _, log = running.finish()
+    assert status == 0, log
+    command.run(*run(source, tmp_path / "here"))
+    assert files(dest) == files(tmp_path / "here")
 
 
 @LONG

@@ -100,6 +100,7 @@ def prepared(
     run_id: str = "",
     planned: Plan | None = None,
     seats: Callable[[], SeatPlan] | None = None,
+    taken: Callable[[SourceSpec, Snapshot], None] = lambda source, snapshot: None,
 ) -> Iterator[Prepared]:
     """Open the source, take the snapshot, plan and seat.
 
@@ -113,6 +114,8 @@ def prepared(
         planned: A plan made earlier; None makes one from the table as it is.
         seats: Returns those that were decided already, as soon as they are known; called once the
             table is. None decides them before anything else.
+        taken: Called with the source and its snapshot, as soon as that is taken: units will be read
+            in sessions at it, unless what is going on has to begin again.
 
     Raises:
         ConfigError: The requested seats are unavailable.
@@ -136,7 +139,10 @@ def prepared(
         catalog = open_unless(stop, source)
         step = "planning"
         with closing_after_failure(catalog), cancelled_by(stop, catalog):
-            return _prepare(request, source, catalog, seated, planned, observe)
+            observe(PhaseStarted(phase="snapshot"))
+            snapshot = catalog.snapshot(request.consistency)
+            taken(source, snapshot)
+            return _prepare(request, source, catalog, snapshot, seated, planned, observe)
 
     # Nothing is decided yet: whatever a lost session had found out is found out again.
     # Seats that cannot be had are no fault of the source, and end the attempts.
@@ -165,12 +171,11 @@ def _prepare(
     request: Request,
     source: SourceSpec,
     catalog: Catalog,
+    snapshot: Snapshot,
     seats: Callable[[], SeatPlan],
     planned: Plan | None,
     observe: Observer,
 ) -> Prepared:
-    observe(PhaseStarted(phase="snapshot"))
-    snapshot = catalog.snapshot(request.consistency)
     observe(PhaseStarted(phase="table"))
     table = chosen_table(catalog, request.selection, observe)
     observe(PhaseStarted(phase="planning"))

@@ -87,7 +87,12 @@ def start(
     with workers_for(request, workers) as team:
         _tell_settings(request, observe)
         with resolved(
-            request, planned=planned, seats=lambda: team.seats, stop=stop, observe=observe
+            request,
+            planned=planned,
+            seats=lambda: team.seats,
+            taken=team.open_sessions,
+            stop=stop,
+            observe=observe,
         ) as ready:
             return run(ready, team.executor, observe=observe, stop=stop)
 

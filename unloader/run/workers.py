@@ -18,7 +18,7 @@ from unloader.engine.executor import Executor
 from unloader.engine.local import LocalExecutor
 from unloader.errors import UsageError
 from unloader.lakehouse.places import lake_kind
-from unloader.model import Preload, Proof, Request
+from unloader.model import Preload, Proof, Request, Snapshot, SourceSpec
 from unloader.ownership import is_ours
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.redaction import holds_field, holds_sql_password
@@ -53,11 +53,17 @@ class Workers(Protocol):
     def executor(self) -> Executor:
         """What hands work to them."""
 
+    def open_sessions(self, source: SourceSpec, snapshot: Snapshot) -> None:
+        """Let them begin to open sessions that they have to show before their first unit."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _WorkersHere:
     seats: SeatPlan
     executor: Executor
+
+    def open_sessions(self, source: SourceSpec, snapshot: Snapshot) -> None:
+        """Do nothing: here they need not show any."""
 
 
 @contextmanager

@@ -23,6 +23,17 @@ def keep_single() -> None:
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
 
 
+def load_for_machines(wanted: Preload) -> None:
+    """Load what workers of a cluster need, who look at the places of the run."""
+    load_for_workers(wanted)
+    with suppress(Exception):
+        from unloader.storage.opening import storage_at
+        from unloader.storage.seeing import check_seen  # noqa: F401
+
+        for each in wanted.stores or ("",):
+            storage_at(f"{each}://bucket" if each else ".")
+
+
 def load_for_workers(wanted: Preload) -> None:
     """Load what workers need. What cannot be loaded is an error where it is needed."""
     keep_single()

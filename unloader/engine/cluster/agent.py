@@ -38,6 +38,8 @@ from unloader.engine.cluster.orders import (
     Opened,
     Opening,
     Order,
+    Prove,
+    Proven,
     Refused,
     Send,
     Start,
@@ -45,6 +47,7 @@ from unloader.engine.cluster.orders import (
     Tell,
     Told,
 )
+from unloader.engine.cluster.proofs import Proofs
 from unloader.engine.executor import (
     ExecutorEvent,
     Message,
@@ -59,7 +62,7 @@ from unloader.failures import failure_of
 from unloader.model import AttemptFailure, Preload
 from unloader.placement.seating import Seating, is_one_node, machine, seat_workers
 from unloader.sources.registry import source_of
-from unloader.worker.preparing import load_for_workers
+from unloader.worker.preparing import load_for_machines
 
 _TICK_SECONDS = 0.2
 
@@ -137,7 +140,7 @@ def _server_for(wanted: Preload) -> ForkServer:
 
     It outlives the run: those of the next one are up at once.
     """
-    prepare = f"{load_for_workers.__module__}:{load_for_workers.__name__}"
+    prepare = f"{load_for_machines.__module__}:{load_for_machines.__name__}"
     return _servers.setdefault(wanted, ForkServer(prepare, wanted))
 
 
@@ -175,6 +178,7 @@ class Agent:
         self._is_over = False
         """No process of it is left."""
         self._executor: LocalExecutor | None = None
+        self._proofs = Proofs(self._put)
         self._thread = threading.Thread(target=self._serve, daemon=True, name=opening.agent)
 
     def begin(self) -> None:
@@ -233,6 +237,8 @@ class Agent:
                 self._executor = executor
                 executor.start_early(opening.begin)
                 while self._carry_out(executor) and self._is_wanted():
+                    for each in self._proofs.go_on(executor):
+                        self._done(executor, each)
                     self._tell(executor, executor.events(_TICK_SECONDS))
         except Exception as error:
             # Every task here ends with the executor; the parent tries other machines.
@@ -266,18 +272,23 @@ class Agent:
 
     def _done(self, executor: LocalExecutor, each: Order) -> object:
         """Carry one order out; return its answer."""
+        if isinstance(each, Send | Tell) and self._proofs.keep(each):
+            return None
         if isinstance(each, Send):
             if each.place in executor.places():
                 executor.send(each.place, each.task)
             else:
                 # It was lost while the task was on its way, and that is told by itself.
                 self._put(PlaceLost(place=each.place, failure=_gone(each.place)))
+        elif isinstance(each, Prove):
+            self._proofs.want(each)
         elif isinstance(each, Tell):
             executor.tell(each.place, each.payload)
         elif isinstance(each, Stop):
             executor.stop(each.reasons)
         elif isinstance(each, Begin):
             executor.begin_with(self._below(each.places), self._below(each.of))
+            self._proofs.look(executor.pids())
         elif isinstance(each, Start):
             executor.start(self._below(each.places))
         elif isinstance(each, Finish):
@@ -292,12 +303,16 @@ class Agent:
     def _tell(self, executor: LocalExecutor, events: Any) -> None:
         free = executor.places()
         for event in events:
+            if self._proofs.takes(event):
+                continue
             place = getattr(event, "place", None)
             changed = isinstance(event, PlaceReady | Result)
             worker = executor.worker(place) if changed and place is not None else None
             self._put(event, is_free=place in free, worker=worker)
 
-    def _put(self, event: ExecutorEvent, *, is_free: bool = False, worker: Any = None) -> None:
+    def _put(
+        self, event: ExecutorEvent | Proven, *, is_free: bool = False, worker: Any = None
+    ) -> None:
         with self._news:
             if not self._told:
                 self._told_since = time.monotonic()
@@ -310,7 +325,7 @@ _KEPT_ANSWERS = 64
 """An answer that was lost on its way is asked for again at once."""
 
 
-def _is_urgent(event: ExecutorEvent) -> bool:
+def _is_urgent(event: ExecutorEvent | Proven) -> bool:
     return not isinstance(event, Message)
 
 

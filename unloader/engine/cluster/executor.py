@@ -22,6 +22,8 @@ from unloader.engine.cluster.orders import (
     Finish,
     Finished,
     Order,
+    Prove,
+    Proven,
     Send,
     Start,
     Stop,
@@ -42,7 +44,7 @@ from unloader.engine.executor import (
 from unloader.engine.untold import Untold
 from unloader.errors import ConfigError, WorkerLost, error_class
 from unloader.failures import error_of
-from unloader.model import AttemptFailure
+from unloader.model import AttemptFailure, Proof
 from unloader.placement.evidence import Evidence, WorkerEvidence
 
 _RETURN_SECONDS = 60.0
@@ -77,6 +79,10 @@ class DaskExecutor:
         """Processes that places had in agents that are lost."""
         self._evidence: dict[str, Evidence] = {}
         """Of each agent that has looked a last time, by its host."""
+        self._proven: dict[RemoteAgent, AttemptFailure | None] = {}
+        """What has come of the proof of each agent."""
+        self._asked: set[RemoteAgent] = set()
+        """Those that were there when it was asked for."""
         self._alone_since: float | None = None
         self._is_closed = False
         team.listen(lambda agent, found: self._inbox.put((agent, found)))
@@ -172,11 +178,13 @@ class DaskExecutor:
             not_measured=tuple(unseen),
         )
 
-    def prove(self, task: object, seconds: float) -> None:
-        """Have one worker of each Dask worker do a task, before all others.
+    def prove(self, task: Proof, seconds: float) -> None:
+        """Have each Dask worker that there is show that it can read units, before it reads any.
+
+        One that comes later is asked as well: where it cannot, the run goes on without it.
 
         Args:
-            task: Answers with None, or an `AttemptFailure`.
+            task: What one of its workers does.
             seconds: Longest time for all of it.
 
         Raises:
@@ -187,37 +195,24 @@ class DaskExecutor:
         if used < self._team.of:
             # A run that begins with few workers may have all of them later.
             self.begin_with(self._team.of, self._team.of)
-        waiting = {agent: -1 for agent in self._team.alive() if agent.places[0] < self._team.of}
+        self._team.proof = Prove(task, is_awaited=True)
+        self._asked = {agent for agent in self._team.alive() if agent.places[0] < self._team.of}
+        for agent in self._asked:
+            agent.post(self._team.proof)
         kept: list[ExecutorEvent] = []
-        failures: list[tuple[str, AttemptFailure]] = []
-        while waiting and time.monotonic() < until:
-            waiting = {agent: place for agent, place in waiting.items() if not agent.is_lost}
-            for agent, place in waiting.items():
-                first = min(set(agent.places) & self._idle, default=-1)
-                if place < 0 <= first:
-                    waiting[agent] = first
-                    self.send(first, task)
-            for event in self.events(0.2):
-                sent = [agent for agent, place in waiting.items() if place == _place_of(event)]
-                if not sent or not isinstance(event, Result | AttemptFailed | PlaceLost):
-                    if isinstance(event, NoPlaceLeft):
-                        raise error_of(event.failure)
-                    kept.append(event)
-                    continue
-                if isinstance(event, PlaceLost):
-                    kept.append(event)
-                    # The machine may be gone; else another process of it is asked.
-                    waiting[sent[0]] = -1
-                    continue
-                del waiting[sent[0]]
-                if isinstance(event, AttemptFailed):
-                    failures.append((sent[0].home.label, event.failure))
+        waiting = self._asked
+        while waiting and (left := until - time.monotonic()) > 0:
+            for event in self.events(min(left, 0.2)):
+                if isinstance(event, NoPlaceLeft):
+                    raise error_of(event.failure)
+                kept.append(event)
+            waiting = {agent for agent in waiting if not (agent.is_lost or agent in self._proven)}
         self._events[:0] = kept
         if used < self._team.of:
             self.begin_with(used, self._team.of)
-        if failures:
-            host, failure = failures[0]
-            raise error_class(failure.error)(f"{host}: {failure.message}", failure.hint)
+        for agent, failure in self._proven.items():
+            if failure is not None:
+                raise error_class(failure.error)(_on(agent, failure), failure.hint)
         if waiting:
             hosts = ", ".join(agent.home.label for agent in waiting)
             raise ConfigError(
@@ -269,6 +264,9 @@ class DaskExecutor:
 
     def _take(self, agent: RemoteAgent, told: Told) -> None:
         event = told.event
+        if isinstance(event, Proven):
+            self._take_proof(agent, event.failure)
+            return
         place = _place_of(event)
         if told.worker is not None:
             self._know(agent, told.worker)
@@ -296,6 +294,13 @@ class DaskExecutor:
                 reason = self._reasons.pop(place, None)
                 event = PlaceLost(place=place, failure=reason or _of_host(agent, event.failure))
         self._events.append(event)
+
+    def _take_proof(self, agent: RemoteAgent, failure: AttemptFailure | None) -> None:
+        if agent in self._asked:
+            self._proven[agent] = failure
+        elif failure is not None:
+            self._events.note(f"{_on(agent, failure)}; the run goes on without it")
+            self._team.drop(agent, "it cannot read work units")
 
     def _agent_lost(self, agent: RemoteAgent, reason: str) -> None:
         count = len(agent.places)
@@ -345,6 +350,10 @@ class DaskExecutor:
 def _place_of(event: ExecutorEvent) -> int | None:
     place: int | None = getattr(event, "place", None)
     return place
+
+
+def _on(agent: RemoteAgent, failure: AttemptFailure) -> str:
+    return f"{agent.home.label}: {failure.message}"
 
 
 def _of_host(agent: RemoteAgent, failure: AttemptFailure) -> AttemptFailure:

@@ -1,7 +1,7 @@
 """What a Dask worker must have in common with the parent, asked before it is sent anything.
 
-The first question is one of the standard library, so that it has an answer also where this program
-is missing or another version of it.
+Where this program is missing, or another version of it says something else, the standard library is
+asked for what names the machine.
 """
 
 from __future__ import annotations
@@ -50,10 +50,18 @@ async def facts_of(connection: Connection, address: str, source_kind: str, secon
                 "see its log, or end it",
             ) from error
 
-    # The last of them is of use only where the others have an answer that fits.
-    questions = (ask(platform.node), ask(platform.python_version), ask(calls.hello, source_kind))
-    answers: list[Any] = list(await asyncio.gather(*questions, return_exceptions=True))
-    host, python, said = answers
+    async def answer_to(function: Any, *args: object) -> Any:
+        """Return what comes back, or the error."""
+        return (await asyncio.gather(ask(function, *args), return_exceptions=True))[0]
+
+    said = await answer_to(calls.hello, source_kind)
+    if isinstance(said, ConfigError):
+        raise said
+    if not isinstance(said, Exception):
+        return _told(address, said)
+    host, python = await asyncio.gather(
+        answer_to(platform.node), answer_to(platform.python_version)
+    )
     for each in (host, python):
         if isinstance(each, ConfigError):
             raise each
@@ -65,10 +73,10 @@ async def facts_of(connection: Connection, address: str, source_kind: str, secon
     differs = _minor(python) != _minor(platform.python_version())
     if differs or isinstance(said, ModuleNotFoundError):
         return base
-    if isinstance(said, ConfigError):
-        raise said
-    if isinstance(said, Exception):
-        return replace(base, unloader="?", problem=str(said))
+    return replace(base, unloader="?", problem=str(said))
+
+
+def _told(address: str, said: Any) -> Facts:
     # Other versions of this program answer with the object.
     found = pickle.loads(said) if isinstance(said, bytes) else said
     return Facts(

@@ -18,7 +18,7 @@ from unloader.engine.cluster.security import certificates_at
 from unloader.engine.cluster.sharing import Home
 from unloader.engine.cluster.team import Team
 from unloader.errors import ConfigError, UsageError
-from unloader.model import Preload, Request
+from unloader.model import Preload, Proof, Request, Snapshot, SourceSpec
 from unloader.placement.seating import Seating, SeatPlan, machine, most_workers
 from unloader.request.clusters import own_workers
 from unloader.sources.registry import source_of
@@ -93,7 +93,7 @@ def open_cluster(
             seats = _seated(request, parallelism, team)
             return seats, DaskExecutor(connection, team, held.close)
 
-        with closing(ComingWorkers(connection, opened)) as coming:
+        with closing(ComingWorkers(connection, opened, team.open_sessions)) as coming:
             start.meanwhile()
             yield coming
 
@@ -102,16 +102,21 @@ class ComingWorkers:
     """The workers of a cluster, which a thread of its own opens while the run is planned."""
 
     def __init__(
-        self, connection: Connection, opened: Callable[[], tuple[SeatPlan, DaskExecutor]]
+        self,
+        connection: Connection,
+        opened: Callable[[], tuple[SeatPlan, DaskExecutor]],
+        ask: Callable[[Proof], None],
     ) -> None:
         """Begin to open them.
 
         Args:
             connection: To the cluster.
             opened: Opens them, and returns their seats and their executor.
+            ask: Has those that are open open the session of a proof.
         """
         self._connection = connection
         self._opened = opened
+        self._ask = ask
         self._found: Future[tuple[SeatPlan, DaskExecutor]] = Future()
         self._thread = threading.Thread(target=self._open, daemon=True, name="cluster opening")
         self._thread.start()
@@ -131,6 +136,16 @@ class ComingWorkers:
     def executor(self) -> DaskExecutor:
         """The executor; as `seats`."""
         return self._found.result()[1]
+
+    def open_sessions(self, source: SourceSpec, snapshot: Snapshot) -> None:
+        """Have one process of each Dask worker open its session, once it is there."""
+        task = Proof(source=source, snapshot=snapshot, run_id="", places=())
+
+        def ask(found: Future[tuple[SeatPlan, DaskExecutor]]) -> None:
+            if found.exception() is None:
+                self._ask(task)
+
+        self._found.add_done_callback(ask)
 
     def close(self) -> None:
         """End all processes on all machines, and leave the cluster."""

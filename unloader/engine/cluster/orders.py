@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 from numa.model import ProcessLimits, Seat
 from unloader.engine.executor import ExecutorEvent
-from unloader.model import AttemptFailure, Preload, SeatOptions
+from unloader.model import AttemptFailure, Preload, Proof, SeatOptions
 from unloader.placement.evidence import Evidence, WorkerEvidence
 from writers.records import dataclass
 
@@ -46,6 +46,15 @@ class Send(NamedTuple):
     task: object
 
 
+class Prove(NamedTuple):
+    """Have a process show that units can be read here; tasks that come behind this wait for it."""
+
+    task: Proof
+    is_awaited: bool
+    """Its outcome is an event. Of another one only a failure counts, and only where it is asked for
+    again."""
+
+
 class Tell(NamedTuple):
     """Something for the task at a place."""
 
@@ -80,14 +89,21 @@ class Close(NamedTuple):
     """End everything."""
 
 
-Order: TypeAlias = Send | Tell | Stop | Begin | Start | Finish | Close
+Order: TypeAlias = Send | Prove | Tell | Stop | Begin | Start | Finish | Close
+
+
+class Proven(NamedTuple):
+    """The outcome of a proof."""
+
+    failure: AttemptFailure | None
+    """Why units cannot be read there."""
 
 
 class Told(NamedTuple):
     """An event of an agent, in its order."""
 
     number: int
-    event: ExecutorEvent
+    event: ExecutorEvent | Proven
     is_free: bool
     """Its place can take a task now."""
     worker: WorkerEvidence | None

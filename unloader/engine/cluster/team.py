@@ -15,10 +15,11 @@ from numa.model import Seat
 from unloader.engine.cluster import calls
 from unloader.engine.cluster.connection import Connection
 from unloader.engine.cluster.facts import Facts, check_fits, facts_of
-from unloader.engine.cluster.orders import Opened, Opening, Refused, Told
+from unloader.engine.cluster.orders import Opened, Opening, Prove, Refused, Told
 from unloader.engine.cluster.remote import RemoteAgent
 from unloader.engine.cluster.sharing import Home, shared, vacant_for
 from unloader.errors import ConfigError, ConnectFailed, UnloaderError, error_class
+from unloader.model import Proof
 
 T = TypeVar("T")
 
@@ -59,6 +60,8 @@ class Team:
         self._number = 0
         self._is_closed = False
         self._watch: asyncio.Task[None] | None = None
+        self.proof: Prove | None = None
+        """What an agent is asked for that is opened from now on."""
         self.notices: tuple[str, ...] = ()
         self.places = 0
         """Those below are used."""
@@ -111,6 +114,11 @@ class Team:
         more = places > self.places
         self.places = max(self.places, places)
         return more
+
+    def open_sessions(self, task: Proof) -> None:
+        """Have each agent open the session of a proof that is to come."""
+        for agent in self.alive():
+            agent.post(Prove(task, is_awaited=False))
 
     def vacate(self, agent: RemoteAgent) -> None:
         """Take note of the loss of an agent: others may have its places now."""
@@ -208,6 +216,8 @@ class Team:
             told = (f"{home.host}: {text}" for text in answer.notices)
             self.notices = tuple(dict.fromkeys((*self.notices, *told)))
         agent.begin()
+        if self.proof is not None:
+            agent.post(self.proof)
 
     def _told(self, agent: RemoteAgent, found: list[Told] | str) -> None:
         with self._lock:
