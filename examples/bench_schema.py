@@ -28,8 +28,9 @@ and system time of the process tree without the server, whose is told apart;
 big ones alone, for each small table.
 
 Ours has every file on the disk before it has its final name, and pg_dump syncs every file at its
-end (`--sync`, its default); psql syncs nothing. pg_dump writes the text form of COPY, ours and psql
-its CSV form, which costs the server more. The report has this as `notes`.
+end (`--sync`, its default); psql syncs nothing. pg_dump writes the text form of COPY; ours reads it
+and writes CSV; psql writes the CSV form, which costs the server more. The report has this as
+`notes`.
 
 What ours wrote is read by DuckDB after each run: every table must be as it was after one and the
 same transfer, row by row, and the balances of all tables must make the sum that they began with.
@@ -66,7 +67,7 @@ ASIDE = "measured"
 
 NOTES = (
     "ours syncs every file before it has its final name; pg_dump syncs all at its end; psql none",
-    "pg_dump writes COPY's text form, ours and psql its CSV form: see server_cpu_s",
+    "pg_dump and ours ask for COPY's text form, psql for its CSV form: see server_cpu_s",
     "workers of ours, --jobs of pg_dump and psqls at a time are --parallelism; same codec",
 )
 """What a reader of the ratios must know."""

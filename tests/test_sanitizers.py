@@ -59,10 +59,12 @@ LIBRARIES = {
         sources="unloader/sources/postgres/libpq",
         file="_copy.so",
         override=copying.OVERRIDE,
-        tests=("unloader/sources/postgres/libpq/test_copying.py",),
+        tests=tuple(
+            f"unloader/sources/postgres/libpq/test_{name}.py" for name in ("copying", "text_form")
+        ),
     ),
 }
-FUZZED = ("encoder", "pages", "fetch")
+FUZZED = ("encoder", "pages", "fetch", "copy")
 """Those that are also targets of the fuzzer."""
 
 

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Fuzz native code under AddressSanitizer and UBSan: run.sh [seconds] [seed] [encoder|fetch|pages]
+# Fuzz native code under AddressSanitizer and UBSan: run.sh [seconds] [seed] [copy|encoder|fetch|pages]
 #
 # encoder, the default, is the native text encoder; fetch the decoder of Oracle's responses; pages
-# the encoder of Parquet pages.
+# the encoder of Parquet pages; copy what makes CSV of COPY's text form.
 #
 # With clang++ by libFuzzer, else with g++ by driver.cpp. PYTHON names an interpreter with the test
 # requirements, CXX another compiler, UNLOADER_FUZZ_DIR where to build and to keep the corpus
@@ -26,6 +26,12 @@ fi
 compiler=${CXX:-$(command -v clang++ || command -v g++)}
 flags="-std=c++17 -O1 -g1 -Wall -Wextra -fno-omit-frame-pointer -fsanitize=address,undefined"
 case $what in
+copy)
+    sources=$here/../../unloader/sources/postgres/libpq/src
+    target=$here/text_form_target.cpp
+    mkdir -p "$build/corpus"
+    printf ',"\003\001\000ab\t\\N\t\\\\.\t\\x41' > "$build/corpus/row" &
+    ;;
 encoder)
     sources=$here/../../writers/native/src
     target="$here/batch.cpp $here/values.cpp $here/decoder.cpp $here/dialects.cpp $here/encoder_target.cpp"
@@ -45,7 +51,7 @@ pages)
     mkdir -p "$build/corpus" &
     ;;
 *)
-    echo "run.sh: there is nothing to fuzz by the name $what. Next: give encoder, fetch or pages" >&2
+    echo "run.sh: there is nothing to fuzz by the name $what. Next: give copy, encoder, fetch or pages" >&2
     exit 2
     ;;
 esac

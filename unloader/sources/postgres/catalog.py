@@ -352,7 +352,7 @@ class PostgresCatalog:
         return sampled_keys(column, share)
 
     def statement(self, extract: Extract, selector: Selector) -> str:
-        """Return the SELECT that workers wrap into `COPY (...) TO STDOUT (FORMAT csv)`."""
+        """Return the SELECT that workers wrap into `COPY (...) TO STDOUT`."""
         return selector_statement(select_list(extract.projection.columns), extract, selector)
 
     def count(self, extract: Extract) -> int:

@@ -18,7 +18,13 @@ from unloader.errors import (
     SourceError,
     TransientSourceError,
 )
-from unloader.sources.postgres.libpq.errors import BadSetting, Broken, Cancelled, LibpqError
+from unloader.sources.postgres.libpq.errors import (
+    BadSetting,
+    Broken,
+    Cancelled,
+    LibpqError,
+    Malformed,
+)
 
 TRANSIENT_STATES = (
     *("08", "25P03", "25P04", "40001", "40P01", "53300", "55006", "55P03"),
@@ -49,6 +55,9 @@ AGAIN = "run again when the server takes connections: a lost snapshot cannot be 
 """For a snapshot that ended with the connection that held it."""
 
 SERVER_GONE = "run again when the server takes connections; its log says why the session ended"
+
+CHANGED = "connect to PostgreSQL itself: what is in between may change what it sends"
+"""For text that no server sends."""
 
 HINTS = {
     "25006": "unloader only reads: leave out the function that writes, or call it elsewhere",
@@ -84,6 +93,8 @@ def translated(error: LibpqError, *, phase: Phase) -> SourceError:
     """
     if isinstance(error, Cancelled):
         return SourceError("the call was cancelled", "run again")
+    if isinstance(error, Malformed):
+        return SourceError(f"COPY sent text that is not {error}", CHANGED)
     text, state = _with_state(error), error.sqlstate
     if _is_full(error):
         return SessionsRefused(f"PostgreSQL: {text}", HINTS[FULL])

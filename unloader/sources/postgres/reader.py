@@ -69,7 +69,7 @@ class PostgresReader:
     def encoded(
         self, extract: Extract, piece: Piece, text: TextFormat
     ) -> Iterator[tuple[Text, ...]]:
-        """Yield the piece's rows as COPY writes them in the dialect `text`."""
+        """Yield the piece's rows as COPY would write them in the dialect `text`."""
         forced: tuple[str, ...] | bool = text.enclose == "all"
         if text.enclose == "strings":
             forced = tuple(
@@ -81,7 +81,8 @@ class PostgresReader:
             delimiter=text.delimiter, quote=text.enclosure, null=text.null, force_quote=forced
         )
         sql = selector_statement(select_list(extract.projection.columns), extract, piece.selector)
-        yield from self._connected().copy(sql, dialect, ENCODED_PIECE_BYTES)
+        columns = [column.name for column in extract.projection.columns]
+        yield from self._connected().copy(sql, dialect, ENCODED_PIECE_BYTES, columns)
 
     @property
     def encoded_rows(self) -> int:

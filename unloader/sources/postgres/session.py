@@ -7,7 +7,7 @@ consumer stops the server, not memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,8 +16,10 @@ from unloader.model import SourceSpec
 from unloader.sources.base import Text
 from unloader.sources.password import password_of
 from unloader.sources.postgres.errors import Phase, is_loss, translated
+from unloader.sources.postgres.libpq import copying
 from unloader.sources.postgres.libpq.connection import Connection
 from unloader.sources.postgres.libpq.errors import LibpqError
+from unloader.sources.postgres.libpq.text_form import TextForm
 from unloader.sources.postgres.tls import refusal, verified
 from unloader.sources.statement import literal, quoted
 from writers.records import dataclass
@@ -200,15 +202,26 @@ class Session:
         """Return names and type OIDs of a query's columns without running it."""
         return self._calling(lambda: self._open.describe(sql))
 
-    def copy(self, sql: str, dialect: CopyDialect, piece_bytes: int) -> Iterator[tuple[Text, ...]]:
+    def copy(
+        self, sql: str, dialect: CopyDialect, piece_bytes: int, columns: Sequence[str] = ()
+    ) -> Iterator[tuple[Text, ...]]:
         """Yield the result of a query as CSV text, in pieces of less than `piece_bytes`.
 
-        A row that is not shorter than that is a piece by itself, and in memory twice while it is
-        read. The socket is read only while the caller waits for a piece. Broken off, it costs the
-        connection.
+        A row that may not be shorter than that is a piece by itself, and in memory twice while it
+        is read, three times where it comes in the text form. The socket is read only while the
+        caller waits for a piece. Broken off, it costs the connection.
+
+        Args:
+            sql: The query.
+            dialect: Of the text.
+            piece_bytes: See above.
+            columns: Names of all columns of the result. With them the server may be asked for its
+                text form, whose rows are turned into the bytes of the CSV form as they come.
         """
         self._rows_copied = 0
-        with closing(self._open.copy(_copy_statement(sql, dialect), piece_bytes)) as chunks:
+        form = _text_form(dialect, columns)
+        statement = _copy_statement(sql, dialect if form is None else None)
+        with closing(self._open.copy(statement, piece_bytes, form)) as chunks:
             while True:
                 try:
                     chunk = self._calling(lambda: next(chunks))
@@ -248,7 +261,31 @@ class Session:
         return "open" if self.alive else "closed"
 
 
-def _copy_statement(sql: str, dialect: CopyDialect) -> str:
+def _text_form(dialect: CopyDialect, columns: Sequence[str]) -> TextForm | None:
+    """Return how the text form is turned into a dialect; None where the server has to write it.
+
+    What the server would refuse is left to the server.
+    """
+    marks, null = (dialect.delimiter, dialect.quote), dialect.null
+    if (
+        not columns
+        or not all(len(each) == 1 and each.isascii() and each not in "\0\r\n" for each in marks)
+        or marks[0] == marks[1]
+        or not null.isascii()
+        or set(null) & {*marks, "\0", "\r", "\n"}
+        or copying.native() is None
+    ):
+        return None
+    force = dialect.force_quote
+    forced = tuple(each in force if isinstance(force, tuple) else force for each in columns)
+    delimiter, quote = (each.encode() for each in marks)
+    return TextForm(delimiter=delimiter, quote=quote, null=null.encode(), forced=forced)
+
+
+def _copy_statement(sql: str, dialect: CopyDialect | None) -> str:
+    """Return the COPY of a query: in the CSV form of a dialect, or in the text form."""
+    if dialect is None:
+        return f"COPY ({sql}) TO STDOUT (FORMAT text)"
     options = ["FORMAT csv", f"DELIMITER {literal(dialect.delimiter)}"]
     options += [f"NULL {literal(dialect.null)}", f"QUOTE {literal(dialect.quote)}"]
     if isinstance(dialect.force_quote, tuple):

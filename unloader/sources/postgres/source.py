@@ -1,8 +1,8 @@
 """PostgreSQL: partitions and heap ranges over COPY, all workers in one exported snapshot.
 
 The parent holds a read-only transaction and exports its snapshot; each worker imports it. Reads go
-through COPY in CSV form, the server's own exact text: handed on as it is where the asked-for
-dialect is one that COPY writes (`encoded`), parsed into batches elsewhere.
+through COPY, the server's own exact text: handed on where the asked-for dialect is one that COPY
+writes (`encoded`), parsed from the CSV form into batches elsewhere.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """PostgreSQL types: how each is read so that no value changes.
 
-Every value leaves the server through COPY in CSV form, so what a type's own output function prints
+Every value leaves the server through COPY, so what a type's own output function prints
 is the exact text of it. Where text is written, a batch carries that very text, so that values and
 bytes are those of COPY's own CSV whatever the dialect. Parquet, and a date under a mask, need the
 value itself: the text is parsed into an Arrow type, and a value that the type cannot hold

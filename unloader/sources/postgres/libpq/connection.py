@@ -26,6 +26,7 @@ from unloader.sources.postgres.libpq.errors import (
     refused,
 )
 from unloader.sources.postgres.libpq.library import NoticeReceiver, libpq
+from unloader.sources.postgres.libpq.text_form import TextForm
 from unloader.sources.postgres.libpq.values import Row, c_text, reader, written
 
 CONNECTION_OK, CONNECTION_BAD = 0, 1
@@ -178,7 +179,9 @@ class Connection:
             self._libpq.PQclear(result)
         return columns
 
-    def copy(self, sql: str, chunk_bytes: int) -> Generator[memoryview, None, int]:
+    def copy(
+        self, sql: str, chunk_bytes: int, form: TextForm | None = None
+    ) -> Generator[memoryview, None, int]:
         """Yield what a `COPY ... TO STDOUT` sends, in chunks of whole rows; return their number.
 
         The socket is read only while the caller waits for a chunk. A COPY that is broken off closes
@@ -186,13 +189,16 @@ class Connection:
 
         Args:
             sql: The statement.
-            chunk_bytes: A chunk has less, but for one row that is not shorter by itself.
+            chunk_bytes: A chunk has less, but for one row that may not be shorter by itself.
+            form: What rows that come in the text form are turned into, where the native loop was
+                built; None leaves rows as they are.
 
         Returns:
             The server's own count, which is that of the rows that came.
 
         Raises:
             Broken: The connection is lost, or the counts differ.
+            Malformed: A row is not in the text form.
             ServerError: The server refused, perhaps after some rows.
         """
         handle = self._begin()
@@ -203,7 +209,7 @@ class Connection:
         if not is_copy:
             self._raise_of(first)
         self._libpq.PQclear(first)
-        with closing(Rows(handle, self._wake, chunk_bytes)) as rows:
+        with closing(Rows(handle, self._wake, chunk_bytes, form)) as rows:
             try:
                 while (chunk := rows.next()) is not None:
                     yield chunk

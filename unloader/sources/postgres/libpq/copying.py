@@ -1,22 +1,27 @@
 """The rows of a COPY, from libpq into buffers of whole rows; natively where the library was built.
 
-libpq hands out a row at a time. A loop over that in C++ takes a tenth of what one in Python does,
+libpq hands out a row at a time. It is copied as it is, or turned from COPY's text form into its
+CSV form on the way, which is done natively alone: in Python it would take more than the server
+saves. A loop over that in C++ takes a tenth of what one in Python does,
 and holds no lock of the interpreter. Both wait for the server alike, and for who cancels.
 """
 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import select
 import time
 from enum import Enum
 from functools import lru_cache
 
 from unloader.sources.postgres.libpq.buffers import BUFFERS
+from unloader.sources.postgres.libpq.errors import Malformed
 from unloader.sources.postgres.libpq.library import libpq
+from unloader.sources.postgres.libpq.text_form import CDialect, TextForm, c_dialect
 from writers import built_library
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 """Of the interface in `copy.cpp`, which has the same number."""
 
 NAME = "unloader.sources.postgres.libpq._copy"
@@ -44,7 +49,7 @@ class Ended(Enum):
     """The descriptor for cancelling is ready."""
 
 
-_FULL, _WIDE, _DONE, _BROKEN, _WOKEN, _SIGNAL, _NO_MEMORY = 0, 1, 2, 3, 4, 5, 6
+_FULL, _WIDE, _DONE, _BROKEN, _WOKEN, _SIGNAL, _NO_MEMORY, _REFUSED = range(8)
 
 
 class _Filled(ctypes.Structure):
@@ -70,27 +75,36 @@ class Rows:
     Args:
         handle: The connection, in the state of COPY to the client.
         wake: A descriptor that is ready to be read when the rows are not wanted any more.
-        chunk_bytes: A chunk has less, but for one row that is not shorter by itself.
+        chunk_bytes: A chunk has less, but for one row that may not be shorter by itself.
+        form: Of the CSV that is made of rows in the text form; None leaves rows as they are.
+            Only where there is a native loop.
     """
 
-    def __init__(self, handle: int, wake: int, chunk_bytes: int) -> None:
+    def __init__(
+        self, handle: int, wake: int, chunk_bytes: int, form: TextForm | None = None
+    ) -> None:
         self.count = 0
         """Rows of all chunks so far."""
         self.ended: Ended | None = None
         self._chunk_bytes = chunk_bytes
         self._buffer_bytes = FIRST_BUFFER_BYTES
+        self._form = form
         loop = native()
         self._loop: _NativeLoop | _PlainLoop
         if loop is not None:
-            self._loop = _NativeLoop(loop, handle, wake)
+            self._loop = _NativeLoop(loop, handle, wake, form)
         else:
+            assert form is None
             self._loop = _PlainLoop(handle, wake)
 
     def next(self) -> memoryview | None:
         """Return the next chunk, None after the last; `ended` then says why.
 
         Its memory is used again once no view of it is left. A row that is a chunk by itself for its
-        length is a view of libpq's memory.
+        length is a view of libpq's memory, or of memory of its own.
+
+        Raises:
+            Malformed: A row is not in the text form.
         """
         most = self._chunk_bytes
         buffer = BUFFERS.take(min(self._buffer_bytes, most), most)
@@ -102,8 +116,12 @@ class Rows:
             self.count += filled.rows
             if status == _NO_MEMORY:
                 raise MemoryError("no memory for a row of COPY")
+            if status == _WIDE and self._form is not None:
+                return self._converted(filled.wide_size)
             if status == _WIDE:
                 return _owned(filled.wide, filled.wide_size)
+            if status == _REFUSED:
+                raise self._malformed()
             if status == _FULL and len(buffer) < most:
                 # Most tables are small, and a buffer is written to when it is made.
                 larger = BUFFERS.take(min(4 * len(buffer), most), most)
@@ -118,6 +136,19 @@ class Rows:
                 return memoryview(buffer)[:size]
         return None
 
+    def _converted(self, room: int) -> memoryview:
+        """Return the row that the loop is at, in pages of its own that are used as needed."""
+        assert isinstance(self._loop, _NativeLoop)
+        buffer = mmap.mmap(-1, room)
+        if self._loop.put_wide(buffer) != _WIDE:
+            raise self._malformed()
+        self.count += 1
+        return memoryview(buffer)[: self._loop.filled.size].toreadonly()
+
+    def _malformed(self) -> Malformed:
+        columns = len(self._form.forced) if self._form is not None else 0
+        return Malformed(f"of its text form with {columns} columns, in row {self.count + 1}")
+
     def close(self) -> None:
         """Free what is held of rows that nobody asked for."""
         self._loop.close()
@@ -129,12 +160,13 @@ _ENDS = {_DONE: Ended.DONE, _BROKEN: Ended.BROKEN, _WOKEN: Ended.WOKEN}
 class _NativeLoop:
     """The loop in C++."""
 
-    def __init__(self, library: ctypes.CDLL, handle: int, wake: int) -> None:
+    def __init__(self, library: ctypes.CDLL, handle: int, wake: int, form: TextForm | None) -> None:
         pq = libpq()
         names = ("PQgetCopyData", "PQconsumeInput", "PQfreemem", "PQsocket")
         calls = _Calls(*(ctypes.cast(getattr(pq, name), ctypes.c_void_p) for name in names))
         self._library = library
-        self._copy = library.unloader_copy_open(ctypes.byref(calls), handle, wake)
+        dialect = ctypes.byref(c_dialect(form)) if form is not None else None
+        self._copy = library.unloader_copy_open(ctypes.byref(calls), handle, wake, dialect)
         if not self._copy:
             raise MemoryError("no memory for a COPY")
         self.filled = _Filled()
@@ -148,6 +180,12 @@ class _NativeLoop:
         start, room = ctypes.addressof(into), len(buffer)
         fill = self._library.unloader_copy_fill
         return int(fill(self._copy, start, size, room, most, ctypes.byref(self.filled)))
+
+    def put_wide(self, buffer: mmap.mmap) -> int:
+        """Put the row that `fill` had no room for into a buffer of as much as it asked for."""
+        start = ctypes.addressof((ctypes.c_char * 0).from_buffer(buffer))
+        put = self._library.unloader_copy_put_wide
+        return int(put(self._copy, start, len(buffer), ctypes.byref(self.filled)))
 
     def close(self) -> None:
         """Free what it holds."""
@@ -238,10 +276,13 @@ def _owned(address: int, size: int) -> memoryview:
 @lru_cache(maxsize=1)
 def native() -> ctypes.CDLL | None:
     """Return the library of the loop; None where it was not built or is of another version."""
-    pointer, size = ctypes.c_void_p, ctypes.c_int64
+    pointer, size, status = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
+    dialect, filled = ctypes.POINTER(CDialect), ctypes.POINTER(_Filled)
     functions = {
-        "open": (pointer, (ctypes.POINTER(_Calls), pointer, ctypes.c_int32)),
-        "fill": (ctypes.c_int32, (pointer, pointer, size, size, size, ctypes.POINTER(_Filled))),
+        "open": (pointer, (ctypes.POINTER(_Calls), pointer, ctypes.c_int32, dialect)),
+        "fill": (status, (pointer, pointer, size, size, size, filled)),
+        "put_wide": (status, (pointer, pointer, size, filled)),
+        "convert": (size, (dialect, ctypes.c_char_p, size, pointer, size)),
         "close": (None, (pointer,)),
     }
     try:

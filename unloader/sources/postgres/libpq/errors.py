@@ -31,6 +31,10 @@ class Broken(LibpqError):
     """The connection is lost, or could not be made; with a SQLSTATE where the server said why."""
 
 
+class Malformed(LibpqError):
+    """What came through COPY is not of the form that was asked for."""
+
+
 class BadSetting(LibpqError):
     """A setting of the connection that libpq does not understand."""
 

@@ -1,22 +1,29 @@
-// The loop of COPY: rows out of libpq into a buffer of whole rows, for
-// unloader.sources.postgres.libpq.copying. libpq is not linked: its functions are handed over, so
-// that the loop and the rest of a session use the same one.
+// The loop of COPY: rows out of libpq into a buffer of whole rows, as they come or out of the text
+// form into the CSV form, for unloader.sources.postgres.libpq.copying. libpq is not linked: its
+// functions are handed over, so that the loop and the rest of a session use the same one.
 #include <poll.h>
 #include <time.h>
 
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <new>
+#include <utility>
+
+#include "text_form.h"
 
 #define UNLOADER_EXPORT extern "C" __attribute__((visibility("default")))
+
+using unloader::postgres::Dialect;
+using unloader::postgres::TextForm;
 
 namespace {
 
 // Raised with every change of this interface; the number is also in copying.py.
-constexpr uint32_t ABI_VERSION = 1;
+constexpr uint32_t ABI_VERSION = 2;
 
-enum Status : int32_t { FULL = 0, WIDE, DONE, BROKEN, WOKEN, SIGNAL, NO_MEMORY };
+enum Status : int32_t { FULL = 0, WIDE, DONE, BROKEN, WOKEN, SIGNAL, NO_MEMORY, REFUSED };
 
 // The server sends 8 KiB at a time; see SHORT_NAP_SECONDS in copying.py.
 constexpr long SHORT_NAP_NANOSECONDS = 500'000, LONG_NAP_NANOSECONDS = 1'000'000;
@@ -33,8 +40,10 @@ struct Filled {
     int64_t size;
     int64_t rows;
     char* wide;
-    int64_t wide_size;
+    int64_t wide_size;  // without `wide`: how much room the row takes at most
 };
+
+enum class Put { DONE, NO_ROOM, REFUSED };
 
 struct Copy {
     Calls calls;
@@ -44,6 +53,7 @@ struct Copy {
     char* row;       // a row that did not fit
     int row_size;
     int64_t napped;  // bytes of rows since the last nap
+    std::unique_ptr<TextForm> form;  // of the rows as they come; none where they stay as they are
 
     // Waits until there is something to read, and reads it. DONE stands for "go on".
     Status more() {
@@ -63,14 +73,48 @@ struct Copy {
         any = true;
         return calls.consume(connection) ? DONE : BROKEN;
     }
+
+    // Puts the row behind the first bytes of a buffer, and lets it go.
+    Put put(char* buffer, int64_t& size, int64_t capacity) {
+        char* out = buffer + size;
+        const auto row_bytes = static_cast<size_t>(row_size);
+        if (form != nullptr) {
+            if (size + needed(capacity - size) >= capacity) return Put::NO_ROOM;
+            char* end = form->put(row, row_bytes, out);
+            if (end == nullptr) return Put::REFUSED;
+            size = end - buffer;
+        } else {
+            if (size + row_size >= capacity) return Put::NO_ROOM;
+            std::memcpy(out, row, row_bytes);
+            size += row_size;
+        }
+        calls.release(row);
+        row = nullptr;
+        return Put::DONE;
+    }
+
+    // How much room the row takes at most, looked at more closely where the first guess is too much.
+    int64_t needed(int64_t room) const {
+        const auto bytes = static_cast<size_t>(row_size);
+        const auto loose = static_cast<int64_t>(form->loose_room(bytes));
+        return loose < room ? loose : static_cast<int64_t>(form->tight_room(row, bytes));
+    }
 };
 
 }  // namespace
 
 UNLOADER_EXPORT uint32_t unloader_copy_abi_version() { return ABI_VERSION; }
 
-UNLOADER_EXPORT Copy* unloader_copy_open(const Calls* calls, void* connection, int32_t wake) {
-    return new (std::nothrow) Copy{*calls, connection, wake, false, nullptr, 0, 0};
+// `dialect` is that of the CSV form, for rows that come in the text form; else a null pointer.
+UNLOADER_EXPORT Copy* unloader_copy_open(const Calls* calls, void* connection, int32_t wake,
+                                         const Dialect* dialect) {
+    try {
+        std::unique_ptr<TextForm> form;
+        if (dialect != nullptr) form = std::make_unique<TextForm>(*dialect);
+        return new Copy{*calls, connection, wake, false, nullptr, 0, 0, std::move(form)};
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
 }
 
 UNLOADER_EXPORT void unloader_copy_close(Copy* copy) {
@@ -80,7 +124,8 @@ UNLOADER_EXPORT void unloader_copy_close(Copy* copy) {
 
 // Puts rows into `buffer` behind its first `size` bytes while they fit into less than `capacity`.
 // A row that does not fit into an empty buffer of the `most` bytes that one may have is handed over
-// as it is: its owner releases it.
+// as it is, and its owner releases it; a row in the text form is told of, for `put_wide`. A row
+// that is refused is the one behind those that are counted.
 UNLOADER_EXPORT int32_t unloader_copy_fill(Copy* copy, char* buffer, int64_t size,
                                            int64_t capacity, int64_t most, Filled* filled) {
     *filled = {size, 0, nullptr, 0};
@@ -95,18 +140,44 @@ UNLOADER_EXPORT int32_t unloader_copy_fill(Copy* copy, char* buffer, int64_t siz
             }
             copy->napped += copy->row_size;
         }
-        if (filled->size + copy->row_size >= capacity) {
-            if (filled->size > 0 || capacity < most) return FULL;
-            filled->wide = copy->row;
-            filled->wide_size = copy->row_size;
-            filled->rows = 1;
-            copy->row = nullptr;
+        const Put put = copy->put(buffer, filled->size, capacity);
+        if (put == Put::REFUSED) return REFUSED;
+        if (put == Put::DONE) {
+            filled->rows += 1;
+            continue;
+        }
+        if (filled->size > 0 || capacity < most) return FULL;
+        if (copy->form != nullptr) {
+            filled->wide_size = copy->needed(0) + 1;
             return WIDE;
         }
-        std::memcpy(buffer + filled->size, copy->row, static_cast<size_t>(copy->row_size));
-        copy->calls.release(copy->row);
+        filled->wide = copy->row;
+        filled->wide_size = copy->row_size;
+        filled->rows = 1;
         copy->row = nullptr;
-        filled->size += copy->row_size;
-        filled->rows += 1;
+        return WIDE;
+    }
+}
+
+// Puts the row that `fill` has told of into a buffer of as much room as that said, and no other.
+UNLOADER_EXPORT int32_t unloader_copy_put_wide(Copy* copy, char* buffer, int64_t capacity,
+                                               Filled* filled) {
+    *filled = {0, 0, nullptr, 0};
+    if (copy->put(buffer, filled->size, capacity) != Put::DONE) return REFUSED;
+    filled->rows = 1;
+    return WIDE;
+}
+
+// Returns the size of one row in the CSV form, -1 where it is refused or there is too little room.
+UNLOADER_EXPORT int64_t unloader_copy_convert(const Dialect* dialect, const char* row, int64_t size,
+                                              char* out, int64_t capacity) {
+    try {
+        const TextForm form(*dialect);
+        const auto bytes = static_cast<size_t>(size);
+        if (form.tight_room(row, bytes) > static_cast<size_t>(capacity)) return -1;
+        const char* end = form.put(row, bytes, out);
+        return end == nullptr ? -1 : end - out;
+    } catch (const std::bad_alloc&) {
+        return -1;
     }
 }

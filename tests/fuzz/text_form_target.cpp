@@ -1,0 +1,90 @@
+// Hostile rows of COPY's text form: each is refused, or becomes CSV that says the same in as much
+// room as was asked for; no byte outside of either is read or written.
+//
+// An input is: delimiter, quote, the number of columns, eight of which of them are in quotes; the
+// size of NULL and its bytes; then the row.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "input.h"
+#include "text_form.h"
+
+using unloader::postgres::Dialect;
+using unloader::postgres::TextForm;
+
+namespace {
+
+constexpr size_t MOST_COLUMNS = 40, MOST_NULL = 6;
+
+void fail(const char* what) {
+    std::fprintf(stderr, "text_form_target: %s\n", what);
+    std::abort();
+}
+
+// Counts the values of a CSV row by its quotes and delimiters alone.
+size_t values_of(const std::string& csv, char delimiter, char quote) {
+    bool is_inside = false;
+    size_t count = 1;
+    for (size_t at = 0; at + 1 < csv.size(); at++) {
+        if (csv[at] == quote) {
+            is_inside = !is_inside;
+        } else if (!is_inside && csv[at] == delimiter) {
+            count++;
+        } else if (!is_inside && (csv[at] == '\n' || csv[at] == '\r')) {
+            fail("a line ends within a row");
+        }
+    }
+    if (is_inside) fail("a quote is not closed");
+    return count;
+}
+
+// Writes a row into exactly so much memory; empty where it is refused.
+std::string written(const TextForm& form, const std::string& row, size_t room) {
+    // In memory of their own, so that a sanitizer sees each byte that is not theirs.
+    const std::unique_ptr<char[]> from(new char[row.size()]);
+    std::memcpy(from.get(), row.data(), row.size());
+    const std::unique_ptr<char[]> out(new char[room]);
+    const char* end = form.put(from.get(), row.size(), out.get());
+    return end == nullptr ? std::string() : std::string(out.get(), static_cast<size_t>(end - out.get()));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    fuzz::Input input(data, size);
+    const char delimiter = static_cast<char>(input.byte() & 0x7F);
+    const char quote = static_cast<char>(input.byte() & 0x7F);
+    if (delimiter == quote || std::strchr("\n\r", delimiter) || std::strchr("\n\r", quote)) return 0;
+    std::vector<uint8_t> forced(input.below(MOST_COLUMNS) + 1);
+    const uint8_t pattern = input.byte();
+    for (size_t column = 0; column < forced.size(); column++) forced[column] = pattern >> column % 8 & 1;
+    std::string null(input.below(MOST_NULL), ' ');
+    for (char& each : null) {
+        each = static_cast<char>(input.byte() & 0x7F);
+        if (each == delimiter || each == quote || each == '\n' || each == '\r') return 0;
+    }
+    const Dialect dialect{null.data(),
+                          forced.data(),
+                          static_cast<int64_t>(null.size()),
+                          static_cast<int64_t>(forced.size()),
+                          delimiter,
+                          quote};
+    const TextForm form(dialect);
+    std::string row;
+    while (!input.empty()) row += static_cast<char>(input.byte());
+    for (int turn = 0; turn < 2; turn++, row += '\n') {
+        if (row.empty()) continue;
+        const size_t tight = form.tight_room(row.data(), row.size());
+        if (tight > form.loose_room(row.size())) fail("the first guess is the smaller one");
+        const std::string csv = written(form, row, tight);
+        if (csv.empty()) continue;
+        if (csv.back() != '\n' || csv.size() + TextForm::SLACK > tight) fail("the row has no end");
+        if (values_of(csv, delimiter, quote) != forced.size()) fail("other columns came");
+    }
+    return 0;
+}
