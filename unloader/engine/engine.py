@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from unloader.engine.concurrency.steering import Steering
 
 TICK_SECONDS = 0.2
+_SOON_SECONDS = 0.02
+"""Guess: so long is waited for events while the next unit is not ready, and a place may be idle."""
 
 
 class Work(Generic[U]):
@@ -142,7 +144,7 @@ class Engine(Generic[U]):
             self._steering.turn(self.schedule, executor, self.clock())
         self._give_all(executor)
         began = self.clock()
-        events = executor.events(TICK_SECONDS)
+        events = executor.events(_SOON_SECONDS if self.schedule.waits else TICK_SECONDS)
         self._listened += self.clock() - began
         self._handle_all(executor, events)
         self._tell_capacity()

@@ -85,6 +85,8 @@ class Schedule(Generic[U]):
     """What a unit that stands for several consists of: once an attempt at it has failed, each is
     tried by itself, and that attempt is not counted. Nothing for a single one."""
     jitter: Jitter = no_jitter
+    ready: Callable[[U], bool] = lambda unit: True
+    """Whether a unit may be handed out for the first time; the units behind it wait with it."""
     capacity: Capacity = field(default_factory=Capacity)
     allowed: int | None = None
     """How many attempts may be at work at once, by the run's own choice; None is no limit."""
@@ -267,6 +269,11 @@ class Schedule(Generic[U]):
         left = self._next < len(self.units) or bool(self._waiting)
         return not self._running and (self._stopped or not left)
 
+    @property
+    def waits(self) -> bool:
+        """Whether the next unit is not ready yet."""
+        return self._next < len(self.units) and not self.ready(self.units[self._next])
+
     def _delay(self, assignment: Attempt[U]) -> float:
         failures = assignment.failures + 1
         return delay_seconds(self.retry, failures, self.jitter(assignment.unit.id, failures))
@@ -287,7 +294,9 @@ class Schedule(Generic[U]):
         return self._running.pop(place)
 
     def _has_fresh(self) -> bool:
-        return self._next < len(self.units) and not (self.in_order and self._waiting)
+        if self._next >= len(self.units) or (self.in_order and self._waiting):
+            return False
+        return self.ready(self.units[self._next])
 
     def _due(self, place: int, now: float) -> Attempt[U] | None:
         """Return the oldest due unit, one that this place has just lost only if it must be."""

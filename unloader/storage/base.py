@@ -218,6 +218,14 @@ class Storage(Protocol):
             overwrite: An earlier run there may be replaced.
         """
 
+    def missing(self, places: Sequence[str]) -> frozenset[str]:
+        """Return those of many places at which nothing lies; change nothing.
+
+        Nothing is seen that would keep a run from making them, so each can be taken later: as far
+        as can be known before, no run is refused one. A storage that cannot tell cheaply returns
+        none.
+        """
+
     def take(self, claim: Claim) -> RunStorage:
         """Take all places of a run or none, making them where needed.
 

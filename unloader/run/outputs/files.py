@@ -33,7 +33,7 @@ from unloader.run.journal import (
 from unloader.run.outputs.base import MakeManifest, Stop
 from unloader.run.outputs.headers import Headers
 from unloader.run.staged_files import damaged_units
-from unloader.storage.base import LiveStorage
+from unloader.storage.base import LiveStorage, RunStorage
 from unloader.storage.model import JOURNAL, Claim, Move, Staging
 from unloader.storage.opening import storage_at
 from unloader.verification.content import Fetched, fetched_of
@@ -61,7 +61,7 @@ class FileOutput:
     def __init__(
         self, run: ResolvedRun, resumed_in: tuple[str, ...] = (), *, home: str = ""
     ) -> None:
-        """Take the directories.
+        """Find the names of all files; the directories are taken by `take`.
 
         Args:
             run: What is to be written.
@@ -69,7 +69,7 @@ class FileOutput:
             home: See `Claim.home`.
 
         Raises:
-            OutputFailed: One cannot be taken; see `RunDirectories`.
+            ConfigError: A file name is too long, or two files would have one.
         """
         output = run.output.options
         self._output = run.output
@@ -84,30 +84,42 @@ class FileOutput:
         self._joined: Sequence[FinishedUnit] = ()
         self._resumed = bool(resumed_in)
         self._synced_from = _SYNCED_FROM_BYTES if home else 0
-        places = resumed_in or output.destinations
-        self._storage = storage_at(places[0]).take(
-            Claim(
-                places=places,
-                run_id=run.run_id,
-                overwrite=output.overwrite,
-                read_index=read_index,
-                resumed=self._resumed,
-                home=home,
-                mode=output.mode,
-                owner_group=output.owner_group,
-                names="" if _reads_staged(run) else self._naming.pattern(),
-            )
+        self._first_names = self._naming.first_names(run.plan.units)
+        check_distinct(self._first_names.values())
+        self._claim = Claim(
+            places=resumed_in or output.destinations,
+            run_id=run.run_id,
+            overwrite=output.overwrite,
+            read_index=read_index,
+            resumed=self._resumed,
+            home=home,
+            mode=output.mode,
+            owner_group=output.owner_group,
+            names="" if _reads_staged(run) else self._naming.pattern(),
         )
+        self._taken: RunStorage | None = None
         self._observe: Observer = silent
 
+    def take(self) -> None:
+        """Take the directories; before that nothing is kept, and `begin` comes after it.
+
+        Raises:
+            OutputFailed: One cannot be taken; see `RunDirectories`.
+        """
+        self._taken = storage_at(self._claim.places[0]).take(self._claim)
+
+    @property
+    def _storage(self) -> RunStorage:
+        assert self._taken is not None
+        return self._taken
+
     def begin(self, observe: Observer, stop: Stop) -> None:
-        """Check that all final names are free and differ; report what earlier runs left."""
+        """Check that all final names are free; report what earlier runs left."""
         self._observe = observe
         for text in self._storage.notices:
             observe(Notice(text=text))
-        names = self._naming.first_names(tuple(self._units.values()))
-        check_distinct(names.values())
-        self._storage.check_names((self._stripes[unit], name) for unit, name in names.items())
+        names = self._first_names.items()
+        self._storage.check_names((self._stripes[unit], name) for unit, name in names)
         if self._output.options.direct_io:
             self._check_direct(observe)
 
@@ -198,6 +210,8 @@ class FileOutput:
 
     def failed(self, assignment: Assignment, message: str) -> None:
         """Write it into the journal, unless what failed is the disk."""
+        if self._taken is None:
+            return
         line = failed_line(assignment.unit.id, assignment.attempt, message)
         with suppress(OutputFailed):
             self._storage.append(JOURNAL, line)
@@ -215,7 +229,8 @@ class FileOutput:
 
     def discard(self, assignment: Assignment) -> None:
         """Remove what a broken attempt has staged."""
-        self._storage.discard(_stem(assignment.unit.id, assignment.attempt))
+        if self._taken is not None:
+            self._taken.discard(_stem(assignment.unit.id, assignment.attempt))
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
         """Read every file that is to be published again; see `RunOutput`."""
@@ -291,7 +306,8 @@ class FileOutput:
 
     def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:
         """Keep what is staged with a partial manifest, or leave no trace."""
-        self._storage.abandon(None if manifest is None else manifest_bytes(manifest(units)))
+        if self._taken is not None:
+            self._taken.abandon(None if manifest is None else manifest_bytes(manifest(units)))
 
     def already_delivered(self) -> str:
         """Return that nothing has left."""
@@ -306,7 +322,8 @@ class FileOutput:
 
     def close(self) -> None:
         """Release the directories."""
-        self._storage.close()
+        if self._taken is not None:
+            self._taken.close()
 
     def _keyed(self, spec: OutputSpec) -> OutputSpec:
         """Return what reads the files again, or writes one, in this process."""

@@ -38,7 +38,9 @@ def open_output(run: ResolvedRun, resumed_in: tuple[str, ...] = (), *, home: str
 def _open_one(run: ResolvedRun, resumed_in: tuple[str, ...], *, home: str) -> RunOutput:
     kind = destination_kind(run.output.options.destinations)
     if kind in KEPT:
-        return FileOutput(run, resumed_in, home=home)
+        output = FileOutput(run, resumed_in, home=home)
+        output.take()
+        return output
     if kind == "null":
         return NullOutput(run)
     if kind == "pipes":

@@ -7,6 +7,7 @@ costs the others of its bundle no more than to be read once more.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
@@ -19,6 +20,8 @@ MOST_BYTES = 8 * 1024 * 1024
 """Of all units of a bundle, in the source: some tenths of a second (guess)."""
 _LEAST_BUNDLES = 8
 """For each worker, so that all of them end at about the same time (guess)."""
+_LAST_BUNDLES = 2
+"""For each worker, of the smallest tables, so that all end at nearly the same time (guess)."""
 
 
 def bundled(units: Sequence[TableUnit], able: Container[int], workers: int) -> Iterator[TableUnit]:
@@ -43,6 +46,63 @@ def bundled(units: Sequence[TableUnit], able: Container[int], workers: int) -> I
             yield each
     if bundle:
         yield _of(bundle)
+
+
+def spread_out(orders: Sequence[TableUnit], able: Container[int], workers: int) -> list[TableUnit]:
+    """Return orders with some of the small ones between the large ones.
+
+    A large unit keeps the source busy, many small tables keep us: each has a journal and a manifest
+    of its own. One beside the other takes less time than one after the other. As much of the small
+    ones stays behind as there must be for all workers to end together.
+
+    Args:
+        orders: The largest first.
+        able: See `bundled`.
+        workers: How many share the orders out.
+    """
+    large = [each for each in orders if not _is_small(each, able)]
+    small = [each for each in orders if _is_small(each, able)]
+    last = small[-_LAST_BUNDLES * workers :]
+    left = early = _early_bytes(list(map(_bytes, large)), sum(map(_bytes, small)), workers)
+    moved = []
+    for each in reversed(small[: -_LAST_BUNDLES * workers]):
+        left -= _bytes(each)
+        if left < 0:
+            break
+        moved.append(each)
+    if not moved:
+        return list(orders)
+    rest = small[: len(small) - len(last) - len(moved)]
+    found, total, begun, between = [], sum(map(_bytes, large)), 0, 0
+    waiting = deque(moved)
+    for each in large:
+        found.append(each)
+        begun += _bytes(each)
+        while waiting and between * total < early * begun:
+            between += _bytes(waiting[0])
+            found.append(waiting.popleft())
+    return [*found, *waiting, *rest, *last]
+
+
+def _early_bytes(large: Sequence[int], small: int, workers: int) -> int:
+    """Return how much of the small orders may come before the last large one.
+
+    While the others do what is behind it each large one must be able to come to its end.
+
+    Args:
+        large: The bytes of each, as they are handed out.
+        small: The bytes of all small ones.
+        workers: How many share them out.
+    """
+    behind = kept = 0
+    for each in reversed(large):
+        kept = max(kept, (workers - 1) * each - behind)
+        behind += each
+    return max(0, min(small - kept, small // 2, behind))
+
+
+def _bytes(order: TableUnit) -> int:
+    return sum(size_of(each.unit) for each in (order, *order.others))
 
 
 def _is_small(each: TableUnit, able: Container[int]) -> bool:

@@ -1,9 +1,14 @@
-"""The directories of all tables of a run: taken before anything is read, and what lies in them."""
+"""The directories of all tables of a run, and what lies in them.
+
+Those at which something lies are taken before anything is read, so that all that is in the way is
+told at once. The others may be taken while the first tables are read; see `taking`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import field
 from typing import cast
 
 from unloader.errors import UnloaderError
@@ -14,6 +19,7 @@ from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.problems import TableProblem, told_at_once
 from unloader.run.history import History
 from unloader.run.outputs.base import RunOutput
+from unloader.run.outputs.files import FileOutput
 from unloader.run.outputs.left import Left
 from unloader.run.outputs.null import NullOutput
 from unloader.run.outputs.opening import open_output
@@ -24,9 +30,11 @@ from unloader.run.tables.following import Following
 from unloader.run.tables.left import TablePlaces, places_of
 from unloader.run.tables.open_files import allow_for
 from unloader.run.tables.state import RunState, TableState
+from unloader.run.tables.taking import Taking
 from unloader.run.tables.units import named
 from unloader.sources.base import Catalog
 from unloader.status.tables import is_published
+from unloader.storage.kinds import KEPT, destination_kind
 from unloader.storage.opening import storage_at
 from writers.records import dataclass, replace
 
@@ -43,9 +51,13 @@ class Opening:
     held: ExitStack
     left: Mapping[TablePlaces, Left]
     """What an earlier process of the run has left of each table; empty for a new run."""
+    later: dict[int, FileOutput] = field(default_factory=dict)
+    """The outputs that are still to be taken, by the number of the table."""
 
     def take_all(self) -> Counting:
-        """Take the directory of each table, and check all names, before anything is read.
+        """Take the directories of tables, and check all names, before anything is read.
+
+        Those where nothing lies are left in `later`.
 
         Raises:
             UnloaderError: Some cannot be taken, and the others are not to go on without them.
@@ -54,10 +66,11 @@ class Opening:
         problems = list(state.resolved.problems)
         allow_for(len(state.resolved.runs))
         self._complete()
+        missing = self._missing()
         for run in state.resolved.runs:
             name = run.extract.table.label
             try:
-                table = self._opened(run)
+                table = self._opened(run, later=_all_in(run.directories, missing))
             except UnloaderError as error:
                 problems.append(TableProblem(table=name, error=error))
             else:
@@ -67,6 +80,25 @@ class Opening:
             raise told_at_once(problems, len(problems) + len(state.tables), goes_on=anew)
         state.problems = problems
         return Counting(state.tables, len(problems))
+
+    def take_later(self, order: Iterable[int], record: Callable[[], None]) -> Taking:
+        """Begin to take the other directories.
+
+        Args:
+            order: Numbers of tables as they are read; each may come several times.
+            record: See `Taking`.
+        """
+        wanted = [number for number in dict.fromkeys(order) if number in self.later]
+        return Taking([(self.state.tables[each], self.later[each]) for each in wanted], record)
+
+    def begun(self, table: TableState) -> UnloaderError | None:
+        """Get ready for the units of a table whose directory was taken later; return why not."""
+        try:
+            table.run.output.begin(table.run.observe, self.state.stop)
+        except UnloaderError as error:
+            return error
+        table.is_taken = True
+        return None
 
     def _complete(self) -> None:
         """Bring publications of earlier runs that were cut short to their end.
@@ -81,13 +113,37 @@ class Opening:
             for text in each.messages:
                 self.state.live(Notice(text=text))
 
-    def _opened(self, run: ResolvedRun) -> TableState:
-        """Return a table with its directory taken, or with its manifest if it is complete."""
+    def _missing(self) -> frozenset[str]:
+        """Return the directories that can be taken later: of a new run, where nothing lies."""
+        if self.state.resolved.resumed_in or self.state.options.replaces:
+            return frozenset()
+        usual = [
+            output.options.destinations
+            for run in self.state.resolved.runs
+            if len(run.outputs) == 1 and run.plan.units
+            for output in run.outputs
+            # Whether they can be given rights and owners is known once that is tried.
+            if output.options.mode is None and not output.options.owner_group
+            if destination_kind(output.options.destinations) in KEPT
+        ]
+        places = [place for places in usual for place in places]
+        return storage_at(self.state.home).missing(places) if places else frozenset()
+
+    def _opened(self, run: ResolvedRun, *, later: bool) -> TableState:
+        """Return a table with its directory taken, or with its manifest if it is complete.
+
+        Args:
+            run: Of the table.
+            later: Leave its directory to be taken later.
+        """
         left = self.left.get(places_of(run), _NOTHING)
         run = self._replacing(run)
         resumed_in = run.output.options.destinations if left.what == "units" else ()
+        number = len(self.state.tables)
         if left.what == "all":
             output: RunOutput = NullOutput(run)
+        elif later:
+            output = self.later[number] = FileOutput(run, home=self.state.home)
         else:
             output = open_output(run, resumed_in, home=self.state.home)
         # A table that is published gives its files back at once: there may be thousands.
@@ -95,7 +151,8 @@ class Opening:
         own.callback(output.close)
         self.held.callback(own.close)
         observe = named(self.state.live, run.extract.table.label)
-        output.begin(observe, self.state.stop)
+        if not later:
+            output.begin(observe, self.state.stop)
         catalog = cast(Catalog, self.catalog)
         started = self.state.resolved.started
         opened = TableRun(
@@ -111,7 +168,7 @@ class Opening:
         opened.manifests = left.manifests
         manifest = opened.manifests[0] if opened.manifests else None
         return TableState(
-            number=len(self.state.tables), run=opened, manifest=manifest, release=own.close
+            number=number, run=opened, manifest=manifest, release=own.close, is_taken=not later
         )
 
     def _replacing(self, run: ResolvedRun) -> ResolvedRun:
@@ -125,6 +182,11 @@ class Opening:
                 output = replace(output, options=replace(output.options, overwrite=True))
             outputs.append(output)
         return replace(run, outputs=tuple(outputs))
+
+
+def _all_in(places: Collection[str], missing: Container[str]) -> bool:
+    """Return whether all places, of which there are some, are among those."""
+    return bool(places) and all(place in missing for place in places)
 
 
 def take_up(state: RunState, counting: Counting) -> None:

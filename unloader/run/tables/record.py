@@ -1,4 +1,4 @@
-"""What a run over several tables is to do, as it lies in `_run` before the first row is read."""
+"""What a run over several tables is to do, as it lies in `_run` before any is published."""
 
 from __future__ import annotations
 

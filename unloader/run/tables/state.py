@@ -23,6 +23,8 @@ class TableState:
     number: int
     """Among the tables of the run, from 0."""
     run: TableRun
+    is_taken: bool = True
+    """Its directory is taken, so that its units can be read."""
     before: Progress = field(default_factory=Progress)
     """What an earlier process of the run has done of it."""
     failure: AttemptFailure | None = None
@@ -55,6 +57,11 @@ class TableState:
         return len(self.run.run.outputs) == 1 and self.run.output.is_kept
 
     @property
+    def is_settled(self) -> bool:
+        """Whether it can be read, or is not to be any more."""
+        return self.is_taken or self.failure is not None
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing is left to be done with it."""
         return self.manifest is not None or self.failure is not None
@@ -70,7 +77,7 @@ class RunState:
     """The directory of the run's own record and manifest, see `unloader.resolve.tables.homes`."""
     live: LiveRun
     tables: list[TableState] = field(default_factory=list)
-    """Those whose directories are taken."""
+    """Those that are not left out."""
     problems: list[TableProblem] = field(default_factory=list)
     """Of tables that are left out."""
     is_recorded: bool = False

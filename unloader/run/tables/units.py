@@ -54,6 +54,11 @@ class TableUnit:
         return f"{self.table}.{self.unit.id}"
 
     @property
+    def tables(self) -> tuple[int, ...]:
+        """The numbers of all tables that it has a unit of."""
+        return (self.table, *(each.table for each in self.others))
+
+    @property
     def parts(self) -> tuple[TableUnit, ...]:
         """Each of several by itself; nothing where there are no others."""
         return (replace(self, others=()), *self.others) if self.others else ()
@@ -123,7 +128,9 @@ class TablesWork(Work[TableUnit]):
         return BundleTask(tasks=tuple(tasks)) if attempt.unit.others else tasks[0][1]
 
     def _task(self, attempt: Attempt[TableUnit], name: str) -> UnitTask | None:
-        """Return the task of a single unit; None if its table has just failed for it."""
+        """Return the task of a single unit; None if its table has failed, maybe just for it."""
+        if self.tables[attempt.unit.table].failure is not None:
+            return None
         try:
             # An order that comes late must not hold up a unit of another table with the same id.
             return self._work_of(attempt).task(_of_table(attempt), name=name)
@@ -243,7 +250,10 @@ class TablesWork(Work[TableUnit]):
         self._give_up(attempt, failure_of(known))
 
     def _give_up(self, attempt: Attempt[TableUnit], failure: AttemptFailure) -> None:
-        table = self.tables[attempt.unit.table]
+        self.give_up(self.tables[attempt.unit.table], failure)
+
+    def give_up(self, table: TableState, failure: AttemptFailure) -> None:
+        """Put down why a table has failed, and hand out none of its units any more."""
         if table.failure is None:
             table.failure = failure
             self.on_failed(table)

@@ -40,7 +40,7 @@ from unloader.run.concurrency.opening import RunSteering, watched_load
 from unloader.run.history import History
 from unloader.run.outputs.left import Left
 from unloader.run.table_run import check_stop
-from unloader.run.tables.bundles import bundled
+from unloader.run.tables.bundles import bundled, spread_out
 from unloader.run.tables.checking import check_tables
 from unloader.run.tables.counting import Counting
 from unloader.run.tables.ending import abandon, advised, manifest_of, partial_error
@@ -53,6 +53,7 @@ from unloader.run.tables.opening import Opening, take_up
 from unloader.run.tables.record import tables_record
 from unloader.run.tables.room import room_watch
 from unloader.run.tables.state import RunState, TableState
+from unloader.run.tables.taking import Taking
 from unloader.run.tables.telling import tell_of, tell_start
 from unloader.run.tables.units import TablesWork, TableUnit, largest_first, named
 from unloader.run.workers import prove
@@ -138,6 +139,11 @@ class _TablesRun:
     _counting: Counting = field(init=False)
     _catalog: SharedCatalog = field(init=False)
     _history: History = field(init=False)
+    _opening: Opening = field(init=False)
+    _taking: Taking | None = None
+    """Of directories that are taken while others are read."""
+    _done_before_record: list[TableState] = field(default_factory=list)
+    """Tables that are staged while the run is not on record."""
     _finisher: Finisher | None = None
     _work: TablesWork | None = None
 
@@ -148,7 +154,7 @@ class _TablesRun:
 
     def execute(self, executor: Executor) -> TablesManifest:
         state = self.state
-        opening = Opening(
+        opening = self._opening = Opening(
             state=state,
             catalog=self._catalog,
             following=self.following,
@@ -164,15 +170,18 @@ class _TablesRun:
         until = keep_until_gone(catalog, self.storage.marks())
         state.live.resumable = state.tables[0].run.is_resumable
         state.live.snapshot_kept_until = kept_until(catalog)
-        if not state.resolved.resumed_in:
-            self.storage.keep(
-                RUN_RECORD,
-                tables_record(state.resolved, state.options, state.home, state.problems),
-            )
-        state.is_recorded = True
+        if not opening.later:
+            if not state.resolved.resumed_in:
+                self._keep_record()
+            state.is_recorded = True
         tell_start(state, self._counting, until)
         take_up(state, self._counting)
         state.live(PhaseStarted(phase="unloading"))
+        units = self._units()
+        if opening.later:
+            order = (number for unit in units for number in unit.tables)
+            self._taking = opening.take_later(order, self._keep_record)
+            self.held.callback(self._taking.close)
         finisher = self._finisher = Finisher(
             self._check,
             self._publish,
@@ -180,16 +189,21 @@ class _TablesRun:
             at_once=state.options.publish == "table",
         )
         self.held.callback(finisher.close)
-        self._unload(executor, load)
+        self._unload(executor, load, units)
         self._wait("publishing" if state.options.publish == "table" else "counting")
         if state.options.publish == "run":
             self._publish_all()
         return self._end()
 
-    def _unload(self, executor: Executor, load: Any) -> None:
+    def _keep_record(self) -> None:
+        """Put on record what is to be done; maybe in a thread."""
+        state = self.state
+        record = tables_record(state.resolved, state.options, state.home, state.problems)
+        self.storage.keep(RUN_RECORD, record)
+
+    def _unload(self, executor: Executor, load: Any, units: Sequence[TableUnit]) -> None:
         state = self.state
         request = state.tables[0].run.run.request
-        units = self._units()
         places = max(1, min(self._most_workers(), len(units)))
         steering = RunSteering(
             request=request,
@@ -213,7 +227,10 @@ class _TablesRun:
                 known, until = executor.evidence(), time.monotonic() + _SAME_SECONDS
             table.run.around.evidence = known
             table.run.around.steering = steering
-            finisher.take(table)
+            if state.is_recorded:
+                finisher.take(table)
+            else:
+                self._done_before_record.append(table)
 
         work = self._work = TablesWork(
             tables=state.tables,
@@ -242,6 +259,7 @@ class _TablesRun:
             },
             parts=lambda unit: unit.parts,
             jitter=spread(state.resolved.run_id),
+            ready=lambda unit: all(state.tables[each].is_settled for each in unit.tables),
         )
         work.drop, work.put_back = schedule.drop, schedule.put_back
         engine = Engine(schedule=schedule, work=work, stall_seconds=request.retry.stall_seconds)
@@ -271,7 +289,8 @@ class _TablesRun:
             for table in self.state.tables
             if len(table.units) == 1 and table.is_plain and not table.before.attempts
         }
-        return list(bundled(units, able, self._most_workers()))
+        workers = self._most_workers()
+        return spread_out(list(bundled(units, able, workers)), able, workers)
 
     def _ended_by(self, failure: AttemptFailure) -> UnloaderError:
         """Return the error of a run that ends with one of its tables, which it names."""
@@ -309,6 +328,7 @@ class _TablesRun:
         """Take up what has become of tables."""
         finisher = self._finisher
         assert finisher is not None
+        self._collect_taken(finisher)
         for table, error in finisher.collect(timeout_seconds):
             if error is not None:
                 failure = known_failure(error)
@@ -321,11 +341,33 @@ class _TablesRun:
             else:
                 self._tell_of(table)
 
+    def _collect_taken(self, finisher: Finisher) -> None:
+        """Take up the tables whose directories are taken since, or cannot be."""
+        taking, work = self._taking, self._work
+        if taking is None or work is None or not taking.is_busy:
+            return
+        for table, error in taking.collect():
+            error = error or self._opening.begun(table)
+            if error is None:
+                continue
+            failure = known_failure(error)
+            if isinstance(error, Interrupted):
+                raise error_of(failure)
+            work.give_up(table, failure)
+            if self.state.options.on_failure == "stop":
+                raise self._ended_by(failure)
+        if taking.is_recorded and not self.state.is_recorded:
+            self.state.is_recorded = True
+            for table in self._done_before_record:
+                finisher.take(table)
+
     def _tell_of(self, table: TableState) -> None:
         tell_of(self.state, self._counting, table)
 
     def abandon(self) -> None:
         """Leave of each table what can be gone on with, or no trace."""
+        if self._taking is not None:
+            self._taking.close()
         if self._finisher is not None:
             self._finisher.close()
         abandon(self.state, self.storage)
@@ -341,7 +383,7 @@ class _TablesRun:
         finisher.hurry()
         if finisher.is_busy and phase:
             self.state.live(PhaseStarted(phase=phase))
-        while finisher.is_busy:
+        while finisher.is_busy or (self._taking is not None and self._taking.is_busy):
             self.state.live(Tick())
             check_stop(self.state.stop, "before all tables were published")
             self._collect(0.2)

@@ -24,7 +24,7 @@ from unloader.storage.directories.leftovers import (
 )
 from unloader.storage.directories.records import read_record, read_regular
 from unloader.storage.directories.recovery import complete, complete_all
-from unloader.storage.directories.refusals import refusal
+from unloader.storage.directories.refusals import missing, refusal
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.model import (
     MANIFEST,
@@ -47,6 +47,10 @@ class LocalDirectories:
     def refusal(self, place: str, *, overwrite: bool) -> OutputFailed | None:
         """Return why a run would be refused a directory."""
         return refusal(Path(place), overwrite=overwrite)
+
+    def missing(self, places: Sequence[str]) -> frozenset[str]:
+        """Return those of many directories that are not there and can be made."""
+        return missing(places)
 
     def take(self, claim: Claim) -> RunDirectories:
         """Take the directories of a run."""

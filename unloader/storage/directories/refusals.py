@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePath
 
 from unloader.errors import OutputFailed
@@ -46,6 +46,41 @@ def refusal(path: Path, *, overwrite: bool) -> OutputFailed | None:
         return None if overwrite else not_free(path)
     except OSError as error:
         return refused("prepare", path, error.strerror or str(error))
+
+
+def missing(places: Iterable[str]) -> frozenset[str]:
+    """Return the directories that are not there and that nothing is seen to keep from being made.
+
+    What they are in is looked at once for all of them.
+    """
+    can_hold: dict[str, bool] = {}
+
+    def can_be_made(place: str) -> bool:
+        path = os.path.abspath(place)
+        above, name = os.path.split(path)
+        if name == RUN or not name:
+            return False
+        try:
+            os.lstat(path)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return False  # Its name is too long, or nothing can be seen: who takes it says why.
+        else:
+            return False
+        if above not in can_hold:
+            can_hold[above] = _can_hold(above)
+        return can_hold[above]
+
+    return frozenset(filter(can_be_made, places))
+
+
+def _can_hold(above: str) -> bool:
+    """Tell whether this user may make a directory in another one, which is made where it is not."""
+    if RUN in os.path.realpath(above).split(os.sep) or foreign_link(Path(above)) is not None:
+        return False
+    there = next(each for each in (Path(above), *Path(above).parents) if os.path.lexists(each))
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def not_free(path: Path, *, shared: bool = False) -> OutputFailed | None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partition_planner.model import WholeTable, WorkUnit
-from unloader.run.tables.bundles import MOST_BYTES, MOST_UNITS, bundled
+from unloader.run.tables.bundles import MOST_BYTES, MOST_UNITS, bundled, spread_out
 from unloader.run.tables.counting import size_of
 from unloader.run.tables.units import TableUnit, largest_first
 
@@ -35,3 +35,30 @@ def test_bundles_are_of_small_units_and_as_many_as_workers_need(
         assert all(part.unit.bytes is not None for part in each.parts)
         assert sum(size_of(part.unit) for part in each.parts) <= MOST_BYTES
     assert not bundles or len(found) >= 8 * workers
+
+
+@given(
+    st.lists(st.integers(MOST_BYTES, 20 * MOST_BYTES), max_size=12),
+    st.lists(st.integers(0, MOST_BYTES // 2), max_size=120),
+    st.integers(1, 6),
+)
+def test_small_tables_between_large_ones_leave_enough_to_the_end(
+    large: list[int], small: list[int], workers: int
+) -> None:
+    """Each unit comes once, large ones in their order; what follows a large one keeps all others
+    busy until it is done, as far as it did where the small tables were the last of all.
+    """
+    sizes = sorted(large, reverse=True) + sorted(small, reverse=True)
+    orders = [
+        TableUnit(table=number, unit=WorkUnit(id="0001", selectors=(WholeTable(),), bytes=size))
+        for number, size in enumerate(sizes)
+    ]
+    able = range(len(large), len(sizes))
+    found = spread_out(orders, able, workers)
+    assert sorted(found, key=lambda each: each.table) == orders
+    assert [each for each in found if each.table < len(large)] == orders[: len(large)]
+    for number, each in enumerate(found):
+        before = sum(size_of(one.unit) for one in orders[orders.index(each) + 1 :])
+        behind = sum(size_of(one.unit) for one in found[number + 1 :])
+        if each.table < len(large):
+            assert behind >= min(before, (workers - 1) * size_of(each.unit))
