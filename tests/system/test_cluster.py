@@ -97,6 +97,12 @@ def hiding(place: Path) -> tuple[str, ...]:
     return ("unshare", "--mount", "sh", "-c", f'mount -t tmpfs none "{place}" && exec "$0" "$@"')
 
 
+def links_of(running: command.Running) -> list[psutil.Process]:
+    """Return the processes in which Dask's library speaks for a run."""
+    below = psutil.Process(running.process.pid).children(recursive=True)
+    return [each for each in below if "unloader.engine.cluster.link" in " ".join(each.cmdline())]
+
+
 @pytest.mark.parametrize("form", ["csv", *also(OTHER_ROUTES, "parquet")])
 def test_the_same_bytes_as_on_one_machine(
     two: Cluster, source: str, tmp_path: Path, form: str, no_library: dict[str, str]
@@ -131,6 +137,22 @@ def test_a_scheduler_that_answers_in_another_way(
         call = run(source, there, "--cluster", found.address)
         assert "it was loaded" in command.error_of(*call, status=3, env=no_library)
         command.run(*call)
+    assert files(there) == files(tmp_path / "here")
+
+
+@LONG
+def test_answers_that_are_compressed(source: str, tmp_path: Path) -> None:
+    """Those between machines are, where Dask is told so; the library reads them then."""
+    zlib = {"DASK_DISTRIBUTED__COMM__COMPRESSION": "zlib"}
+    # Of units with many files, as a short answer is left as it is.
+    options = ("--unit-bytes", "2MB", "--file-size", "2kB")
+    command.run(*run(source, tmp_path / "here", *options))
+    there = tmp_path / "there"
+    with cluster(tmp_path / "cluster", env=zlib) as found, relay(found.address) as between:
+        # One address would be one machine.
+        found.add(env=zlib, host="127.0.0.2")
+        command.run(*run(source, there, *options, "--cluster", between.address))
+    assert b"\xabcompression\x91\xa4zlib" in between.seen
     assert files(there) == files(tmp_path / "here")
 
 
@@ -248,6 +270,36 @@ def test_no_unit_outlives_its_run(
     assert command.final_names(dest) == []
     # It goes back to the cluster, or to where it is told.
     command.run("resume", str(dest), *(() if status == 130 else ("--cluster", "none")))
+    command.run(*run(source, tmp_path / "here"))
+    assert files(dest) == files(tmp_path / "here")
+
+
+@LONG
+@pytest.mark.parametrize("lost", ["scheduler", "connection", "process"])
+def test_a_run_that_loses_the_scheduler(source: str, tmp_path: Path, lost: str) -> None:
+    """It ends with what it has, by whichever way it asked, and can be resumed."""
+    stands, dest, other = tmp_path / "stands", tmp_path / "out", tmp_path / "other"
+    stands.touch()
+    other.mkdir()
+    (other / "sitecustomize.py").write_text(OTHER_ANSWER if lost == "process" else "")
+    env = {"PYTHONPATH": str(other)}
+    with cluster(tmp_path / "cluster", env=env) as found, relay(found.address) as between:
+        found.add(env=held_behind(1, stands))
+        call = run(source, dest, "--stall-timeout", "5", "--cluster", between.address)
+        running = command.Running(*call)
+        running.wait_until(lambda: len(staged_units(dest)) == 1, "the first unit")
+        if lost == "scheduler":
+            found.scheduler.kill()
+        elif lost == "connection":
+            between.close()
+        else:
+            (link,) = links_of(running)
+            link.kill()
+        status, _, log = running.finish()
+    assert status == 7, log
+    assert "has no worker any more: the scheduler is gone" in log
+    assert command.final_names(dest) == []
+    command.run("resume", str(dest), "--cluster", "none")
     command.run(*run(source, tmp_path / "here"))
     assert files(dest) == files(tmp_path / "here")
 

@@ -17,11 +17,6 @@ from urllib.parse import urlsplit
 from unloader.errors import ConfigError, ConnectFailed
 from writers.records import dataclass
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 _FILES = {"ca": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
 _SECONDS = 10.0
 
@@ -97,6 +92,11 @@ def certificates_at(path: str) -> Certificates:
 
 
 def _named(file: Path) -> Mapping[str, Any]:
+    # Imported here: few runs name a file, and each on a cluster loads this module.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
     try:
         found: Mapping[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
         return found
