@@ -1,7 +1,7 @@
 """The command as a fork of a program that has imported it already: the same, half a second sooner.
 
-One such program (`warm_program`) serves a test process until that ends. A call is a process of its
-own: it has its arguments, variables, directory, standard streams, umask, limits and processors, and
+One such program (`warm_program`) serves a test process until that ends, and another one the calls
+that have variables of object stores or catalogs. A call is a process of its own: it has its arguments, variables, directory, standard streams, umask, limits and processors, and
 starts its workers as ever. What is decided while Python starts cannot be asked for here:
 `unsuited` says whether a call may be made this way.
 """
@@ -42,10 +42,14 @@ polars. A command and its workers set the first three for themselves, and nobody
 _SURROUNDINGS = dict(os.environ)
 """What the program is started with, from before any test changes something."""
 
+_AT_STORES = ("AWS_", "PYICEBERG_")
+"""Beginnings of variables that are read when a store or a catalog is opened: `warm_program` sees to
+that. Its calls import much more, which is there with them."""
+
 _UMASK = re.compile(r"^Umask:\s*([0-7]+)$", re.MULTILINE)
 _lock = threading.Lock()
-_sockets: list[socket.socket] = []
-"""Our end of the one program's socket, once it is started."""
+_sockets: dict[str, socket.socket] = {}
+"""Our ends of the sockets of the programs that are started, by what these are asked to import."""
 
 
 def unsuited(env: Mapping[str, str]) -> list[str]:
@@ -62,6 +66,8 @@ def _is_read_late(name: str, env: Mapping[str, str]) -> bool:
     if name == "PYTHONPATH":
         return env.get(name) in (None, str(ROOT))
     if name.startswith("PYTEST_") or name in _BY_TESTS:
+        return True
+    if name.startswith(_AT_STORES):
         return True
     return name.startswith("UNLOADER_") and not name.startswith(_AT_IMPORT)
 
@@ -88,7 +94,8 @@ def run(
             "cpus": sorted(os.sched_getaffinity(0)),
         }
     )
-    with _asked(asked.encode()) as (answers, pipes):
+    what = "stores" if any(name.startswith(_AT_STORES) for name in env) else "databases"
+    with _asked(asked.encode(), what) as (answers, pipes):
         deadline = time.monotonic() + timeout
         pid = int(_answer(answers))
         texts = _read(pipes, deadline)
@@ -101,13 +108,13 @@ def run(
 
 
 @contextlib.contextmanager
-def _asked(asked: bytes) -> Iterator[tuple[socket.socket, tuple[int, int]]]:
-    """Send a call; yield the socket of its answers and the pipes of stdout and stderr."""
+def _asked(asked: bytes, what: str) -> Iterator[tuple[socket.socket, tuple[int, int]]]:
+    """Send a call to a program; yield the socket of its answers, the pipes of stdout and stderr."""
     answers, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     (out, to_out), (err, to_err) = os.pipe(), os.pipe()
     try:
         try:
-            socket.send_fds(_program(), [asked], [to_out, to_err, its.fileno()])
+            socket.send_fds(_program(what), [asked], [to_out, to_err, its.fileno()])
         finally:
             its.close()
             os.close(to_out)
@@ -119,23 +126,23 @@ def _asked(asked: bytes) -> Iterator[tuple[socket.socket, tuple[int, int]]]:
         os.close(err)
 
 
-def _program() -> socket.socket:
-    """Start the program if it is not there; its socket closes with this process, and ends it."""
+def _program(what: str) -> socket.socket:
+    """Start a program if it is not there; its socket closes with this process, and ends it."""
     with _lock:
-        if not _sockets:
+        if what not in _sockets:
             ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             paths = os.pathsep.join(filter(None, (str(ROOT), _SURROUNDINGS.get("PYTHONPATH"))))
             with its:
                 process = subprocess.Popen(
-                    [sys.executable, str(_PROGRAM), str(its.fileno())],
+                    [sys.executable, str(_PROGRAM), str(its.fileno()), what],
                     env={**_SURROUNDINGS, "PYTHONPATH": paths},
                     stdin=subprocess.DEVNULL,
                     pass_fds=(its.fileno(),),
                 )
             atexit.register(process.wait)
             atexit.register(ours.close)
-            _sockets.append(ours)
-        return _sockets[0]
+            _sockets[what] = ours
+        return _sockets[what]
 
 
 def _umask() -> int:

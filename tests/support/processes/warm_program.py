@@ -2,7 +2,7 @@
 
 It reads calls from a socket, each with three descriptors: standard output, standard error and the
 socket to which it sends the call's process id, then its exit status. The end of the first socket
-ends the program.
+ends the program. Its second argument says what it imports: `databases`, or `stores`, which is more.
 """
 
 from __future__ import annotations
@@ -38,7 +38,20 @@ _MODULES = (
 )
 
 
-def _import_all() -> None:
+_AT_STORES = (
+    "boto3",
+    "crc32c",
+    "obstore.auth.boto3",
+    "obstore.store",
+    "pyiceberg.catalog.sql",
+    "pyiceberg.io.pyarrow",
+    "unloader.lakehouse.delta.tables",
+    "unloader.lakehouse.iceberg.tables",
+)
+"""With them a command is there that opens a store or a catalog."""
+
+
+def _import_all(what: str) -> None:
     """Import what calls need; a thread that runs by then would be missing in every fork."""
     # As the command does.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -48,6 +61,13 @@ def _import_all() -> None:
     for name in (*(f"unloader.cli.commands.{command}" for command in COMMANDS), *_MODULES):
         with contextlib.suppress(ModuleNotFoundError):
             import_module(name)
+    if what == "stores":
+        for name in _AT_STORES:
+            with contextlib.suppress(ModuleNotFoundError):
+                import_module(name)
+        # These read variables as they are imported: each call does that for itself.
+        for name in [name for name in sys.modules if name.startswith("pyiceberg.catalog")]:
+            del sys.modules[name]
     tasks = Path("/proc/self/task").glob("*/comm")
     others = [task.read_text().strip() for task in tasks if task.parent.name != str(os.getpid())]
     assert not others, others
@@ -123,7 +143,7 @@ def _become(asked: dict[str, Any], streams: list[int]) -> None:
 def _main() -> None:
     # Ctrl-C is for the tests: they close the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _import_all()
+    _import_all(sys.argv[2])
     gc.freeze()  # A collection in a fork would copy what it only looks at.
     with socket.socket(fileno=int(sys.argv[1])) as calls:
         found = _serve(calls)
