@@ -76,7 +76,9 @@ class Scenario:
     offline: tuple[int, ...] = ()
     """CPUs that are off while it runs."""
     unplugged: tuple[int, ...] = ()
-    """CPUs that are switched off when all its workers are at work."""
+    """CPUs that are switched off when its workers are at work."""
+    at_work: int = 0
+    """How many those are."""
     refused: bool = False
     """Whether set_mempolicy fails with EPERM, as in many containers."""
 

@@ -62,7 +62,7 @@ def _run(scenario: dict[str, Any], database: Path, destination: Path) -> dict[st
         while process.poll() is None:
             time.sleep(_LOOK_SECONDS)
             observer.look()
-            if left and len(observer.at_work()) >= 2 and process.poll() is None:
+            if left and len(observer.at_work()) >= scenario["at_work"] and process.poll() is None:
                 _switch(left, "0")
                 left = []
     _switch(scenario["unplugged"], "1")
