@@ -147,7 +147,7 @@ class AnswerLost(UnloaderError):
 
 
 class FollowUpFailed(UnloaderError):
-    """The run is complete, but its link or the command of `--on-success` failed."""
+    """The run is complete, but its link, its page or the command of `--on-success` failed."""
 
     exit_code = 10
     usual_hint = "do what failed by hand; do not run it again"

@@ -82,12 +82,12 @@ _STATUS = {
     "SourceError": "the database refused, failed or went away",
     "PlanFailed": "the table cannot be cut as asked, or a plan file is not usable",
     "OutputFailed": "the destination or the format refused",
-    "PartialUnload": "some work units failed; finished ones stay in `DEST/_run` until the next "
-    "run, which starts anew",
+    "PartialUnload": "some work units or tables failed; finished units stay in `DEST/_run` for "
+    "`unloader resume`, until another run begins there",
     "VerifyMismatch": "files and manifest, or files and source, differ",
     "AnswerLost": "done, but standard output did not take the result",
-    "FollowUpFailed": "the run is complete, but `--latest-link` or the command of `--on-success` "
-    "failed",
+    "FollowUpFailed": "the run is complete, but `--latest-link`, `--report` or the command of "
+    "`--on-success` failed",
     "Interrupted": "stopped by SIGINT, SIGTERM or SIGHUP",
 }
 
