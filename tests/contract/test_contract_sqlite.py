@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from long_tests import OTHER_ROUTES, also
 
 from unloader.model import SourceSpec
 from unloader.request.names import parse_table
@@ -38,8 +39,13 @@ connection.close()
 """
 
 
-@pytest.mark.parametrize("journal", ["delete", "wal"])
-@pytest.mark.parametrize("options", ["", "WITHOUT ROWID", "STRICT"])
+@pytest.mark.parametrize(
+    ("options", "journal"),
+    [
+        *(("", "delete"), ("WITHOUT ROWID", "wal")),
+        *also(OTHER_ROUTES, ("", "wal"), ("STRICT", "delete")),
+    ],
+)
 def test_contract(tmp_path: Path, options: str, journal: str) -> None:
     """Tables with and without rowid, strict or not, in both journals keep the contract."""
     path = tmp_path / "data.db"

@@ -54,10 +54,9 @@ def test_hostile_names_in_postgres_are_one_state_while_a_writer_commits(
     assert len(report["checked"]) == 4
 
 
-@pytest.mark.parametrize("source", ["duckdb", "oracle-test"])
-def test_other_sources_are_compared_with_the_loop(source: str, tmp_path: Path) -> None:
+def test_another_source_is_compared_with_the_loop(tmp_path: Path) -> None:
     """Every row is in the files once."""
     only = ["--only", "ours_counted", "--only", "loop", "--dir", str(tmp_path)]
-    report = _report("--source", source, "--tables", "6", "--big-tables", "1", *only)
+    report = _report("--source", "duckdb", "--tables", "6", "--big-tables", "1", *only)
     assert set(report["ratios"]) == {"wall_vs_loop", "cpu_vs_loop"}
     assert [each["tables"] for each in report["checked"]] == [6, 6]

@@ -11,7 +11,7 @@ import pytest
 from amounts import amount
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "store_kills.py"
-KILLS = amount("UNLOADER_TEST_STORE_KILLS", 5, 8)
+KILLS = amount("UNLOADER_TEST_STORE_KILLS", 5, 5)
 
 
 @pytest.mark.long("runs into object stores")

@@ -84,14 +84,12 @@ def files_of(found: dict[str, bytes]) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("options", "workers"),
     [
-        (("--format", "csv"), 1),
-        pytest.param(("--format", "csv", *_MANY), 8, marks=MORE),
-        pytest.param(("--format", "parquet"), 1, marks=MORE),
-        pytest.param(("--format", "parquet", *_MANY), 8, marks=MORE),
-        pytest.param(("--compression", "zstd", "--file-size", "3MB", *_MANY), 2, marks=MORE),
-        pytest.param(("--file-per", "table", *_MANY), 2, marks=MORE),
+        (("--format", "csv", *_MANY), 8),
+        (("--format", "parquet"), 1),
+        (("--compression", "zstd", "--file-size", "3MB", *_MANY), 2),
+        (("--file-per", "table", *_MANY), 2),
     ],
-    ids=["csv", "csv by 8", "parquet", "parquet by 8", "files of a size", "one file"],
+    ids=["csv by 8", "parquet", "files of a size", "one file"],
 )
 def test_the_same_bytes_as_on_a_disk(
     server: S3Server,
@@ -156,29 +154,39 @@ def test_a_failed_run_leaves_nothing(server: S3Server, tmp_path: Path) -> None:
     assert server.uploads("failed/") == []
 
 
-@pytest.mark.long("runs into object stores")
+@MORE
 @pytest.mark.parametrize(
     "rules",
     [
-        pytest.param((Rule("part", "busy", 3),), id="busy while parts are sent"),
-        pytest.param((Rule("complete", "broken", 2),), id="500 after the last part"),
-        pytest.param((Rule("part", "cut", 2),), id="connection cut in a part", marks=MORE),
-        pytest.param((Rule("complete", "cut"),), id="connection cut at the end", marks=MORE),
-        pytest.param((Rule("complete", "lost"),), id="answer lost of an upload completed"),
-        pytest.param((Rule("part", "other etag"),), id="wrong ETag of a part", marks=MORE),
-        pytest.param((Rule("part", "slow", 2), Rule("complete", "slow")), id="slow", marks=MORE),
         pytest.param(
-            (Rule("copy", "busy", 3), Rule("copy", "cut", 2)), id="copies fail", marks=MORE
-        ),
-        pytest.param((Rule("copy", "lost", 2),), id="answers lost of copies", marks=MORE),
-        pytest.param((Rule("put", "lost", 1, key="lock.json"),), id="answer lost of the lock"),
-        pytest.param((Rule("put", "lost", 1, key="/_manifest.json"),), id="answer lost, manifest"),
-        pytest.param(
-            (Rule("put", "lost", 1, key="lock.json", skipped=2),), id="answer lost of publishing"
+            (
+                Rule("part", "busy", 3),
+                Rule("complete", "broken", 2),
+                Rule("put", "lost", key="lock.json"),
+            ),
+            id="refused while it is sent, and the answer lost of the lock",
         ),
         pytest.param(
-            (Rule("delete", "broken", 2), Rule("list", "busy", 2)), id="clearing fails", marks=MORE
+            (
+                Rule("part", "cut", 2),
+                Rule("complete", "cut"),
+                Rule("put", "lost", key="lock.json", skipped=2),
+            ),
+            id="connections cut, and the answer lost of publishing",
         ),
+        pytest.param(
+            (
+                Rule("complete", "lost"),
+                Rule("put", "lost", key="/_manifest.json"),
+                Rule("delete", "broken", 2),
+                Rule("list", "busy", 2),
+            ),
+            id="answers lost of an upload completed and of the manifest, and clearing fails",
+        ),
+        pytest.param((Rule("part", "other etag"),), id="wrong ETag of a part"),
+        pytest.param((Rule("part", "slow", 2), Rule("complete", "slow")), id="slow"),
+        pytest.param((Rule("copy", "busy", 3), Rule("copy", "cut", 2)), id="copies fail"),
+        pytest.param((Rule("copy", "lost", 2),), id="answers lost of copies"),
     ],
 )
 def test_faults_on_the_way(

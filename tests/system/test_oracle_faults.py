@@ -27,13 +27,13 @@ LOB_BYTES = 3_000_000
 
 CASES = [
     ("ora-01555", "ORA-01555", ()),
-    ("reset", "Connection reset|DPY-4011", ("--fetch", "tuples")),
-    ("ora-00600", "ORA-00600", ("--format", "parquet")),
     ("reset", "Connection reset|DPY-4011", ("--fetch", "native")),
 ]
 """Kinds of faults, what the log calls them, and further options of the run."""
 
 MORE = [
+    ("ora-00600", "ORA-00600", ("--format", "parquet")),
+    ("reset", "Connection reset|DPY-4011", ("--fetch", "tuples")),
     ("ora-03113", "ORA-03113", ("--fetch", "tuples")),
     ("cut", "DPY-4011", ()),
     ("cut", "DPY-4011", ("--fetch", "native")),

@@ -177,7 +177,7 @@ def _check_parquet(sample: Sample, file: Path, types: dict[str, str]) -> None:
         _check_array(column, array, values, real=sample.leg.is_real)
 
 
-@pytest.mark.parametrize("fetch", ["arrow", "tuples", "native"])
+@pytest.mark.parametrize("fetch", ["arrow", "native", *also(OTHER_ROUTES, "tuples")])
 def test_every_type_in_csv(every_type: Sample, tmp_path: Path, fetch: str) -> None:
     """Each value of each type has its published text, by either way of fetching."""
     file = _unload(every_type.leg, every_type.name, tmp_path / "out", "--fetch", fetch)

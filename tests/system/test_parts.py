@@ -27,8 +27,9 @@ def url(tmp_path: Path) -> str:
     return f"duckdb://{path}"
 
 
-@pytest.mark.parametrize("parts", [3, *also(OTHER_ROUTES, 1, 12)])
-@pytest.mark.parametrize("form", ["csv", *also(OTHER_ROUTES, "parquet")])
+@pytest.mark.parametrize(
+    ("parts", "form"), [(3, "csv"), *also(OTHER_ROUTES, (1, "csv"), (12, "parquet"))]
+)
 def test_the_parts_have_the_files_of_one_run(
     url: str, tmp_path: Path, parts: int, form: str
 ) -> None:

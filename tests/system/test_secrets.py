@@ -93,13 +93,6 @@ def test_postgres_with_a_password(protected: str, tmp_path: Path) -> None:
 
 KEYRING = {"PYTHON_KEYRING_BACKEND": "keyrings.alt.file.PlaintextKeyring"}
 
-PLACES = (
-    "file",
-    pytest.param("keyring", marks=pytest.mark.long(OTHER_ROUTES)),
-    pytest.param("credential", marks=pytest.mark.long(OTHER_ROUTES)),
-    pytest.param("variable", marks=pytest.mark.long(OTHER_ROUTES)),
-)
-
 
 def placed(place: str, home: Path) -> tuple[list[str], dict[str, str]]:
     """Put the password into a place below a directory; return the options and variables for it."""
@@ -118,8 +111,6 @@ def placed(place: str, home: Path) -> tuple[list[str], dict[str, str]]:
         )
         return ["--password-keyring", "protected"], variables
     (home / "unloader-password").write_text(f"{SECRET}\n")
-    if place == "credential":
-        return [], {"CREDENTIALS_DIRECTORY": str(home)}
     return ["--password-file", str(home / "unloader-password")], {}
 
 
@@ -134,7 +125,7 @@ def seen_from_outside(processes: list[psutil.Process]) -> tuple[str, str]:
 
 
 @pytest.mark.long(OTHER_ROUTES)
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ["file", "variable"])
 def test_a_run_that_is_looked_at_and_killed(protected: str, tmp_path: Path, place: str) -> None:
     """No process shows the password while the run goes on, and none dumps its memory.
 

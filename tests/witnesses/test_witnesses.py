@@ -57,8 +57,9 @@ def _check(
                 ]
 
 
-@pytest.mark.parametrize("verifier", ["12c", "11g"])
-@pytest.mark.parametrize("mode", ["23ai", "21c", "19c"])
+@pytest.mark.parametrize(
+    ("mode", "verifier"), [("23ai", "12c"), ("21c", "11g"), ("19c", "12c"), ("19c", "11g")]
+)
 def test_a_client_reads_every_value(
     client: Client, tables: Tables, mode: str, verifier: str
 ) -> None:

@@ -227,7 +227,10 @@ def test_a_source_in_a_wrong_place_is_not_shown(ask: Ask, ear: Ear) -> None:
 @pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_reflex_of_other_programs_is_not_repeated(ask: Ask, command: str) -> None:
-    """`-pSECRET`, `--password SECRET` and what is left over are refused unseen."""
+    """`-pSECRET`, `--password SECRET` and what is left over are refused unseen.
+
+    `run` is tried with each of them, every other command with a third: one parser reads all.
+    """
     subject = {
         "run": ("duckdb:///nowhere.db", "--table", "t", "--to", "out"),
         "plan": ("duckdb:///nowhere.db", "--table", "t"),
@@ -244,6 +247,7 @@ def test_a_reflex_of_other_programs_is_not_repeated(ask: Ask, command: str) -> N
                 )
             )
             for number, words in enumerate(REFLEXES)
+            if command == "run" or number % 3 == COMMANDS.index(command) % 3
             # A word left over is one more directory to clean, and shown as that.
             if not (command == "clean" and words == ("{}",))
         ]
@@ -295,15 +299,21 @@ def test_a_value_that_its_option_cannot_mean_is_not_repeated(ask: Ask) -> None:
 @pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("command", ["run", "plan", "codecs", "describe"])
 def test_the_password_itself_is_accepted_in_no_option(ask: Ask, command: str, ear: Ear) -> None:
-    """What the variable holds may stand in no option: it would go into manifest and plan."""
+    """What the variable holds may stand in no option: it would go into manifest and plan.
+
+    Of options that `run` has, too, the other commands are tried with some.
+    """
     source = f"postgresql://etl@127.0.0.1:{ear.port}/x"
     subject = {"run": ("--table", "t", "--to", "out"), "describe": ()}.get(
         command, ("--table", "t")
     )
     values = (SECRET, f"a {SECRET} b", f"a='{SECRET}'")
+    known = {option.opts[0] for option in options_of("run")}
     calls = []
     for number, option in enumerate(options_of(command)):
         name = option.opts[0]
+        if command != "run" and name in known and number % 8:
+            continue
         shown = subject[2:] if name == "--query" else subject
         # The name of a table stands in the open, even if it is the password.
         value = values[1 if name == "--table" else number % 3]

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from long_tests import OTHER_ROUTES, also
 from object_stores.faults import Rule, faulty
 from object_stores.s3_server import S3Server
 
@@ -36,8 +37,13 @@ def held(place: str, *pieces: bytes) -> UncompletedUpload:
     return written.uncompleted
 
 
-@pytest.mark.parametrize("checksum", ["sha256", "crc32c", "none"])
-@pytest.mark.parametrize("size", [0, 1, PART, 5 * PART + 17])
+@pytest.mark.parametrize(
+    ("checksum", "size"),
+    [
+        *(("crc32c", 0), ("none", 1), ("sha256", PART), ("crc32c", 5 * PART + 17)),
+        *also(OTHER_ROUTES, ("none", PART), ("sha256", 5 * PART + 17)),
+    ],
+)
 def test_what_is_sent_is_there_once_it_is_completed(s3: S3Server, checksum: str, size: int) -> None:
     """Whatever the memory holds that the bytes came in, by then; and not before."""
     key = f"held/{checksum}/{size}"

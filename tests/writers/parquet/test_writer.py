@@ -33,8 +33,13 @@ from writers.testing import check_writer
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-@pytest.mark.parametrize("read_back", [read_arrow, *also(OTHER_ROUTES, read_duckdb)])
-@pytest.mark.parametrize("encoder", ["native", "plain"])
+@pytest.mark.parametrize(
+    ("encoder", "read_back"),
+    [
+        ("native", read_arrow),
+        *also(OTHER_ROUTES, ("plain", read_arrow), ("native", read_duckdb)),
+    ],
+)
 def test_contract(
     parquet: ParquetFormat, codec: Any, file_size: int, encoder: Any, read_back: Any
 ) -> None:
