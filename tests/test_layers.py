@@ -264,7 +264,8 @@ def test_libraries_stay_in_their_rooms(package: str) -> None:
                 assert module.startswith("unloader.lakehouse.delta."), f"{module}: {imported}"
             if top == "ffx":
                 assert module == "unloader.transforms.masking.encrypting", module
-            if top == "duckdb" and module.startswith("unloader.transforms.sql."):
+            rooms = ("unloader.transforms.sql.", "unloader.lakehouse.ducklake.")
+            if top == "duckdb" and module.startswith(rooms):
                 continue
             if top in DRIVERS:
                 room = f"unloader.sources.{DRIVERS[top]}"

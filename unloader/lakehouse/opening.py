@@ -11,8 +11,15 @@ if TYPE_CHECKING:
     from unloader.lakehouse.base import LakeFormat
 
 
-LIBRARIES: dict[LakeKind, str] = {"iceberg": "pyiceberg", "delta": "deltalake"}
-"""What each format needs; its extra has the name of the format."""
+LIBRARIES: dict[LakeKind, str] = {
+    "iceberg": "pyiceberg",
+    "delta": "deltalake",
+    "ducklake": "duckdb",
+}
+"""What each format needs."""
+
+EXTRAS: dict[LakeKind, str] = {"iceberg": "iceberg", "delta": "delta", "ducklake": "duckdb"}
+"""The extra of this package that brings it."""
 
 
 def installed() -> dict[LakeKind, str | None]:
@@ -36,6 +43,10 @@ def lake_format(kind: LakeKind) -> LakeFormat:
         from unloader.lakehouse.delta.tables import DeltaTables
 
         return DeltaTables()
+    if kind == "ducklake":
+        from unloader.lakehouse.ducklake.tables import DuckLakeTables
+
+        return DuckLakeTables()
     from unloader.lakehouse.iceberg.tables import IcebergTables
 
     return IcebergTables()

@@ -9,9 +9,13 @@ from urllib.parse import urlsplit
 from unloader.errors import OutputFailed
 from writers.objects.location import is_location
 
-LakeKind = Literal["iceberg", "delta"]
+LakeKind = Literal["iceberg", "delta", "ducklake"]
 
-_MARKS: dict[str, LakeKind] = {"iceberg://": "iceberg", "delta:": "delta"}
+_MARKS: dict[str, LakeKind] = {
+    "iceberg://": "iceberg",
+    "delta:": "delta",
+    "ducklake:": "ducklake",
+}
 
 
 def lake_kind(place: str) -> LakeKind | None:
@@ -21,6 +25,10 @@ def lake_kind(place: str) -> LakeKind | None:
 
 def absolute_name(place: str) -> str:
     """Return the name of a table so that it means the same from any directory."""
+    if place.startswith("ducklake:"):
+        from unloader.lakehouse.ducklake.opening import Address
+
+        return Address.parse(place).name
     path = place.removeprefix("delta:")
     if path == place or is_location(path):
         return place

@@ -1,4 +1,4 @@
-"""What both formats of tables refuse in the same words."""
+"""What all formats of tables refuse in the same words."""
 
 from __future__ import annotations
 

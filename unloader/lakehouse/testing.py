@@ -96,7 +96,11 @@ class Checks:
             (schema.set(0, pa.field("id", pa.int64())), "may not be null"),
         ):
             _refused(partial(self._wanted, "append", other), why)
-        for arrow in (pa.uint64(), pa.timestamp("ns"), pa.list_(pa.int64())):
+        for arrow in (
+            pa.timestamp("ns", "UTC"),
+            pa.month_day_nano_interval(),
+            pa.list_(pa.int64()),
+        ):
             odd = schema.append(pa.field("odd", arrow))
             _refused(partial(self._wanted, "append", odd), "column 'odd' has the type")
         turned = pa.schema([schema.field(1), schema.field(0)])

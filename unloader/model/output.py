@@ -55,7 +55,7 @@ class LakeTable:
     The manifest has it, too: from that and the files alone the commit can be made.
     """
 
-    kind: Literal["iceberg", "delta"]
+    kind: Literal["iceberg", "delta", "ducklake"]
     name: str
     """As `--to` has it."""
     save_mode: SaveMode

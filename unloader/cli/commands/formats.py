@@ -9,7 +9,7 @@ import click
 
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
-from unloader.lakehouse.opening import LIBRARIES, installed
+from unloader.lakehouse.opening import EXTRAS, LIBRARIES, installed
 
 
 @click.command(
@@ -64,7 +64,7 @@ def _shown(formats: tuple[str, ...], codecs: Any, dialects: Any) -> str:
 def _tables() -> str:
     """Return the tables of a lakehouse that files can become part of."""
     rows = (
-        (name, LIBRARIES[name], found or f"pip install 'unloader[{name}]'")
+        (name, LIBRARIES[name], found or f"pip install 'unloader[{EXTRAS[name]}]'")
         for name, found in installed().items()
     )
     return render.table(("table", "library", "version"), rows)

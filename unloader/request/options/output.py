@@ -48,8 +48,9 @@ TO = Option(
     "Its name may have the fields {schema} {table} {date} {run_id}. "
     "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and az://CONTAINER/PREFIX are object stores "
     "(pip install 'unloader[cloud]'), with options behind a question mark: ?endpoint=URL. "
-    "iceberg://CATALOG/NAMESPACE.TABLE and delta:PLACE are tables that the files become part of "
-    "(pip install 'unloader[iceberg]' or 'unloader[delta]'). "
+    "iceberg://CATALOG/NAMESPACE.TABLE, delta:PLACE and ducklake:CATALOG/SCHEMA.TABLE are tables "
+    "that the files become part of (pip install 'unloader[iceberg]', 'unloader[delta]' or "
+    "'unloader[duckdb]'). "
     "- is standard output, pipe:PATH a named pipe, pipe:DIR/{unit}.csv one named pipe for "
     "each work unit; null: drops everything, to measure a run without its destination, and "
     "null:rows drops the rows before they are encoded. Separated by commas, or repeated.",

@@ -24,7 +24,8 @@ def check_table(values: Mapping[str, Any], given: frozenset[str]) -> None:
             if places and values.get(name) not in (None, ()) and name in given:
                 raise UsageError(
                     f"{flag(name)} is for a table, and --to {', '.join(places)} is none",
-                    "give --to iceberg://CATALOG/NAMESPACE.TABLE or delta:PLACE, or leave it out",
+                    "give --to iceberg://CATALOG/NAMESPACE.TABLE, delta:PLACE or "
+                    "ducklake:CATALOG/SCHEMA.TABLE, or leave it out",
                 )
         return
     if len(places) > 1:

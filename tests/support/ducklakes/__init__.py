@@ -1,0 +1,1 @@
+"""DuckLake catalogs, by a DuckDB that has the extension."""

@@ -1,0 +1,1 @@
+"""DuckLake, through DuckDB and its extension."""

@@ -1,0 +1,306 @@
+"""DuckLake tables; see `unloader.lakehouse.base.LakeFormat`.
+
+A commit is a snapshot of the whole catalog, and a number of it that only one writer can take. It
+tells of the run in what it says of itself, and each file of the run has the run's id in its path.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from unloader.errors import OutputFailed, UsageError
+from unloader.lakehouse.ducklake.adding import add_files, has_partitions, newest_snapshot
+from unloader.lakehouse.ducklake.opening import CATALOG, RECORDS, Address, Busy, attached
+from unloader.lakehouse.ducklake.types import Column, check_columns, columns_of
+from unloader.lakehouse.model import RUN_ID, Commit, Committed, Wanted
+from unloader.lakehouse.places import place_of
+from unloader.lakehouse.repeating import committed_once
+from unloader.model import LakeTable
+from writers.objects.location import below, is_location
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+
+
+class DuckLakeTables:
+    """Tables of a catalog, whose data is on a file system."""
+
+    def prepared(self, wanted: Wanted) -> LakeTable:
+        """Return the table as it is, or as it will be made."""
+        if wanted.replace_where is not None or wanted.branch is not None:
+            raise UsageError(
+                "--replace-where and --branch are for Iceberg tables",
+                "leave them out; --save-mode overwrite replaces all rows",
+            )
+        address = Address.parse(wanted.name)
+        with attached(address) as lake:
+            place = _place(lake, address)
+            table_id = _table_id(lake, address)
+            if wanted.save_mode == "create":
+                if table_id:
+                    raise OutputFailed(
+                        f"the table {wanted.name} is there already",
+                        "add to it with --save-mode append, or replace its rows with --save-mode "
+                        "overwrite",
+                    )
+                columns_of(wanted.schema)
+            elif not table_id:
+                raise OutputFailed(
+                    f"there is no table {wanted.name}",
+                    "make it with --save-mode create, or check its name",
+                )
+            else:
+                _check_plain(lake, address)
+                check_columns(wanted.schema, _columns(lake, address), wanted.name)
+            return LakeTable(
+                kind="ducklake",
+                name=address.name,
+                save_mode=wanted.save_mode,
+                location=place,
+                files=place,
+                table_id=table_id,
+                base=str(newest_snapshot(lake)),
+            )
+
+    def data_place(self, name: str) -> str:
+        """Return where the files of a table lie, whether or not it exists yet."""
+        address = Address.parse(name)
+        with attached(address) as lake:
+            return _place(lake, address)
+
+    def committed(self, table: LakeTable, run_id: str) -> str:
+        """Return the snapshot that a run has committed."""
+        with attached(Address.parse(table.name)) as lake:
+            return _snapshot_of_run(lake, run_id)
+
+    def commit(self, commit: Commit) -> Committed:
+        """Make all files part of the table, at once."""
+        return committed_once(commit, partial(_commit_to, Address.parse(commit.table.name), commit))
+
+
+def _commit_to(address: Address, commit: Commit) -> Committed | None:
+    """Commit a run, or see that it is part of the table; None where somebody else was faster."""
+    try:
+        with attached(address, to_write=True) as lake:
+            newest = newest_snapshot(lake)
+            if found := _snapshot_of_run(lake, commit.run_id):
+                return Committed(snapshot=found, is_new=False)
+            schema = _schema_of(commit)
+            _check_is_as_it_was(lake, address, schema, commit)
+            # All that was just read was read outside: a catalog in SQLite cannot be written to by
+            # who reads it. What is written fails if there is another snapshot by then.
+            lake.execute("BEGIN")
+            if newest_snapshot(lake) != newest:
+                return None
+            _write(lake, address, schema, commit)
+            lake.execute("COMMIT")
+            return Committed(snapshot=_snapshot_of_run(lake, commit.run_id), is_new=True)
+    except Busy:
+        return None
+
+
+def _place(lake: DuckDBPyConnection, address: Address) -> str:
+    """Return where the files of a table lie: below the catalog's data, by the table's name.
+
+    Raises:
+        OutputFailed: There is no such schema; data is encrypted, or is not on a file system.
+    """
+    settings = dict(lake.execute(f"SELECT key, value FROM {RECORDS}.ducklake_metadata").fetchall())
+    if settings.get("encrypted") == "true":
+        raise OutputFailed(
+            f"the catalog of {address.name} encrypts its files, which it must write itself",
+            "use a catalog without ENCRYPTED",
+        )
+    known = lake.execute(
+        f"SELECT 1 FROM {RECORDS}.ducklake_schema WHERE schema_name = ? AND end_snapshot IS NULL",
+        [address.schema],
+    ).fetchone()
+    if known is None:
+        raise OutputFailed(
+            f"the catalog of {address.name} has no schema {address.schema!r}",
+            "make it with CREATE SCHEMA, or check the name",
+        )
+    place = place_of(str(settings["data_path"]))
+    if is_location(place):
+        raise OutputFailed(
+            f"the data of {address.name} is in {place}, and files can be added where it is on a "
+            "file system",
+            "use a catalog whose DATA_PATH is a directory",
+        )
+    return below(below(place, address.schema), address.table)
+
+
+def _table_id(lake: DuckDBPyConnection, address: Address) -> str:
+    """Return what tells the table from others that had or will have its name; empty if none is."""
+    found = lake.execute(
+        f"SELECT t.table_uuid FROM {RECORDS}.ducklake_table t "
+        f"JOIN {RECORDS}.ducklake_schema s USING (schema_id) "
+        "WHERE t.table_name = ? AND s.schema_name = ? "
+        "AND t.end_snapshot IS NULL AND s.end_snapshot IS NULL",
+        [address.table, address.schema],
+    ).fetchone()
+    return "" if found is None else str(found[0])
+
+
+def _columns(lake: DuckDBPyConnection, address: Address) -> list[Column]:
+    found = lake.execute(
+        "SELECT column_name, data_type, is_nullable FROM duckdb_columns() "
+        "WHERE database_name = ? AND schema_name = ? AND table_name = ? ORDER BY column_index",
+        [CATALOG, address.schema, address.table],
+    ).fetchall()
+    return [Column(name=name, kind=kind, nullable=nullable) for name, kind, nullable in found]
+
+
+def _check_plain(lake: DuckDBPyConnection, address: Address) -> None:
+    """Refuse a table whose partitions would not be kept by files that are only added."""
+    if has_partitions(lake, _table_id(lake, address)):
+        raise OutputFailed(
+            f"the table {address.name} has partitions, which files that are added do not keep",
+            "write to a table without them",
+        )
+
+
+def _check_is_as_it_was(
+    lake: DuckDBPyConnection, address: Address, schema: pa.Schema, commit: Commit
+) -> None:
+    was, run = commit.table, f"run {commit.run_id}"
+    table_id = _table_id(lake, address)
+    if was.save_mode == "create":
+        if table_id:
+            raise OutputFailed(
+                f"the table {was.name} was made by somebody else while {run} was going on",
+                "run again with --save-mode append or overwrite, or with another name",
+            )
+    elif not table_id or table_id != was.table_id:
+        raise OutputFailed(
+            f"the table {was.name} was removed, or is another one, since {run} began", "run again"
+        )
+    base = int(was.base)
+    later = lake.execute(
+        f"SELECT snapshot_id, changes FROM ducklake_snapshots('{CATALOG}') WHERE snapshot_id >= ? "
+        "ORDER BY snapshot_id",
+        [base],
+    ).fetchall()
+    if later[0][0] > base + 1 and not commit.is_own:
+        raise OutputFailed(
+            f"the catalog of {was.name} has forgotten its snapshots from {base} on, so it cannot "
+            f"be told whether {run} was committed",
+            "see whether its rows are in the table; if not, clean its files and run again",
+        )
+    if was.save_mode == "create":
+        return
+    _check_plain(lake, address)
+    check_columns(schema, _columns(lake, address), was.name)
+    if was.save_mode == "overwrite":
+        _check_is_unchanged(lake, address, later, commit)
+
+
+def _check_is_unchanged(
+    lake: DuckDBPyConnection, address: Address, later: list[Any], commit: Commit
+) -> None:
+    """Make sure that no snapshot behind the run's first has changed the table."""
+    base, number = int(commit.table.base), _table_number(lake, address)
+    for snapshot, changes in later:
+        touched = {each for names in changes.values() for each in names}
+        if snapshot > base and number in touched:
+            raise OutputFailed(
+                f"the table {commit.table.name} was changed since run {commit.run_id} began, in "
+                f"snapshot {snapshot}, and what was written there meanwhile would be lost",
+                "run again, which reads the source again and replaces the table as it is then",
+            )
+    if later[0][0] > base + 1:
+        raise OutputFailed(
+            f"the catalog of {commit.table.name} has forgotten its snapshots from {base} on, so it "
+            f"cannot be told whether the table was changed since run {commit.run_id} began",
+            "run again",
+        )
+
+
+def _table_number(lake: DuckDBPyConnection, address: Address) -> str:
+    """Return the number by which snapshots tell which table they have changed."""
+    found = lake.execute(
+        f"SELECT table_id FROM {RECORDS}.ducklake_table WHERE table_uuid = ? "
+        "AND end_snapshot IS NULL",
+        [_table_id(lake, address)],
+    )
+    return str(_value(found))
+
+
+def _write(lake: DuckDBPyConnection, address: Address, schema: pa.Schema, commit: Commit) -> None:
+    table = f"{CATALOG}.{_quoted(address.schema)}.{_quoted(address.table)}"
+    if commit.table.save_mode == "create":
+        columns = ", ".join(
+            f"{_quoted(each.name)} {each.kind}{'' if each.nullable else ' NOT NULL'}"
+            for each in columns_of(schema)
+        )
+        lake.execute(f"CREATE TABLE {table} ({columns})")
+    elif commit.table.save_mode == "overwrite":
+        lake.execute(f"DELETE FROM {table}")
+    add_files(lake, address, [each.path for each in commit.files if each.rows])
+    lake.execute(
+        f"CALL {CATALOG}.set_commit_message('unloader', ?, extra_info => ?)",
+        [f"run {commit.run_id}", json.dumps(dict(commit.properties))],
+    )
+
+
+def _snapshot_of_run(lake: DuckDBPyConnection, run_id: str) -> str:
+    """Return the snapshot that a run has committed; empty if it has none.
+
+    Snapshots expire, and what they say of themselves with them. The files of a run stay on record
+    while a snapshot has them.
+    """
+    said = lake.execute(
+        f"SELECT snapshot_id, commit_extra_info FROM {RECORDS}.ducklake_snapshot_changes "
+        "WHERE contains(commit_extra_info, ?)",
+        [run_id],
+    ).fetchall()
+    for snapshot, text in said:
+        if _says(text).get(RUN_ID) == run_id:
+            return str(snapshot)
+    files = lake.execute(
+        f"SELECT min(begin_snapshot) FROM {RECORDS}.ducklake_data_file "
+        "WHERE contains(path, '/' || ? || '/')",
+        [run_id],
+    )
+    found = _value(files)
+    return "" if found is None else str(found)
+
+
+def _says(text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return {}  # Somebody else's.
+    return document if isinstance(document, dict) else {}
+
+
+def _schema_of(commit: Commit) -> pa.Schema:
+    """Return the columns of a run's files, all of which have the same."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not commit.files:
+        raise OutputFailed(
+            f"run {commit.run_id} has no file, so its columns are not known",
+            "run again, and report this",
+        )
+    path = commit.files[0].path
+    try:
+        return pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise OutputFailed(
+            f"a file of run {commit.run_id} cannot be read: {error}",
+            "find out what has changed it, and run again",
+        ) from error
+
+
+def _value(found: DuckDBPyConnection) -> Any:
+    row = found.fetchone()
+    return None if row is None else row[0]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,97 @@
+"""From the columns of the files to those of a DuckLake table, and the comparison with a table's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from unloader.lakehouse.refusals import no_exact_type, other_columns
+from writers.records import dataclass
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a table."""
+
+    name: str
+    kind: str
+    """Its type, as DuckDB writes it."""
+    nullable: bool
+
+
+def columns_of(schema: pa.Schema) -> list[Column]:
+    """Return the columns of a table that holds such files.
+
+    Raises:
+        OutputFailed: DuckLake has no type that holds all values of a column exactly.
+    """
+    return [Column(name=each.name, kind=_kind(each), nullable=each.nullable) for each in schema]
+
+
+def check_columns(schema: pa.Schema, table: Sequence[Column], name: str) -> None:
+    """Check that files have the columns of a table.
+
+    Args:
+        schema: Of the files.
+        table: Its columns.
+        name: Of the table, for messages.
+
+    Raises:
+        OutputFailed: It has other columns, or one of another type, or that may not be null.
+    """
+    wanted = {each.name: each for each in columns_of(schema)}
+    has = {each.name: each for each in table}
+    wrong = [
+        *(f"it has no column {each!r}" for each in wanted if each not in has),
+        *(f"its column {each!r} is not in the files" for each in has if each not in wanted),
+    ]
+    for each in wanted.values():
+        own = has.get(each.name)
+        if own is None:
+            continue
+        if own.kind != each.kind:
+            wrong.append(f"its column {each.name!r} is {own.kind}, and not {each.kind}")
+        elif each.nullable and not own.nullable:
+            wrong.append(f"its column {each.name!r} may not be null, and the source's may")
+    if wrong:
+        raise other_columns(name, wrong)
+
+
+def _kind(field: pa.Field) -> str:
+    import pyarrow as pa
+
+    arrow = field.type
+    if pa.types.is_dictionary(arrow):
+        arrow = arrow.value_type
+    plain: dict[Any, str] = {
+        pa.bool_(): "BOOLEAN",
+        pa.int8(): "TINYINT",
+        pa.int16(): "SMALLINT",
+        pa.int32(): "INTEGER",
+        pa.int64(): "BIGINT",
+        pa.uint8(): "UTINYINT",
+        pa.uint16(): "USMALLINT",
+        pa.uint32(): "UINTEGER",
+        pa.uint64(): "UBIGINT",
+        pa.float32(): "FLOAT",
+        pa.float64(): "DOUBLE",
+        pa.date32(): "DATE",
+        pa.time64("us"): "TIME",
+        pa.string(): "VARCHAR",
+        pa.large_string(): "VARCHAR",
+        pa.binary(): "BLOB",
+        pa.large_binary(): "BLOB",
+    }
+    if arrow in plain:
+        return plain[arrow]
+    if pa.types.is_timestamp(arrow):
+        if arrow.unit != "ns":
+            return "TIMESTAMP WITH TIME ZONE" if arrow.tz else "TIMESTAMP"
+        if arrow.tz is None:
+            return "TIMESTAMP_NS"
+    if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
+        return f"DECIMAL({arrow.precision},{arrow.scale})"
+    raise no_exact_type(field, arrow, "DuckLake")
