@@ -17,6 +17,9 @@ from processes import command
 SOME = ["postgresql", *also("selections", "duckdb", "sqlite")]
 """Sources, where `test_every_selection` tries the same on each of them."""
 
+TWO = ["postgresql", "duckdb", *also("selections", "sqlite")]
+"""The same, of which a plain run tries a server and a file."""
+
 ROWS = 5000
 FILL = "SELECT {i} AS id, 'v' || {i} AS \"Value\", {i} % 5 AS k FROM {source}"
 
@@ -100,6 +103,7 @@ def test_tabs_and_hyphens_show_in_the_names_of_files(tmp_path: Path) -> None:
         command.run("verify", str(out), "--quiet")
 
 
+@pytest.mark.parametrize("url", TWO, indirect=True)
 def test_ranges_cover_the_table(url: str, tmp_path: Path) -> None:
     """A table without partitions, cut into many ranges, comes out whole and in order."""
     command.run(
@@ -140,6 +144,7 @@ def test_query(url: str, tmp_path: Path) -> None:
     assert rows_of(tmp_path / "o") == [[str(k), str(ROWS // 5)] for k in range(5)]
 
 
+@pytest.mark.parametrize("url", TWO, indirect=True)
 @pytest.mark.parametrize(
     "where", ["k = 1) OR (k = 2", "nope = 1", *also("selections", "k =", "1=1; SELECT 1")]
 )
@@ -153,6 +158,7 @@ def test_condition_that_is_none(url: str, tmp_path: Path, where: str) -> None:
     assert not (tmp_path / "o").exists()
 
 
+@pytest.mark.parametrize("url", TWO, indirect=True)
 @pytest.mark.parametrize(
     ("arguments", "status", "part"),
     [

@@ -14,6 +14,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES, also
 
 from unloader import api
 from unloader.errors import OutputFailed, VerifyMismatch
@@ -38,6 +39,10 @@ OUTPUTS: dict[str, tuple[TextFormat | ParquetFormat, Compression]] = {
     "utf-16": (TextFormat(encoding="utf-16-le"), Compression()),
     "parquet": (ParquetFormat(row_group_rows=500), Compression(codec="zstd")),
 }
+
+
+_FEW = ("csv", "sqlldr-var", "parquet")
+KINDS = [*_FEW, *also(OTHER_ROUTES, *(each for each in OUTPUTS if each not in _FEW))]
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +127,7 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("kind", OUTPUTS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_whole_run_is_found_whole(
     finished: Callable[[str], Path], database: Path, kind: str
 ) -> None:
@@ -133,7 +138,7 @@ def test_a_whole_run_is_found_whole(
     assert found["snapshot"] == "at the run's snapshot"
 
 
-@pytest.mark.parametrize("kind", OUTPUTS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("part", ["start", "middle", "end"])
 def test_a_flipped_bit_is_found(copy: Callable[[str], Path], kind: str, part: str) -> None:
     """One bit anywhere is a difference of the file it is in, not a failure of the program."""
@@ -145,7 +150,7 @@ def test_a_flipped_bit_is_found(copy: Callable[[str], Path], kind: str, part: st
     assert files_in(destination)[0].name not in found
 
 
-@pytest.mark.parametrize("kind", OUTPUTS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("keep", [0, 1, 100, -1])
 def test_a_truncated_file_is_found(copy: Callable[[str], Path], kind: str, keep: int) -> None:
     """A file that was cut short, to nothing or by one byte, is named."""
@@ -231,7 +236,9 @@ def first_file(manifest: dict[str, Any]) -> dict[str, Any]:
     return entry
 
 
-@pytest.mark.parametrize("kind", ["csv", "csv.gz", "sqlldr-var", "parquet", "tsv"])
+@pytest.mark.parametrize(
+    "kind", ["csv", "sqlldr-var", "parquet", *also(OTHER_ROUTES, "csv.gz", "tsv")]
+)
 def test_a_changed_row_count_of_a_file_is_found(copy: Callable[[str], Path], kind: str) -> None:
     """The records are counted anew, or at least held against the totals."""
     destination = copy(kind)
@@ -342,7 +349,7 @@ def test_a_run_is_not_replaced_on_the_word_of_an_edited_manifest(
         api.unload(replace(job, output=replace(job.output, overwrite=True)))
 
 
-@pytest.mark.parametrize("kind", ["csv", "csv.zst", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", *also(OTHER_ROUTES, "csv.zst")])
 def test_exchanged_files_are_found(database: Path, tmp_path: Path, kind: str) -> None:
     """Each of two files of one size and as many rows is named when they have the other's name."""
     job = job_of(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from amounts import EVERYTHING
+from long_tests import OTHER_ROUTES
 
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import Compression, FixedField, OutputSpec, TextFormat
@@ -105,7 +106,14 @@ def column(kind: pa.DataType, values: list[object]) -> pa.Array:
     return pa.array(values, kind)
 
 
-@pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(form, marks=pytest.mark.long(OTHER_ROUTES) if number % 2 else ())
+        for number, form in enumerate(FORMATS.values())
+    ],
+    ids=FORMATS,
+)
 def test_each_type_in_each_format_is_written_as_the_plain_encoder_does(form: TextFormat) -> None:
     """Every value alone and with its neighbours, beside another column and as the only one.
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from long_tests import OTHER_ROUTES, also
 from object_stores.faults import Rule, faulty
 from object_stores.s3_server import S3Server
 from processes import command
@@ -142,7 +143,7 @@ def dead_publication(s3: S3Server, key: str, **changes: object) -> str:
     return place
 
 
-@pytest.mark.parametrize("what", ["staged", "final", "replaced", "places"])
+@pytest.mark.parametrize("what", ["final", "replaced", *also(OTHER_ROUTES, "staged", "places")])
 def test_a_record_that_was_tampered_with_does_not_reach_out(s3: S3Server, what: str) -> None:
     """Who may write into one prefix does not make others copy, replace or remove elsewhere."""
     key = f"lock/tampered-{what}"
@@ -196,7 +197,7 @@ def test_a_run_that_died_while_it_was_cleared(s3: S3Server, several: int, deleti
     assert s3.objects(f"{key}/") == {"0/a.csv": b"mine", f"0/{MANIFEST}": manifest("dead")}
 
 
-@pytest.mark.parametrize("run_id", ["", "early"], ids=["clean", "run"])
+@pytest.mark.parametrize("run_id", ["early", *also(OTHER_ROUTES, "")], ids=["run", "clean"])
 def test_a_lock_is_all_that_is_left(s3: S3Server, run_id: str) -> None:
     """Of `clean` that was killed, or of a run that had no record yet: nothing keeps the next out."""
     place = s3.place(f"lock/alone/{run_id or 'clean'}")
