@@ -64,7 +64,10 @@ def _work(question: Question, basis: Basis, sheet: Sheet, assumptions: list[str]
     if rows is None:
         raise UsageError("nothing says how many rows there are", "give --rows, such as 10G")
     if width is None:
-        raise UsageError("nothing says how wide a row is", "give --row-bytes, such as 165")
+        raise UsageError(
+            "nothing says how wide a row is as text",
+            "give --row-bytes, such as 165, or --from a run to CSV",
+        )
     if question.window_seconds is None and question.cores is None:
         raise UsageError(
             "neither a time nor a machine is given",

@@ -62,6 +62,14 @@ def test_every_help_page_shows_what_the_command_is_for_and_an_example(name: str)
     assert "--password " not in result.output
 
 
+@pytest.mark.parametrize("name", ["resume", "set"])
+def test_what_no_variable_sets_shows_none(name: str) -> None:
+    """A number of workers that is meant for all runs of a machine changes none that is there."""
+    result = CliRunner().invoke(group, [name, "--help"], prog_name="unloader")
+    assert "--parallelism" in result.output
+    assert "UNLOADER_PARALLELISM" not in result.output
+
+
 def test_the_group_lists_every_command() -> None:
     """The first help page has all commands, each with a whole sentence."""
     result = CliRunner().invoke(group, ["--help"], prog_name="unloader")
