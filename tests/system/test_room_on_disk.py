@@ -70,9 +70,7 @@ def test_a_full_disk_pauses_the_run_until_there_is_room(
 
 
 @pytest.mark.long(OTHER_ROUTES)
-@pytest.mark.parametrize(
-    "options", ["--format parquet", *also(DISKS, "--header", "--direct-io", "--compression zstd")]
-)
+@pytest.mark.parametrize("options", ["--format parquet", *also(DISKS, "--direct-io")])
 def test_writes_that_find_no_room_wait_for_it(
     database: str, faults: FaultyCalls, tmp_path: Path, options: str
 ) -> None:

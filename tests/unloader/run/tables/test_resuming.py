@@ -110,9 +110,7 @@ def test_a_table_that_was_dropped_since_is_named(
     ("path", "way"),
     [
         ("night/_run/run.json", "resume"),
-        pytest.param("night/_run/run.json", "new", marks=pytest.mark.long(OTHER_ROUTES)),
         pytest.param(".main.middle.unloader-", "new", marks=pytest.mark.long(OTHER_ROUTES)),
-        pytest.param(".main.small.unloader-", "resume", marks=pytest.mark.long(OTHER_ROUTES)),
     ],
 )
 def test_a_new_snapshot_that_is_killed_can_be_gone_on_with(
