@@ -63,7 +63,7 @@ def spread_out(orders: Sequence[TableUnit], able: Container[int], workers: int) 
     large = [each for each in orders if not _is_small(each, able)]
     small = [each for each in orders if _is_small(each, able)]
     last = small[-_LAST_BUNDLES * workers :]
-    left = early = _early_bytes(list(map(_bytes, large)), sum(map(_bytes, small)), workers)
+    left = _early_bytes(list(map(_bytes, large)), sum(map(_bytes, small)), workers)
     moved = []
     for each in reversed(small[: -_LAST_BUNDLES * workers]):
         left -= _bytes(each)
@@ -73,13 +73,15 @@ def spread_out(orders: Sequence[TableUnit], able: Container[int], workers: int) 
     if not moved:
         return list(orders)
     rest = small[: len(small) - len(last) - len(moved)]
-    found, total, begun, between = [], sum(map(_bytes, large)), 0, 0
+    # Evenly by their number, which is what takes our time; bytes are the source's.
+    tables, total = sum(len(each.tables) for each in moved), sum(map(_bytes, large))
+    found, begun, between = [], 0, 0
     waiting = deque(moved)
     for each in large:
         found.append(each)
         begun += _bytes(each)
-        while waiting and between * total < early * begun:
-            between += _bytes(waiting[0])
+        while waiting and between * total < tables * begun:
+            between += len(waiting[0].tables)
             found.append(waiting.popleft())
     return [*found, *waiting, *rest, *last]
 
