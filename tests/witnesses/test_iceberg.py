@@ -9,7 +9,7 @@ import duckdb
 import pytest
 from lakehouse.catalogs import lake
 from processes import command
-from witness_clients import Missing, iceberg_reader
+from witness_clients import Missing, java_reader
 
 ROW = (
     "row|1|true|-32768|2147483647|1.5|0.1|1234567890123456789012345678.0123456789|-999.99|"
@@ -22,7 +22,7 @@ ROW = (
 def test_java_reads_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values of all types, nulls, and each branch: by the ids of columns, and nothing of pyiceberg."""
     try:
-        reader = iceberg_reader()
+        reader = java_reader("ReadTable")
     except Missing as missing:
         pytest.skip(f"no reader of Iceberg: {missing}")
     made = lake(tmp_path)

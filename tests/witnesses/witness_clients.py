@@ -202,25 +202,29 @@ def _java() -> Client:
     return Client(name="java", command=(java, *options, "-cp", path, "Witness"))
 
 
-def iceberg_reader() -> tuple[str, ...]:
-    """Return the command of a reader of tables over Iceberg's reference implementation.
+def java_reader(name: str) -> tuple[str, ...]:
+    """Return the command of a reader over the reference implementations of Iceberg and Parquet.
+
+    Args:
+        name: `ReadTable` or `ReadParquet`.
 
     Raises:
         Missing: It cannot be had here.
     """
     java, javac, maven = _tool("java", "javac", "mvn")
-    inputs = tuple(SOURCES / "iceberg_reader" / name for name in ("pom.xml", "ReadTable.java"))
+    programs = ("ReadTable.java", "ReadParquet.java")
+    inputs = tuple(SOURCES / "java_readers" / each for each in ("pom.xml", *programs))
 
     def make(directory: Path) -> None:
         for path in inputs:
             shutil.copy(path, directory)
         options = ["-q", "-B", f"-Dmaven.repo.local={_cache() / 'maven'}", "-DoutputDirectory=lib"]
         _fetch([maven, _MAVEN_COPY, *options], directory)
-        _fetch([javac, "-cp", "lib/*", "ReadTable.java"], directory)
+        _fetch([javac, "-cp", "lib/*", *programs], directory)
 
     made = _made("iceberg", inputs, make)
     options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-    return (java, *options, "-cp", f"{made / 'lib'}/*:{made}", "ReadTable")
+    return (java, *options, "-cp", f"{made / 'lib'}/*:{made}", name)
 
 
 def _go() -> Client:
