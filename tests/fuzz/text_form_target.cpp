@@ -43,6 +43,15 @@ size_t values_of(const std::string& csv, char delimiter, char quote) {
     return count;
 }
 
+// Writes a row over itself, at the end of exactly so much memory.
+std::string written_over(const TextForm& form, const std::string& row, size_t room) {
+    const std::unique_ptr<char[]> memory(new char[room]);
+    char* from = memory.get() + room - row.size();
+    std::memcpy(from, row.data(), row.size());
+    const char* end = form.put_over(from, row.size(), memory.get());
+    return end == nullptr ? std::string() : std::string(memory.get(), static_cast<size_t>(end - memory.get()));
+}
+
 // Writes a row into exactly so much memory; empty where it is refused.
 std::string written(const TextForm& form, const std::string& row, size_t room) {
     // In memory of their own, so that a sanitizer sees each byte that is not theirs.
@@ -82,6 +91,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         const size_t tight = form.tight_room(row.data(), row.size());
         if (tight > form.loose_room(row.size())) fail("the first guess is the smaller one");
         const std::string csv = written(form, row, tight);
+        if (written_over(form, row, tight) != csv) fail("over itself it becomes another row");
         if (csv.empty()) continue;
         if (csv.back() != '\n' || csv.size() + TextForm::SLACK > tight) fail("the row has no end");
         if (values_of(csv, delimiter, quote) != forced.size()) fail("other columns came");

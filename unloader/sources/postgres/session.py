@@ -208,8 +208,8 @@ class Session:
         """Yield the result of a query as CSV text, in pieces of less than `piece_bytes`.
 
         A row that may not be shorter than that is a piece by itself, and in memory twice while it
-        is read, three times where it comes in the text form. The socket is read only while the
-        caller waits for a piece. Broken off, it costs the connection.
+        is read. The socket is read only while the caller waits for a piece. Broken off, it costs
+        the connection.
 
         Args:
             sql: The query.

@@ -9,7 +9,6 @@ and holds no lock of the interpreter. Both wait for the server alike, and for wh
 from __future__ import annotations
 
 import ctypes
-import mmap
 import select
 import time
 from enum import Enum
@@ -21,7 +20,7 @@ from unloader.sources.postgres.libpq.library import libpq
 from unloader.sources.postgres.libpq.text_form import CDialect, TextForm, c_dialect
 from writers import built_library
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 """Of the interface in `copy.cpp`, which has the same number."""
 
 NAME = "unloader.sources.postgres.libpq._copy"
@@ -101,7 +100,7 @@ class Rows:
         """Return the next chunk, None after the last; `ended` then says why.
 
         Its memory is used again once no view of it is left. A row that is a chunk by itself for its
-        length is a view of libpq's memory, or of memory of its own.
+        length is a view of libpq's memory.
 
         Raises:
             Malformed: A row is not in the text form.
@@ -116,8 +115,6 @@ class Rows:
             self.count += filled.rows
             if status == _NO_MEMORY:
                 raise MemoryError("no memory for a row of COPY")
-            if status == _WIDE and self._form is not None:
-                return self._converted(filled.wide_size)
             if status == _WIDE:
                 return _owned(filled.wide, filled.wide_size)
             if status == _REFUSED:
@@ -135,15 +132,6 @@ class Rows:
             if size and status != _SIGNAL:
                 return memoryview(buffer)[:size]
         return None
-
-    def _converted(self, room: int) -> memoryview:
-        """Return the row that the loop is at, in pages of its own that are used as needed."""
-        assert isinstance(self._loop, _NativeLoop)
-        buffer = mmap.mmap(-1, room)
-        if self._loop.put_wide(buffer) != _WIDE:
-            raise self._malformed()
-        self.count += 1
-        return memoryview(buffer)[: self._loop.filled.size].toreadonly()
 
     def _malformed(self) -> Malformed:
         columns = len(self._form.forced) if self._form is not None else 0
@@ -180,12 +168,6 @@ class _NativeLoop:
         start, room = ctypes.addressof(into), len(buffer)
         fill = self._library.unloader_copy_fill
         return int(fill(self._copy, start, size, room, most, ctypes.byref(self.filled)))
-
-    def put_wide(self, buffer: mmap.mmap) -> int:
-        """Put the row that `fill` had no room for into a buffer of as much as it asked for."""
-        start = ctypes.addressof((ctypes.c_char * 0).from_buffer(buffer))
-        put = self._library.unloader_copy_put_wide
-        return int(put(self._copy, start, len(buffer), ctypes.byref(self.filled)))
 
     def close(self) -> None:
         """Free what it holds."""
@@ -281,7 +263,6 @@ def native() -> ctypes.CDLL | None:
     functions = {
         "open": (pointer, (ctypes.POINTER(_Calls), pointer, ctypes.c_int32, dialect)),
         "fill": (status, (pointer, pointer, size, size, size, filled)),
-        "put_wide": (status, (pointer, pointer, size, filled)),
         "convert": (size, (dialect, ctypes.c_char_p, size, pointer, size)),
         "close": (None, (pointer,)),
     }

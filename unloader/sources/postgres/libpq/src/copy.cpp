@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -21,7 +22,7 @@ using unloader::postgres::TextForm;
 namespace {
 
 // Raised with every change of this interface; the number is also in copying.py.
-constexpr uint32_t ABI_VERSION = 2;
+constexpr uint32_t ABI_VERSION = 3;
 
 enum Status : int32_t { FULL = 0, WIDE, DONE, BROKEN, WOKEN, SIGNAL, NO_MEMORY, REFUSED };
 
@@ -40,7 +41,7 @@ struct Filled {
     int64_t size;
     int64_t rows;
     char* wide;
-    int64_t wide_size;  // without `wide`: how much room the row takes at most
+    int64_t wide_size;
 };
 
 enum class Put { DONE, NO_ROOM, REFUSED };
@@ -93,6 +94,23 @@ struct Copy {
         return Put::DONE;
     }
 
+    // Turns a row that is too long for a buffer into CSV within its own memory, which is made larger
+    // for that: nobody has room for such a row once more. DONE stands for "go on".
+    Status turn(int64_t& size) {
+        const auto row_bytes = static_cast<size_t>(row_size);
+        const size_t room = form->tight_room(row, row_bytes);
+        // What libpq hands out is of the C library's allocator on all systems but Windows.
+        char* grown = static_cast<char*>(std::realloc(row, room));
+        if (grown == nullptr) return NO_MEMORY;
+        row = grown;
+        char* from = grown + room - row_bytes;
+        std::memmove(from, grown, row_bytes);
+        const char* end = form->put_over(from, row_bytes, grown);
+        if (end == nullptr) return REFUSED;
+        size = end - grown;
+        return DONE;
+    }
+
     // How much room the row takes at most, looked at more closely where the first guess is too much.
     int64_t needed(int64_t room) const {
         const auto bytes = static_cast<size_t>(row_size);
@@ -124,8 +142,7 @@ UNLOADER_EXPORT void unloader_copy_close(Copy* copy) {
 
 // Puts rows into `buffer` behind its first `size` bytes while they fit into less than `capacity`.
 // A row that does not fit into an empty buffer of the `most` bytes that one may have is handed over
-// as it is, and its owner releases it; a row in the text form is told of, for `put_wide`. A row
-// that is refused is the one behind those that are counted.
+// by itself: its owner releases it. A row that is refused is the one behind those that are counted.
 UNLOADER_EXPORT int32_t unloader_copy_fill(Copy* copy, char* buffer, int64_t size,
                                            int64_t capacity, int64_t most, Filled* filled) {
     *filled = {size, 0, nullptr, 0};
@@ -147,25 +164,15 @@ UNLOADER_EXPORT int32_t unloader_copy_fill(Copy* copy, char* buffer, int64_t siz
             continue;
         }
         if (filled->size > 0 || capacity < most) return FULL;
-        if (copy->form != nullptr) {
-            filled->wide_size = copy->needed(0) + 1;
-            return WIDE;
-        }
+        int64_t row_bytes = copy->row_size;
+        const Status status = copy->form != nullptr ? copy->turn(row_bytes) : DONE;
+        if (status != DONE) return status;
         filled->wide = copy->row;
-        filled->wide_size = copy->row_size;
+        filled->wide_size = row_bytes;
         filled->rows = 1;
         copy->row = nullptr;
         return WIDE;
     }
-}
-
-// Puts the row that `fill` has told of into a buffer of as much room as that said, and no other.
-UNLOADER_EXPORT int32_t unloader_copy_put_wide(Copy* copy, char* buffer, int64_t capacity,
-                                               Filled* filled) {
-    *filled = {0, 0, nullptr, 0};
-    if (copy->put(buffer, filled->size, capacity) != Put::DONE) return REFUSED;
-    filled->rows = 1;
-    return WIDE;
 }
 
 // Returns the size of one row in the CSV form, -1 where it is refused or there is too little room.

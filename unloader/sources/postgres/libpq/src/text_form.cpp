@@ -91,6 +91,15 @@ char* TextForm::put(const char* row, size_t size, char* out) const {
     return out;
 }
 
+// Each value is read but once and in order, and less is written at any time than what has been read
+// and the room in front of it.
+char* TextForm::put_over(const char* row, size_t size, char* out) const {
+    if (size == 0 || row[size - 1] != '\n') return nullptr;
+    out = put_each(row, row + size - 1, out);
+    if (out != nullptr) *out++ = '\n';
+    return out;
+}
+
 // Most values are their own CSV: text is copied, and only the others are looked at one by one.
 char* TextForm::put_plain(const char* at, const char* end, char* out) const {
     const bool quotes_empty = null_.empty();
@@ -169,7 +178,7 @@ char* TextForm::put_text(const char*& at, const char* end, char* out, bool& is_q
     for (;;) {
         const char* stop = skip(at, end);
         const size_t size = static_cast<size_t>(stop - at);
-        std::memcpy(out, at, size);
+        std::memmove(out, at, size);
         out += size;
         at = stop;
         if (at == end || *at == TAB) return out;

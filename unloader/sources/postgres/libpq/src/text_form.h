@@ -37,6 +37,9 @@ public:
     // text is not such a row. Each escape that PostgreSQL documents is understood.
     char* put(const char* row, size_t size, char* out) const;
 
+    // The same for a row at the end of the room that it takes, which it is written over.
+    char* put_over(const char* row, size_t size, char* out) const;
+
 private:
     char* put_plain(const char* at, const char* end, char* out) const;
     char* put_each(const char* at, const char* end, char* out) const;
