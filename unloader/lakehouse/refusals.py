@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from unloader.errors import OutputFailed
+from unloader.errors import OutputFailed, UsageError
+from unloader.lakehouse.model import Commit, Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,3 +37,58 @@ def other_columns(name: str, wrong: Sequence[str]) -> OutputFailed:
         "choose the columns with --columns or --exclude, cast them in a --query, or change the "
         "table",
     )
+
+
+def check_wanted(wanted: Wanted, *, is_there: bool) -> None:
+    """Refuse a table that is there and should not be, or the other way around.
+
+    Raises:
+        OutputFailed: It is so.
+    """
+    if wanted.save_mode == "create":
+        if is_there:
+            raise OutputFailed(
+                f"the table {wanted.name} is there already",
+                "add to it with --save-mode append, or replace its rows with --save-mode overwrite",
+            )
+    elif not is_there:
+        raise OutputFailed(
+            f"there is no table {wanted.name}",
+            "make it with --save-mode create, or check its name",
+        )
+
+
+def check_for_all_rows(wanted: Wanted) -> None:
+    """Refuse what a format without conditions and branches cannot do.
+
+    Raises:
+        UsageError: It is asked for.
+    """
+    if wanted.replace_where is not None or wanted.branch is not None:
+        raise UsageError(
+            "--replace-where and --branch are for Iceberg tables",
+            "leave them out; --save-mode overwrite replaces all rows",
+        )
+
+
+def check_is_the_same(commit: Commit, table_id: str) -> None:
+    """Refuse a commit to a table that is another one than when the run began.
+
+    Args:
+        commit: What is to be done.
+        table_id: Of the table of that name as it is now; empty where there is none.
+
+    Raises:
+        OutputFailed: Somebody has made it meanwhile, or has removed or replaced it.
+    """
+    was, run = commit.table, f"run {commit.run_id}"
+    if was.save_mode == "create":
+        if table_id:
+            raise OutputFailed(
+                f"the table {was.name} was made by somebody else while {run} was going on",
+                "run again with --save-mode append or overwrite, or with another name",
+            )
+    elif not table_id or table_id != was.table_id:
+        raise OutputFailed(
+            f"the table {was.name} was removed, or is another one, since {run} began", "run again"
+        )

@@ -10,10 +10,11 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from unloader.errors import OutputFailed, UsageError
+from unloader.errors import OutputFailed
 from unloader.lakehouse.delta.opening import MARK, Address, answering, load
 from unloader.lakehouse.delta.types import check_columns, table_schema
 from unloader.lakehouse.model import RUN_ID, Commit, Committed, Wanted
+from unloader.lakehouse.refusals import check_for_all_rows, check_is_the_same, check_wanted
 from unloader.lakehouse.repeating import committed_once
 from unloader.model import LakeTable
 
@@ -30,26 +31,12 @@ class DeltaTables:
 
     def prepared(self, wanted: Wanted) -> LakeTable:
         """Return the table as it is, or as it will be made."""
-        if wanted.replace_where is not None or wanted.branch is not None:
-            raise UsageError(
-                "--replace-where and --branch are for Iceberg tables",
-                "leave them out; --save-mode overwrite replaces all rows",
-            )
+        check_for_all_rows(wanted)
         address = Address.parse(wanted.name)
         table = load(address)
-        if wanted.save_mode == "create":
-            if table is not None:
-                raise OutputFailed(
-                    f"the table {wanted.name} is there already",
-                    "add to it with --save-mode append, or replace its rows with --save-mode "
-                    "overwrite",
-                )
+        check_wanted(wanted, is_there=table is not None)
+        if table is None:
             table_schema(wanted.schema)
-        elif table is None:
-            raise OutputFailed(
-                f"there is no table {wanted.name}",
-                "make it with --save-mode create, or check its name",
-            )
         else:
             _check_plain(table, wanted.name)
             check_columns(wanted.schema, table.schema(), wanted.name)
@@ -123,17 +110,9 @@ def _check_plain(table: DeltaTable, name: str) -> None:
 
 def _check_is_as_it_was(table: DeltaTable | None, schema: pa.Schema, commit: Commit) -> None:
     was, run = commit.table, f"run {commit.run_id}"
-    if was.save_mode == "create":
-        if table is not None:
-            raise OutputFailed(
-                f"the table {was.name} was made by somebody else while {run} was going on",
-                "run again with --save-mode append or overwrite, or with another name",
-            )
+    check_is_the_same(commit, "" if table is None else str(table.metadata().id))
+    if table is None:
         return
-    if table is None or str(table.metadata().id) != was.table_id:
-        raise OutputFailed(
-            f"the table {was.name} was removed, or is another one, since {run} began", "run again"
-        )
     if was.save_mode == "overwrite" and str(table.version()) != was.base:
         raise OutputFailed(
             f"the table {was.name} was changed since {run} began: it was at version {was.base} and "

@@ -10,12 +10,13 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from unloader.errors import OutputFailed, UsageError
+from unloader.errors import OutputFailed
 from unloader.lakehouse.ducklake.adding import add_files, has_partitions, newest_snapshot
 from unloader.lakehouse.ducklake.opening import CATALOG, RECORDS, Address, Busy, attached
 from unloader.lakehouse.ducklake.types import Column, check_columns, columns_of
 from unloader.lakehouse.model import RUN_ID, Commit, Committed, Wanted
 from unloader.lakehouse.places import place_of
+from unloader.lakehouse.refusals import check_for_all_rows, check_is_the_same, check_wanted
 from unloader.lakehouse.repeating import committed_once
 from unloader.model import LakeTable
 from writers.objects.location import below, is_location
@@ -30,30 +31,16 @@ class DuckLakeTables:
 
     def prepared(self, wanted: Wanted) -> LakeTable:
         """Return the table as it is, or as it will be made."""
-        if wanted.replace_where is not None or wanted.branch is not None:
-            raise UsageError(
-                "--replace-where and --branch are for Iceberg tables",
-                "leave them out; --save-mode overwrite replaces all rows",
-            )
+        check_for_all_rows(wanted)
         address = Address.parse(wanted.name)
         with attached(address) as lake:
             place = _place(lake, address)
             table_id = _table_id(lake, address)
-            if wanted.save_mode == "create":
-                if table_id:
-                    raise OutputFailed(
-                        f"the table {wanted.name} is there already",
-                        "add to it with --save-mode append, or replace its rows with --save-mode "
-                        "overwrite",
-                    )
+            check_wanted(wanted, is_there=bool(table_id))
+            if not table_id:
                 columns_of(wanted.schema)
-            elif not table_id:
-                raise OutputFailed(
-                    f"there is no table {wanted.name}",
-                    "make it with --save-mode create, or check its name",
-                )
             else:
-                _check_plain(lake, address)
+                _check_plain(lake, address.name, table_id)
                 check_columns(wanted.schema, _columns(lake, address), wanted.name)
             return LakeTable(
                 kind="ducklake",
@@ -154,11 +141,11 @@ def _columns(lake: DuckDBPyConnection, address: Address) -> list[Column]:
     return [Column(name=name, kind=kind, nullable=nullable) for name, kind, nullable in found]
 
 
-def _check_plain(lake: DuckDBPyConnection, address: Address) -> None:
+def _check_plain(lake: DuckDBPyConnection, name: str, table_id: str) -> None:
     """Refuse a table whose partitions would not be kept by files that are only added."""
-    if has_partitions(lake, _table_id(lake, address)):
+    if has_partitions(lake, table_id):
         raise OutputFailed(
-            f"the table {address.name} has partitions, which files that are added do not keep",
+            f"the table {name} has partitions, which files that are added do not keep",
             "write to a table without them",
         )
 
@@ -167,17 +154,7 @@ def _check_is_as_it_was(
     lake: DuckDBPyConnection, address: Address, schema: pa.Schema, commit: Commit
 ) -> None:
     was, run = commit.table, f"run {commit.run_id}"
-    table_id = _table_id(lake, address)
-    if was.save_mode == "create":
-        if table_id:
-            raise OutputFailed(
-                f"the table {was.name} was made by somebody else while {run} was going on",
-                "run again with --save-mode append or overwrite, or with another name",
-            )
-    elif not table_id or table_id != was.table_id:
-        raise OutputFailed(
-            f"the table {was.name} was removed, or is another one, since {run} began", "run again"
-        )
+    check_is_the_same(commit, _table_id(lake, address))
     base = int(was.base)
     later = lake.execute(
         f"SELECT snapshot_id, changes FROM ducklake_snapshots('{CATALOG}') WHERE snapshot_id >= ? "
@@ -192,17 +169,15 @@ def _check_is_as_it_was(
         )
     if was.save_mode == "create":
         return
-    _check_plain(lake, address)
+    _check_plain(lake, was.name, was.table_id)
     check_columns(schema, _columns(lake, address), was.name)
     if was.save_mode == "overwrite":
-        _check_is_unchanged(lake, address, later, commit)
+        _check_is_unchanged(lake, later, commit)
 
 
-def _check_is_unchanged(
-    lake: DuckDBPyConnection, address: Address, later: list[Any], commit: Commit
-) -> None:
+def _check_is_unchanged(lake: DuckDBPyConnection, later: list[Any], commit: Commit) -> None:
     """Make sure that no snapshot behind the run's first has changed the table."""
-    base, number = int(commit.table.base), _table_number(lake, address)
+    base, number = int(commit.table.base), _table_number(lake, commit.table.table_id)
     for snapshot, changes in later:
         touched = {each for names in changes.values() for each in names}
         if snapshot > base and number in touched:
@@ -219,12 +194,12 @@ def _check_is_unchanged(
         )
 
 
-def _table_number(lake: DuckDBPyConnection, address: Address) -> str:
+def _table_number(lake: DuckDBPyConnection, table_id: str) -> str:
     """Return the number by which snapshots tell which table they have changed."""
     found = lake.execute(
         f"SELECT table_id FROM {RECORDS}.ducklake_table WHERE table_uuid = ? "
         "AND end_snapshot IS NULL",
-        [_table_id(lake, address)],
+        [table_id],
     )
     return str(_value(found))
 
