@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from unloader.lakehouse.refusals import no_exact_type, other_columns
+from unloader.lakehouse.columns import Column, check_alike
+from unloader.lakehouse.refusals import no_exact_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,30 +35,17 @@ def check_columns(schema: pa.Schema, table: Any, name: str) -> None:
     """
     from deltalake import Schema
 
-    wanted = {each.name: each for each in Schema.from_arrow(table_schema(schema)).fields}
-    has = {each.name: each for each in table.fields}
-    wrong = [
-        *(f"it has no column {each!r}" for each in wanted if each not in has),
-        *(f"its column {each!r} is not in the files" for each in has if each not in wanted),
-    ]
-    for each in wanted.values():
-        own = has.get(each.name)
-        if own is None:
-            continue
-        if own.type != each.type:
-            wrong.append(f"its column {each.name!r} is {_word(own)}, and not {_word(each)}")
-        elif each.nullable and not own.nullable:
-            wrong.append(f"its column {each.name!r} may not be null, and the source's may")
-        elif own.metadata:
-            wrong.append(
-                f"its column {each.name!r} has rules of its own ({', '.join(own.metadata)})"
-            )
-    if wrong:
-        raise other_columns(name, wrong)
+    wanted = Schema.from_arrow(table_schema(schema)).fields
+    check_alike(map(_column, wanted), map(_column, table.fields), name)
 
 
-def _word(field: Any) -> str:
-    return str(getattr(field.type, "type", field.type))
+def _column(field: Any) -> Column:
+    return Column(
+        name=field.name,
+        kind=str(getattr(field.type, "type", field.type)),
+        nullable=field.nullable,
+        rules=tuple(field.metadata or ()),
+    )
 
 
 def _type(field: pa.Field) -> Any:

@@ -11,9 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from unloader.errors import OutputFailed
+from unloader.lakehouse.columns import Column
 from unloader.lakehouse.ducklake.adding import add_files, has_partitions, newest_snapshot
 from unloader.lakehouse.ducklake.opening import CATALOG, RECORDS, Address, Busy, attached
-from unloader.lakehouse.ducklake.types import Column, check_columns, columns_of
+from unloader.lakehouse.ducklake.types import check_columns, columns_of
 from unloader.lakehouse.model import RUN_ID, Commit, Committed, Wanted
 from unloader.lakehouse.places import place_of
 from unloader.lakehouse.refusals import check_for_all_rows, check_is_the_same, check_wanted

@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from unloader.lakehouse.refusals import no_exact_type, other_columns
-from writers.records import dataclass
+from unloader.lakehouse.columns import Column, check_alike
+from unloader.lakehouse.refusals import no_exact_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """A column of a table."""
-
-    name: str
-    kind: str
-    """Its type, as DuckDB writes it."""
-    nullable: bool
 
 
 def columns_of(schema: pa.Schema) -> list[Column]:
@@ -42,22 +32,7 @@ def check_columns(schema: pa.Schema, table: Sequence[Column], name: str) -> None
     Raises:
         OutputFailed: It has other columns, or one of another type, or that may not be null.
     """
-    wanted = {each.name: each for each in columns_of(schema)}
-    has = {each.name: each for each in table}
-    wrong = [
-        *(f"it has no column {each!r}" for each in wanted if each not in has),
-        *(f"its column {each!r} is not in the files" for each in has if each not in wanted),
-    ]
-    for each in wanted.values():
-        own = has.get(each.name)
-        if own is None:
-            continue
-        if own.kind != each.kind:
-            wrong.append(f"its column {each.name!r} is {own.kind}, and not {each.kind}")
-        elif each.nullable and not own.nullable:
-            wrong.append(f"its column {each.name!r} may not be null, and the source's may")
-    if wrong:
-        raise other_columns(name, wrong)
+    check_alike(columns_of(schema), table, name)
 
 
 def _kind(field: pa.Field) -> str:

@@ -22,6 +22,7 @@ from unloader.lakehouse.iceberg.history import (
     snapshot_of_run,
 )
 from unloader.lakehouse.model import Commit, Committed, Wanted
+from unloader.lakehouse.refusals import check_wanted
 from unloader.lakehouse.repeating import committed_once
 from unloader.model import LakeTable
 
@@ -38,26 +39,15 @@ class IcebergTables:
         name = Name.parse(wanted.name)
         catalog = open_catalog(name)
         table = loaded(catalog, name)
-        if wanted.save_mode == "create":
-            return self._to_be_made(wanted, catalog, name, table)
+        check_wanted(wanted, is_there=table is not None)
         if table is None:
-            raise OutputFailed(
-                f"there is no table {wanted.name}",
-                "make it with --save-mode create, or check its name",
-            )
+            return self._to_be_made(wanted, catalog, name)
         return self._there(wanted, name, table)
 
-    def _to_be_made(
-        self, wanted: Wanted, catalog: Catalog, name: Name, table: Table | None
-    ) -> LakeTable:
+    def _to_be_made(self, wanted: Wanted, catalog: Catalog, name: Name) -> LakeTable:
         from unloader.lakehouse.iceberg.partitions import check_spec, partition_spec
         from unloader.lakehouse.iceberg.types import table_schema
 
-        if table is not None:
-            raise OutputFailed(
-                f"the table {wanted.name} is there already",
-                "add to it with --save-mode append, or replace its rows with --save-mode overwrite",
-            )
         schema = table_schema(wanted.schema)
         check_spec(partition_spec(schema, wanted.partition_by), schema, wanted.name)
         with answering(name):
