@@ -38,7 +38,7 @@ python=$venv/bin/python
 
 "$python" --version
 "$python" -m pip list --disable-pip-version-check --format freeze |
-    grep -iE '^(duckdb|hypothesis|mypy|oracledb|psycopg-binary|pyarrow|pytest|pytest-xdist|ruff|zstandard)==' || true
+    grep -iE '^(duckdb|hypothesis|mypy|oracledb|psycopg-binary|pyarrow|pytest|pytest-timeout|pytest-xdist|ruff|zstandard)==' || true
 
 # Types are checked on one processor while the other compiles the tests' modules with their assertions:
 # pytest writes them down, and its processes find them. Where all tests run, they begin meanwhile, and

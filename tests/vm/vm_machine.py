@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 from vm_initramfs import SHARE
 from vm_rig import Rig
 
-BOOT_SECONDS = 1800
-"""After it QEMU is killed. Alone on two cores a guest needs 30 to 60 s, and on a busy machine twice
-as long; two of them side by side, four times."""
+BOOT_SECONDS = 570
+"""After it QEMU is killed, a little before the test would be ended. Alone on two cores a guest needs
+30 to 60 s, and on a busy machine twice as long; two of them side by side, four times."""
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 

@@ -20,7 +20,7 @@ from schemas.manifests import check, check_at
 from processes import warm
 
 UNLOADER = (sys.executable, "-m", "unloader")
-_LONGEST_SECONDS = 600
+_LONGEST_SECONDS = 300
 PATIENCE_SECONDS = 180
 """How long a test waits for what is certain to come; a busy machine starts a process in ten."""
 _LOOK_SECONDS = 0.02
