@@ -11,6 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from processes import command
+from processes.program import Program
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "job_arrays"
 ROWS, PARTS = 20_000, 3
@@ -57,7 +58,7 @@ def test_all_tasks_of_an_array_and_the_merge(plan: Path, scheduler: str) -> None
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for indexes in (range(first, first + PARTS), [first]):
         tasks = [
-            subprocess.Popen(
+            Program(
                 words,
                 env={**os.environ, "PATH": path, variable: str(index)},
                 stdin=subprocess.DEVNULL,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes.program import Program
 
 from numa.perf_events import (
     PAGE_FAULTS,
@@ -46,7 +47,7 @@ class Toucher:
 
     def __init__(self) -> None:
         """Start it and wait until it is up."""
-        self.process = subprocess.Popen(
+        self.process = Program(
             [sys.executable, "-c", TOUCHING],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

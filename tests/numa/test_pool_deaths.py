@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import TypeAlias
 
 import psutil
 import pytest
 from interrupts import interrupted
+from processes.program import Program
 from waiting import PATIENCE_SECONDS, alive, until
 
 from numa import affinity
@@ -280,8 +280,6 @@ def test_an_interrupted_start_leaves_nothing() -> None:
         assert gather(pool, is_end)[-1] == Finished(worker=0, result=2)
 
 
-Program: TypeAlias = "subprocess.Popen[str]"
-
 # A script of its own: no guard for __main__, and a side effect that a second import would repeat.
 SCRIPT = """
 import sys, threading, time
@@ -312,13 +310,13 @@ pool.close()
 """
 
 
-def script(folder: Path, task: str, sleep: float, start: str = "executed") -> Program:
+def script(folder: Path, task: str, sleep: float, start: str = "executed") -> Program[str]:
     """Start a program of its own that runs two workers, in a session of its own."""
     path = folder / "program.py"
     tasks = str(Path(__file__).parent)
     path.write_text(SCRIPT.format(tasks=tasks, task=task, argument=600, sleep=sleep, start=start))
     root = str(Path(__file__).resolve().parents[2])
-    return subprocess.Popen(
+    return Program(
         [sys.executable, str(path)],
         stdout=subprocess.PIPE,
         text=True,
@@ -327,7 +325,7 @@ def script(folder: Path, task: str, sleep: float, start: str = "executed") -> Pr
     )
 
 
-def children_of(program: Program) -> list[int]:
+def children_of(program: Program[str]) -> list[int]:
     """Read the two lines that the program prints; return its children's ids."""
     assert program.stdout is not None
     assert program.stdout.readline() == "imported\n"

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from processes.program import Program
 
 from numa.residence import COST_SHARE, Pace, Residences, pages_of
 
@@ -48,7 +49,7 @@ OF_FILES = {0: 600 * 4096 + 1024 * MIB, 1: (103 + 70) * 4096, 12: 2 * 4096}
 @contextmanager
 def child(code: str) -> Iterator[tuple[int, Callable[[str], str]]]:
     """Run Python code that prints a line when it is ready; give its pid and a way to ask it on."""
-    with subprocess.Popen(
+    with Program(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         stdin, stdout = process.stdin, process.stdout
@@ -192,7 +193,7 @@ def test_a_thread_that_ends_meanwhile_is_left_out(tmp_path: Path) -> None:
 @needs_numa_maps
 def test_a_process_that_has_gone_keeps_what_was_seen() -> None:
     """Looking at an ended process, reaped or not, changes nothing and is no cause for a note."""
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+    with Program([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         residences = Residences()
         while not (seen := residences.look(0, process.pid)).memory:
             time.sleep(0.01)

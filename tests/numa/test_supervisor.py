@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from long_tests import OTHER_ROUTES
+from processes.program import Program
 from waiting import PATIENCE_SECONDS, alive, until
 
 from numa.errors import PoolError, StartError
@@ -340,7 +341,7 @@ def test_a_program_that_is_ended_leaves_no_process(number: signal.Signals, tmp_p
     path = tmp_path / "program.py"
     path.write_text(PROGRAM.format(tasks=str(Path(__file__).parent)))
     root = str(Path(__file__).resolve().parents[2])
-    with subprocess.Popen(
+    with Program(
         [sys.executable, str(path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -15,6 +15,7 @@ import oracledb
 import pytest
 from oracle_server import Fault, OracleServer
 from processes.command import wait_for
+from processes.program import Program
 
 
 def test_twenty_clients_at_once(server, connect) -> None:
@@ -151,7 +152,7 @@ def test_command() -> None:
     command = [sys.executable, "-m", "oracle_server", "--mode", "19c", "--fault", '{"kind": "cut"}']
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": f"{root / 'tests' / 'support'}:{root}"}
-    with subprocess.Popen(
+    with Program(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
     ) as process:
         assert process.stdout is not None

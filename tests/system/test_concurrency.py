@@ -18,6 +18,7 @@ from typing import Any
 import duckdb
 import pytest
 from processes import command
+from processes.program import Program
 
 PARTS, ROWS = 4, 600
 SLOWED = "SELECT pg_advisory_lock(4711), pg_sleep(600)"
@@ -112,7 +113,7 @@ def sessions(postgres: Any, url: str, sql: str, count: int = 1) -> Iterator[Sess
     """Keep so many sessions of the server at a statement, until the end or a `kill`."""
     command_line = [postgres.psql, "-X", "-q", "-c", sql, url]
     quiet = subprocess.DEVNULL
-    busy = [subprocess.Popen(command_line, stdout=quiet, stderr=quiet) for _ in range(count)]
+    busy = [Program(command_line, stdout=quiet, stderr=quiet) for _ in range(count)]
     found = Sessions(postgres, sql.replace("'", "''"), busy)
     try:
         command.wait_for(lambda: found.count() == count, "sessions at work")
@@ -293,7 +294,7 @@ def test_busy_cpus_hold_workers_up(slow: str, postgres: Any, tmp_path: Path) -> 
     with sessions(postgres, slow, SLOWED) as slowed, ExitStack() as ends:
         run = ends.enter_context(started(slow, dest, 3, "--max-cpu", "100%"))
         burning = [sys.executable, "-c", "while True: pass"]
-        burners = [subprocess.Popen(burning) for _ in os.sched_getaffinity(0)]
+        burners = [Program(burning) for _ in os.sched_getaffinity(0)]
         try:
             command.run("set", str(dest), "--max-cpu", "1%")
             run.wait_until(lambda: at_work(dest) == (1, 2), "two workers held up")

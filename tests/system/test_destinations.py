@@ -17,6 +17,7 @@ import duckdb
 import pytest
 from long_tests import OTHER_ROUTES, also
 from processes import command
+from processes.program import Program
 
 ROWS = 60_000
 PARTS = 6
@@ -276,7 +277,7 @@ def test_parquet_goes_to_standard_output(database: str, tmp_path: Path) -> None:
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_reader_that_ends_early_is_told(slow: str) -> None:
     """`| head -c 1000`: status 6 at once, one line that says what was sent, no traceback."""
-    with subprocess.Popen(
+    with Program(
         [
             *(*command.UNLOADER, "run", slow, "--table", "slow", "--to", "-"),
             *("--overlap-buffer", "4KiB", "--progress", "none"),
@@ -301,7 +302,7 @@ def test_a_reader_that_ends_early_is_told(slow: str) -> None:
 def test_psql_copies_from_standard_output(database: str, postgres: Any, slow: str) -> None:
     """Rows pass from the one database into the other without a file between them."""
     copy = "COPY copied FROM STDIN (FORMAT csv, HEADER)"
-    with subprocess.Popen(
+    with Program(
         [*command.UNLOADER, "run", database, "--table", "t", "--to", "-", "--quiet"],
         stdout=subprocess.PIPE,
     ) as running:

@@ -16,6 +16,7 @@ from long_tests import OTHER_ROUTES, also
 from postgres import gates
 from processes import command
 from processes.breaking import staged_units
+from processes.program import Program
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +128,7 @@ def test_signal_while_waiting_for_a_lock(postgres: Any, tmp_path: Path) -> None:
     url = postgres.database("locked")
     postgres.run("CREATE TABLE locked (id int)", url=url)
     dest = tmp_path / "out"
-    with subprocess.Popen(
+    with Program(
         [postgres.psql, "-X", "-q", url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdin is not None

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from long_tests import OTHER_ROUTES
 from processes import command
+from processes.program import Program
 
 ROWS = 500
 GATE = 4711
@@ -111,7 +112,7 @@ def test_a_failed_run_says_until_when_its_snapshot_is_kept(
 @pytest.fixture
 def gate(postgres: Any, url: str) -> Iterator[subprocess.Popen[str]]:
     """A session that lets no worker past its condition for as long as it lives."""
-    with subprocess.Popen(
+    with Program(
         [postgres.psql, "-X", "-q", "-A", "-t", url], stdin=subprocess.PIPE, text=True,
         stdout=subprocess.PIPE,
     ) as session:  # fmt: skip
@@ -134,7 +135,7 @@ def test_a_killed_run_is_resumed_at_its_snapshot(
 ) -> None:
     """After a kill of all its processes its output has an end, and the rest is of the old state."""
     to = tmp_path / "out"
-    with subprocess.Popen(
+    with Program(
         [
             sys.executable, "-m", "unloader", "run", url, "--table", "t", "--to", str(to),
             "--where", f"pg_advisory_xact_lock_shared({GATE})::text = ''",

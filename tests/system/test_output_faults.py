@@ -211,12 +211,12 @@ def test_reader_that_dies_ends_the_run(database: str, tmp_path: Path) -> None:
         with open(pipe, "rb", buffering=0) as file:
             file.read(50_000)
 
-    reader = threading.Thread(target=read_little)
+    reader = threading.Thread(target=read_little, daemon=True)
     reader.start()
     error = command.error_of(
         "run", database, "--table", "t", "--to", f"pipe:{pipe}", *QUIET, status=6
     )
-    reader.join()
+    reader.join(command.PATIENCE_SECONDS)
     assert str(pipe) in error
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from long_tests import OTHER_ROUTES, also
 from processes import command
+from processes.program import Program
 
 ROWS = 120_000
 PARTITIONS = 8
@@ -50,7 +51,7 @@ def test_output_is_one_state_while_a_writer_commits(
     """Inserts, deletes and updates commit all the time; the output is the table at one instant."""
     url = postgres.database(f"moving_{split}")
     postgres.run(SETUP, url=url)
-    writer = subprocess.Popen(
+    writer = Program(
         [
             sys.executable,
             str(Path(__file__).parents[1] / "support" / "postgres" / "writer.py"),

@@ -22,6 +22,7 @@ from oracle_server.faults import Fault
 from oracle_server.server import OracleServer
 from processes import command
 from processes.breaking import staged_units
+from processes.program import Program
 
 from unloader.model import SecretReference, SessionOptions, SourceSpec
 from unloader.sources.postgres.keeping import records
@@ -186,7 +187,7 @@ def core_limits(*general: str, directory: Path) -> set[str]:
     reader, pipe = directory / "limits", directory / "pipe"
     os.mkfifo(pipe)
     options = ("--table", "t", "--to", f"pipe:{pipe}", "--quiet")
-    with subprocess.Popen(
+    with Program(
         [*command.UNLOADER, *general, "run", f"duckdb://{path}", *options],
         preexec_fn=lambda: resource.setrlimit(
             resource.RLIMIT_CORE, (hard := resource.getrlimit(resource.RLIMIT_CORE)[1], hard)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from processes.program import Program
 from vm_initramfs import SHARE
 from vm_rig import Rig
 
@@ -198,7 +199,7 @@ def _run(command: list[str]) -> str:
     """Run QEMU to its end, at most for the time it has; return what the guest's console said."""
     # The kernel ends it when we are killed, and nobody else could.
     tied = ["setpriv", "--pdeathsig", "KILL", *command]
-    with subprocess.Popen(
+    with Program(
         tied, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import os
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 from processes.command import run
+from processes.program import Program
 from witness_clients import Missing, mirror_command
 
 ROWS = 5_000
@@ -61,7 +61,7 @@ READERS: tuple[Callable[[str], Any], ...] = (
 def _mirror(command: tuple[str, ...], database: str, log: Path) -> Iterator[int]:
     """Serve a database to Oracle clients, and yield the port."""
     with log.open("w") as output:
-        process = subprocess.Popen(
+        process = Program(
             [*command, "--port", "0", "postgres", database],
             stdout=output,
             stderr=output,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 from processes import command
+from processes.program import Program
 
 DASK = (sys.executable, "-m", "dask")
 
@@ -24,7 +25,7 @@ class Node:
         """Start it in a session of its own."""
         self.log = log
         with log.open("ab") as out:
-            self.process = subprocess.Popen(
+            self.process = Program(
                 arguments,
                 stdin=subprocess.DEVNULL,
                 stdout=out,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from processes import command
+from processes.program import Program
 
 NUMBER = 4712
 PASSING = f"pg_advisory_xact_lock_shared({NUMBER})::text"
@@ -41,7 +42,7 @@ class Gate:
 @contextmanager
 def closed(postgres: Any, url: str) -> Iterator[Gate]:
     """Close the gate of a database; at the end it is open."""
-    with subprocess.Popen(
+    with Program(
         [postgres.psql, "-X", "-q", "-A", "-t", url],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -18,6 +18,7 @@ from schemas.logs import check_call
 from schemas.manifests import check, check_at
 
 from processes import warm
+from processes.program import Program
 
 UNLOADER = (sys.executable, "-m", "unloader")
 _LONGEST_SECONDS = 300
@@ -97,7 +98,7 @@ class Running:
 
     def __init__(self, *arguments: str, env: dict[str, str] | None = None) -> None:
         """Start it in a process group of its own, as a shell does."""
-        self.process = subprocess.Popen(
+        self.process = Program(
             [*UNLOADER, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -46,6 +46,7 @@ _AT_STORES = ("AWS_", "PYICEBERG_")
 """Beginnings of variables that are read when a store or a catalog is opened: `warm_program` sees to
 that. Its calls import much more, which is there with them."""
 
+_END_SECONDS = 20
 _UMASK = re.compile(r"^Umask:\s*([0-7]+)$", re.MULTILINE)
 _lock = threading.Lock()
 _sockets: dict[str, socket.socket] = {}
@@ -82,7 +83,7 @@ def run(
     """Make one call without standard input and wait for its end. For any thread.
 
     Raises:
-        subprocess.TimeoutExpired: It does not end; it was killed.
+        subprocess.TimeoutExpired: It does not end in time; it was killed.
     """
     asked = json.dumps(
         {
@@ -97,13 +98,18 @@ def run(
     what = "stores" if any(name.startswith(_AT_STORES) for name in env) else "databases"
     with _asked(asked.encode(), what) as (answers, pipes):
         deadline = time.monotonic() + timeout
-        pid = int(_answer(answers))
-        texts = _read(pipes, deadline)
-        if texts is None:
-            os.kill(pid, signal.SIGKILL)
-            _answer(answers)
-            raise subprocess.TimeoutExpired(list(arguments), timeout)
-        status = int(_answer(answers))
+        pid = 0
+        try:
+            pid = int(_answer(answers, deadline))
+            texts = _read(pipes, deadline)
+            status = int(_answer(answers, deadline))
+        except BaseException as error:
+            if pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if isinstance(error, TimeoutError):
+                raise subprocess.TimeoutExpired(list(arguments), timeout) from error
+            raise
     return subprocess.CompletedProcess(list(arguments), status, *texts)
 
 
@@ -139,10 +145,19 @@ def _program(what: str) -> socket.socket:
                     stdin=subprocess.DEVNULL,
                     pass_fds=(its.fileno(),),
                 )
-            atexit.register(process.wait)
+            atexit.register(_await_end, process)
             atexit.register(ours.close)
             _sockets[what] = ours
         return _sockets[what]
+
+
+def _await_end(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of a program whose socket is closed here; a fork of ours may still have it."""
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _umask() -> int:
@@ -151,14 +166,24 @@ def _umask() -> int:
     return int(found[1], base=8)
 
 
-def _answer(answers: socket.socket) -> bytes:
+def _answer(answers: socket.socket, deadline: float) -> bytes:
+    """Return the next number.
+
+    Raises:
+        TimeoutError: It is too late.
+    """
+    answers.settimeout(max(deadline - time.monotonic(), 0.001))
     found = answers.recv(100)
     assert found, "the program that makes the calls has ended"
     return found
 
 
-def _read(pipes: Sequence[int], deadline: float) -> list[bytes] | None:
-    """Return what comes out of pipes until their ends, or None if that is too late."""
+def _read(pipes: Sequence[int], deadline: float) -> list[bytes]:
+    """Return what comes out of pipes until their ends.
+
+    Raises:
+        TimeoutError: That is too late.
+    """
     pieces: dict[int, list[bytes]] = {each: [] for each in pipes}
     with selectors.DefaultSelector() as ready:
         for each in pipes:
@@ -166,7 +191,7 @@ def _read(pipes: Sequence[int], deadline: float) -> list[bytes] | None:
         while ready.get_map():
             events = ready.select(max(deadline - time.monotonic(), 0))
             if not events:
-                return None
+                raise TimeoutError
             for key, _ in events:
                 piece = os.read(key.fd, 1 << 16)
                 pieces[key.fd].append(piece)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from processes.program import Program
+
 ROOT = Path(__file__).parents[3]
 PUBLISHED = ROOT / "examples" / "published_points.csv"
 
@@ -40,7 +42,7 @@ class Replays:
     def __init__(self, packages: Path, directory: Path) -> None:
         """Start it."""
         self._directory, self._count = directory, 0
-        self._process = subprocess.Popen(
+        self._process = Program(
             [sys.executable, str(_PROGRAM)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

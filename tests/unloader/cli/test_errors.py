@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes.program import Program
 
 from unloader.cli import main
 
@@ -194,7 +195,7 @@ def test_a_reader_that_leaves_is_no_error(
     tmp_path: Path, environment: dict[str, str], program: tuple[str, ...]
 ) -> None:
     """`unloader formats | head -0` ends quietly."""
-    process = subprocess.Popen(
+    process = Program(
         [*program, "formats"],
         env=environment,
         cwd=tmp_path,

@@ -88,7 +88,7 @@ def test_what_is_given_up_has_no_valid_end(tmp_path: Path) -> None:
         with open(pipe, "rb") as file:
             found.extend(file.read())
 
-    reader = threading.Thread(target=read)
+    reader = threading.Thread(target=read, daemon=True)
     reader.start()
     keeping = os.open(pipe, os.O_RDWR)
     output = sink(pipe)
@@ -96,7 +96,7 @@ def test_what_is_given_up_has_no_valid_end(tmp_path: Path) -> None:
     output.write(bytes(500_000))
     output.settle()
     output.abort()
-    reader.join()
+    reader.join(180)
     assert len(found) > CHUNK
     with pytest.raises(NotDecrypted, match="not the last one"):
         decrypted(bytes(found), KEYS.private)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from long_tests import OTHER_ROUTES
+from processes.program import Program
 
 if TYPE_CHECKING:
     from conftest import PostgresServer
@@ -35,7 +36,7 @@ def server(postgres: PostgresServer) -> tuple[str, str]:
 def locked(server: tuple[str, str]) -> Iterator[None]:
     """Keep everybody else from the table inside the block."""
     url, psql = server
-    with subprocess.Popen(
+    with Program(
         [psql, "-X", "-q", url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as session:
         assert session.stdin is not None
@@ -80,7 +81,7 @@ def test_a_log_of_text_tells_a_phase_that_takes_long(
     arguments = [*program, "run", server[0], "--table", "t", "--to", "out"]
     with (
         locked(server),
-        subprocess.Popen(
+        Program(
             arguments,
             env=environment,
             cwd=tmp_path,
@@ -108,7 +109,7 @@ def test_the_seconds_of_a_phase_run_on_a_terminal(
     leader, follower = pty.openpty()
     shown = b""
     with locked(server):
-        process = subprocess.Popen(
+        process = Program(
             arguments,
             env={**environment, "TERM": "xterm"},
             cwd=tmp_path,

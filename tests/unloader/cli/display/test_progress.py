@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes.program import Program
 from schemas.logs import checked
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -29,7 +30,7 @@ def start(
     """Start a run that does not end by itself, with a line of progress ten times a second."""
 
     def run(*arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        return Program(
             [*program, "run", database, "--query", ENDLESS, "--to", "out", *arguments],
             cwd=tmp_path,
             env={**environment, "UNLOADER_LOG_INTERVAL": "0.1"},
@@ -50,6 +51,7 @@ def test_sigint_stops_in_good_order(
         lines = []
         while not any("rows/s" in line for line in lines):
             lines.append(process.stderr.readline())
+            assert lines[-1], lines
         process.send_signal(signal.SIGINT)
         output, rest = process.communicate(timeout=180)
     assert process.returncode == 130
@@ -94,7 +96,7 @@ def on_terminal(arguments: list[str], environment: dict[str, str], directory: Pa
     """Return what a command writes to stderr where that is a terminal of 30 lines."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
-    with subprocess.Popen(
+    with Program(
         arguments, stdout=subprocess.DEVNULL, stderr=follower, env=environment, cwd=directory
     ) as process:
         os.close(follower)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from long_tests import OTHER_ROUTES
+from processes.program import Program
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -130,7 +131,7 @@ def test_a_prompt_asks_on_the_terminal_and_shows_nothing(
 ) -> None:
     """--password-prompt reads the password from the terminal without echo, off stdout."""
     leader, follower = pty.openpty()
-    with subprocess.Popen(
+    with Program(
         [*program, "describe", database, "--password-prompt"],
         stdin=follower,
         stdout=subprocess.PIPE,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from long_tests import OTHER_ROUTES
+from processes.program import Program
 
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
@@ -148,9 +149,7 @@ def test_a_snapshot_tells_states_apart(path: Path) -> None:
 def hold(path: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process in the middle of a write."""
     command = [sys.executable, "-c", HOLDER, str(path), "BEGIN IMMEDIATE"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with Program(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         yield process

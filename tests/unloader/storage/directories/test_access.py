@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes.forks import forked, status_of
 from publications.staged_runs import as_bytes, manifest_of, stage, taken
 
 from unloader.errors import ConfigError, UnloaderError
@@ -116,20 +117,20 @@ def as_other(path: Path, **asked: Any) -> str:
     import_module("grp")
     import_module("pwd")
     reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
+
+    def become_and_unload() -> None:
+        os.setgroups([])
+        os.setegid(OTHER)
+        os.seteuid(OTHER)
         try:
-            os.setgroups([])
-            os.setegid(OTHER)
-            os.seteuid(OTHER)
             unload(path, "1.csv", **asked)
             os.write(writing, b"done")
         except UnloaderError as error:
             os.write(writing, f"{type(error).__name__} {error.message} {error.hint}".encode())
-        finally:
-            os._exit(0)
+
+    child = forked(become_and_unload)
     os.close(writing)
-    os.waitpid(child, 0)
+    status_of(child)
     with os.fdopen(reading) as pipe:
         return pipe.read()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from processes import command
+from processes.program import Program
 
 from unloader.errors import OutputFailed
 from unloader.storage.base import RunStorage
@@ -71,7 +71,7 @@ def out(tmp_path: Path) -> Path:
 def beating(record: Path, run_id: str) -> Iterator[None]:
     """Let a process replace the record of a run again and again."""
     before = record.read_bytes()
-    program = subprocess.Popen([sys.executable, "-c", HEARTBEAT, str(record), run_id])
+    program = Program([sys.executable, "-c", HEARTBEAT, str(record), run_id])
     try:
         command.wait_for(lambda: record.read_bytes() != before, "the first beat")
         yield

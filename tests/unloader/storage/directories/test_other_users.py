@@ -6,11 +6,11 @@ import json
 import os
 import signal
 import tempfile
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from processes.forks import forked, status_of
 from publications.staged_runs import as_bytes, content_of, finish, manifest_of, stage, taken
 
 from unloader.errors import OutputFailed
@@ -26,18 +26,14 @@ USER = 1002
 
 def as_user(act: Callable[[], None], user: int = USER) -> None:
     """Do something in a child process that is another user."""
-    child = os.fork()
-    if not child:
-        try:
-            os.setgroups([])
-            os.setresgid(user, user, user)
-            os.setresuid(user, user, user)
-            act()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    assert os.waitpid(child, 0)[1] == 0
+
+    def become_and_act() -> None:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+        act()
+
+    assert status_of(forked(become_and_act)) == 0
 
 
 @pytest.fixture
@@ -63,8 +59,8 @@ def test_a_parent_that_cannot_be_listed(shared: Path) -> None:
 def killed_halfway(out: Path) -> Callable[[], None]:
     """Begin to publish in a child process that stands still halfway; return how to kill it."""
     read, write = os.pipe()
-    child = os.fork()
-    if not child:
+
+    def publish() -> None:
         rename, done = os.rename, []
 
         def halting(source: Path, target: Path) -> None:
@@ -78,7 +74,9 @@ def killed_halfway(out: Path) -> Callable[[], None]:
         moves = stage(directory, "n1.csv", "n2.csv", content="A\n")
         publishing.os.rename = halting  # type: ignore[attr-defined]
         directory.commit(moves, as_bytes(manifest_of(["n1.csv", "n2.csv"], "A")))
-        os._exit(1)
+
+    child = forked(publish)
+    os.close(write)  # A child that fails before has the other one alone.
     assert os.read(read, 1) == b"x"
 
     def kill() -> None:

@@ -69,7 +69,7 @@ def test_a_late_reader_gets_everything(tmp_path: Path) -> None:
     got: list[bytes] = []
     waited = threading.Event()
     reader = threading.Thread(
-        target=lambda: waited.wait(60) and got.append((tmp_path / "p").read_bytes())
+        target=lambda: waited.wait(60) and got.append((tmp_path / "p").read_bytes()), daemon=True
     )
     reader.start()
     descriptor = open_for_reader(str(tmp_path / "p"), 60, waited.set)

@@ -33,7 +33,7 @@ def test_bytes_of_several_writers_arrive_in_order() -> None:
         with open(source, "rb") as file:
             got.append(file.read())
 
-    reader = threading.Thread(target=read)
+    reader = threading.Thread(target=read, daemon=True)
     reader.start()
     for _ in range(2):
         put(relay, DATA)

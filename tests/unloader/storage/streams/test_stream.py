@@ -28,7 +28,7 @@ class Reader:
         """Begin to read."""
         os.mkfifo(path)
         self.data = b""
-        self._thread = threading.Thread(target=self._read, args=(path,))
+        self._thread = threading.Thread(target=self._read, args=(path,), daemon=True)
         self._thread.start()
 
     def all(self) -> bytes:

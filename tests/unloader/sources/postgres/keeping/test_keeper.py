@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from long_tests import OTHER_ROUTES, also
+from processes.program import Program
 
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
@@ -136,7 +137,7 @@ def kill(spec: SourceSpec, mark: Path) -> Killed:
     from unloader import json_fields
 
     given = json.dumps(json_fields.to_json(spec))
-    with subprocess.Popen(
+    with Program(
         [sys.executable, "-c", RUN, str(Path(__file__).parent), given, str(mark)],
         stdout=subprocess.PIPE,
         text=True,
