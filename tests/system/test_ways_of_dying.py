@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from amounts import EVERYTHING
 from long_tests import OTHER_ROUTES, also
 from processes import command, killing_calls
 from processes.breaking import staged_units
+from processes.program import Program
 
 import unloader
 from unloader.cli.signals import STOPPING
@@ -53,6 +56,12 @@ def parts(postgres: Any) -> str:
         url=url,
     )
     return url
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that ends processes just before a system call."""
+    return killing_calls.build(tmp_path_factory.mktemp("library"))
 
 
 def test_a_killed_run_leaves_what_it_was_to_do(parts: str, tmp_path: Path) -> None:
@@ -134,29 +143,47 @@ def test_what_a_partial_run_says_of_its_finished_units_is_true(parts: str, tmp_p
 )
 def test_a_signal_while_a_password_is_asked_for(tmp_path: Path, number: signal.Signals) -> None:
     """Before the run begins a signal ends the program with one line, and with 130, too."""
+    with _asking(tmp_path, {}) as (process, terminal):
+        os.read(terminal, 1)  # The prompt.
+        process.send_signal(number)
+        _check_interrupted(process)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_signal_right_before_a_password_is_read(library: Path, tmp_path: Path) -> None:
+    """Python looks for signals before the call that waits: one that comes then is not lost."""
+    env = {"LD_PRELOAD": str(library), "SIGNAL_AT_READ": str(int(signal.SIGHUP))}
+    with _asking(tmp_path, env) as (process, _):
+        _check_interrupted(process)
+
+
+@contextmanager
+def _asking(tmp_path: Path, env: dict[str, str]) -> Iterator[tuple[Program[bytes], int]]:
+    """Start a run that asks for a password; yield it, and the other end of its terminal."""
     parent, child = pty.openpty()
-    with subprocess.Popen(
+    with Program(
         [*command.UNLOADER, "run", "postgresql://me@127.0.0.1:1/x", "--table", "t",
          "--to", str(tmp_path / "out"), "--password-prompt"],
         stdin=child, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        preexec_fn=lambda: _control(child),
+        preexec_fn=lambda: _control(child), env={**os.environ, **env},
     ) as process:  # fmt: skip
-        os.read(parent, 1)  # The prompt.
-        process.send_signal(number)
-        out, err = process.communicate(timeout=180)
-    os.close(child)
+        os.close(child)  # Whoever waits for the prompt of a program that has ended gets an error.
+        yield process, parent
     os.close(parent)
+
+
+def _check_interrupted(process: Program[bytes]) -> None:
+    out, err = process.communicate(timeout=command.PATIENCE_SECONDS)
     assert (process.returncode, out) == (130, b""), err
     assert err.count(b"unloader: error:") == 1
     assert b"Traceback" not in err
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_terminal_that_goes_away_stops_the_run(parts: str, tmp_path: Path) -> None:
     """The kernel's SIGHUP ends it in good order, although the bar can be drawn no more."""
     dest = tmp_path / "out"
     parent, child = pty.openpty()
-    with subprocess.Popen(
+    with Program(
         [*command.UNLOADER, "run", parts, "--table", "p", "--to", str(dest),
          "--split", "partition", "--parallelism", "2", "--where", "waits(k)"],
         stdin=child, stdout=child, stderr=child, start_new_session=True,
@@ -277,7 +304,7 @@ def test_ctrl_c_at_any_time_of_the_start() -> None:
     step = 0
     # A busy machine takes seconds to start: the last signal is one that came too late.
     while not statuses >= {0, 130} and step < 1000:
-        with subprocess.Popen(
+        with Program(
             [*command.UNLOADER, "formats"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         ) as process:  # fmt: skip
@@ -298,7 +325,7 @@ def test_ctrl_c_at_any_time_of_the_start() -> None:
 def test_an_ignored_hangup_stays_ignored(parts: str, tmp_path: Path) -> None:
     """What `nohup` starts outlives its terminal."""
     dest = tmp_path / "out"
-    with subprocess.Popen(
+    with Program(
         ["nohup", *command.UNLOADER, "run", parts, "--table", "p", "--to", str(dest),
          "--split", "partition", "--parallelism", "2", "--where", "waits(k)"],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -310,12 +337,6 @@ def test_an_ignored_hangup_stays_ignored(parts: str, tmp_path: Path) -> None:
     assert process.returncode == 130
     assert err.count(b"stopping:") == 1
     assert b"still stopping" not in err
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library that ends processes just before a system call."""
-    return killing_calls.build(tmp_path_factory.mktemp("library"))
 
 
 @pytest.mark.parametrize(

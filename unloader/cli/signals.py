@@ -37,7 +37,7 @@ def heed() -> None:
 
 def pass_over() -> None:
     """Let signals change nothing any more: the program is about to end with a status of its own."""
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    _raise_no_more()
     for number in _not_ignored():
         if signal.getsignal(number) is _interrupt:
             signal.signal(number, _late)
@@ -47,6 +47,40 @@ def pass_over_for_good() -> None:
     """Ignore the signals: at its end the interpreter gives others their default action back."""
     for number in _not_ignored():
         signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def seen_while_waiting() -> Iterator[None]:
+    """Have the signals of `heed` seen while the main thread waits for as long as somebody takes.
+
+    Python looks for signals before a call that waits in the kernel, and again when one breaks it
+    off. One that comes in between is not seen before the wait is over: so each is sent once more,
+    until it is.
+    """
+    # Not needed at the start, whose imports are to be few.
+    import socket
+    import threading
+
+    reading, writing = socket.socketpair()
+    writing.setblocking(False)
+    main, over = threading.get_ident(), threading.Event()
+
+    def send_again() -> None:
+        while number := reading.recv(1):
+            while not over.wait(_AGAIN_SECONDS) and signal.getsignal(number[0]) is _interrupt:
+                signal.pthread_kill(main, number[0])
+
+    thread = threading.Thread(target=send_again, name="signals", daemon=True)
+    thread.start()
+    former = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(former)
+        over.set()
+        writing.close()
+        thread.join()
+        reading.close()
 
 
 def is_interrupt(error: BaseException | None) -> bool:
@@ -78,7 +112,7 @@ def stop_on_signals(
     """
     # One that was raised where an exception is lost, such as in a destructor, still counts.
     received = list(_received) if earlier else []
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    _raise_no_more()
 
     def handle(number: int, frame: FrameType | None) -> None:
         received.append(number)
@@ -119,6 +153,12 @@ def _raise_again(lost: Any) -> None:
         return
     signal.signal(signal.SIGALRM, _interrupt)
     signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+
+
+def _raise_no_more() -> None:
+    """Take back what `_raise_again` has begun; an alarm of anybody else goes on."""
+    if signal.getsignal(signal.SIGALRM) is _interrupt:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _late(number: int, frame: FrameType | None) -> None:

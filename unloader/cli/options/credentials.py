@@ -16,6 +16,7 @@ from unloader.cli.options.repeated_password import refuse_repeated
 from unloader.cli.options.request_of import session_of
 from unloader.cli.options.rules import validate_source
 from unloader.cli.options.tables import table_names
+from unloader.cli.signals import seen_while_waiting
 from unloader.errors import UsageError
 from unloader.model import SecretReference, SourceSpec
 from unloader.redaction import PASSWORD_VARIABLE, known_openly
@@ -88,6 +89,7 @@ def _ask(whom: str) -> None:
             "--password-prompt needs a terminal, and standard input is not one",
             f"set {PASSWORD_VARIABLE}, or use --password-file",
         )
-    answer = click.prompt(f"Password for {whom}", hide_input=True, err=True)
+    with seen_while_waiting():
+        answer = click.prompt(f"Password for {whom}", hide_input=True, err=True)
     # The workers are processes of their own and look where the reference says.
     os.environ[PASSWORD_VARIABLE] = answer
