@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import codecs
 from functools import lru_cache
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from writers.errors import FormatError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BYTE_ORDER_MARKS = {
     "utf-8-sig": ("utf-8", codecs.BOM_UTF8),
