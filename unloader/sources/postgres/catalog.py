@@ -35,6 +35,7 @@ from unloader.sources.postgres.reader import session_in
 from unloader.sources.postgres.sampling import sampled_keys
 from unloader.sources.postgres.selectors import (
     is_alone,
+    reads_only_one,
     relation_name,
     relation_of,
     selector_statement,
@@ -119,7 +120,7 @@ class PostgresCatalog:
         return described(schema, name, columns, leaves, guarded=guarded)
 
     def list_tables(self) -> Listing:
-        """Return all tables as of the snapshot; rights and sizes are as of now."""
+        """Return all tables as of the snapshot; rights are as of now."""
         path = self._session.value("SELECT current_schemas(true)::text[]")
         return Listing.of(
             listed_tables(self._session, policies_apply=self._policies_apply),
@@ -296,13 +297,13 @@ class PostgresCatalog:
             return False
         relations = [(extract, each) for extract, selectors in tables for each in selectors]
         names = sorted({relation_name(*each) for each in relations})
-        alone = sorted({relation_name(*each) for each in relations if is_alone(each[1])})
-        locked = set(dictionary.lock(self._session, alone))
+        whole = {relation_name(*each) for each in relations if not reads_only_one(each[1])}
+        locked = set(dictionary.lock(self._session, names, whole))
         # With its columns; see `_locked_and_changed`.
         others = dict.fromkeys(
             f"EXPLAIN {select(select_list(each[0].projection.columns), relation_of(*each), ())}"
             for each in relations
-            if not (is_alone(each[1]) and relation_name(*each) in locked)
+            if relation_name(*each) not in locked
         )
         for batch in batches(list(others)):
             self._session.execute("; ".join(batch))

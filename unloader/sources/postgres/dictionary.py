@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent
@@ -150,7 +150,9 @@ FROM unnest($1::text[]) WITH ORDINALITY AS given (name, at)
 LOCKABLE = """
 SELECT given.name FROM unnest($1::text[]) AS given (name)
 JOIN pg_class c ON c.oid = to_regclass(given.name)
-WHERE c.relkind = 'r' AND has_table_privilege(c.oid, 'SELECT')
+WHERE c.relkind = 'r' AND has_table_privilege(c.oid, 'SELECT') AND NOT (
+  given.name = ANY ($2::text[])
+  AND EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid))
 """
 """LOCK TABLE takes no other kinds, and asks for the right to the whole table."""
 
@@ -309,16 +311,17 @@ def oids_of(session: Session, names: Sequence[str]) -> list[int | None]:
     return [row["oid"] for row in sorted(rows, key=lambda row: int(row["at"]))]
 
 
-def lock(session: Session, names: list[str]) -> list[str]:
+def lock(session: Session, names: list[str], whole: Collection[str] = ()) -> list[str]:
     """Lock relations as a SELECT does, without what they have below; return those that could be.
 
     Args:
         session: Within a transaction, which holds the locks.
         names: Quoted as in SQL.
+        whole: Those of them that are not locked if they have anything below.
     """
     if not names:
         return []
-    locked = [row["name"] for row in session.rows(LOCKABLE, names)]
+    locked = [row["name"] for row in session.rows(LOCKABLE, names, list(whole))]
     for start in range(0, len(locked), LOCK_RELATIONS):
         several = ", ".join(f"ONLY {name}" for name in locked[start : start + LOCK_RELATIONS])
         session.execute(f"LOCK TABLE {several} IN ACCESS SHARE MODE")

@@ -45,6 +45,11 @@ def is_alone(selector: Selector) -> bool:
     return isinstance(selector, (NamedPartition, RowRange)) and bool(selector.relation)
 
 
+def reads_only_one(selector: Selector) -> bool:
+    """Return whether a selector reads from one relation, and from none of those below it."""
+    return isinstance(selector, RowRange) or is_alone(selector)
+
+
 def relation_name(extract: Extract, selector: Selector) -> str:
     """Return the partition that a selector reads from, or the table."""
     if isinstance(selector, (NamedPartition, RowRange)) and selector.relation:

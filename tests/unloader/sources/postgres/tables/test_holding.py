@@ -117,6 +117,20 @@ def test_a_lock_is_waited_for_by_its_own_table_alone(
         assert held(catalog, wanted)["locked"] is None
 
 
+def test_what_is_below_a_table_is_held_with_it(spec: SourceSpec, postgres: Any) -> None:
+    """Partitions and children as well as the table that they are read through."""
+    family = ("parent", "child", "parted", "p1", "p2", "one")
+    made = "CREATE TABLE s.parent (k integer); CREATE TABLE s.child () INHERITS (s.parent)"
+    postgres.run(made, url=spec.location)
+    with closing(PostgresSource().open_catalog(spec)) as later:
+        later.snapshot("snapshot")
+        wanted = extracts(later, spec, ("parent", "parted", "one"))
+        assert set(held(later, wanted).values()) == {None}
+        locks = "SELECT relation::regclass::text AS name FROM pg_locks WHERE pid = pg_backend_pid()"
+        found = {row["name"] for row in later._session.rows(locks)}
+    assert {f"s.{name}" for name in family} <= found
+
+
 def test_tables_are_listed_and_described_beside_one_that_is_locked(
     catalog: PostgresCatalog, spec: SourceSpec
 ) -> None:
