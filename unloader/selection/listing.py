@@ -88,11 +88,6 @@ class ListedTable:
     kind: str
     """As the source calls it: partitioned table, index-organized table, foreign table, ..."""
     family: Family
-    rows: int | None
-    """By the statistics of the database; None where it has none. So is the next."""
-    bytes: int | None
-    partitions: int
-    """Leaf partitions; 0 is a table that has none."""
     system: bool = False
     """Of the database itself, or one that serves another table; no pattern matches it."""
     part_of: tuple[str, str] | None = None
@@ -108,9 +103,6 @@ class ListedTable:
             name=table.name,
             kind=table.kind,
             family=family_of(table.kind),
-            rows=table.rows,
-            bytes=table.bytes,
-            partitions=table.partitions,
             system=system,
         )
 

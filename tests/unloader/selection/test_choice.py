@@ -28,8 +28,8 @@ from unloader.selection.problems import TableProblem, TableProblems, unreadable_
 def table(schema: str, name: str, kind: str = "table", **more: Any) -> ListedTable:
     """Return a table of a listing."""
     families = {"view": "view", "foreign table": "external table"}
-    facts: dict[str, Any] = {"family": families.get(kind, "table"), "rows": None, "bytes": None}
-    return ListedTable(schema=schema, name=name, kind=kind, **{"partitions": 0} | facts | more)
+    facts: dict[str, Any] = {"family": families.get(kind, "table")}
+    return ListedTable(schema=schema, name=name, kind=kind, **facts | more)
 
 
 def listing(*tables: ListedTable, folding: Folding = "upper", schemas: str = "SALES") -> Listing:

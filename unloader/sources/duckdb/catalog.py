@@ -80,7 +80,7 @@ class DuckDBCatalog(Catalog):
     def list_tables(self) -> Listing:
         """Return tables and views of the file."""
         return Listing.of(
-            [many_tables.listed(table) for table in self.tables()],
+            [ListedTable.of(table) for table in self.tables()],
             folding=self.capabilities.folding,
             default_schemas=("main",),
             where=str(self._path),

@@ -12,7 +12,7 @@ from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent, TableI
 from unloader.errors import SourceError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import TableSummary
-from unloader.selection.listing import ListedTable, Obstacle, family_of
+from unloader.selection.listing import ListedTable, Obstacle
 from unloader.sources.base import Catalog
 from unloader.sources.duckdb import layout
 from unloader.sources.duckdb.layout import Rows
@@ -52,19 +52,6 @@ def summaries(rows: Rows) -> tuple[TableSummary, ...]:
         )
         for schema, name, kind, size in found
         if name != layout.PARTITION_MAP
-    )
-
-
-def listed(table: TableSummary) -> ListedTable:
-    """Return a table as the list of all has it."""
-    return ListedTable(
-        schema=table.schema,
-        name=table.name,
-        kind=table.kind,
-        family=family_of(table.kind),
-        rows=table.rows,
-        bytes=table.bytes,
-        partitions=table.partitions,
     )
 
 

@@ -77,7 +77,7 @@ def test_contract_of_many_tables(path: Path, lists: bool, monkeypatch: pytest.Mo
     monkeypatch.setattr(many_tables, "LISTS_TABLES", lists)
     listing = check_many_tables(SQLiteSource(), spec_of(path), at_least=len(HOSTILE) + 10)
     found = {table.name: table for table in listing.tables}
-    assert found["keyed"].rows is not None
+    assert "keyed" in found
     assert found["seen"].family == "view"
     if lists and "words" in found:
         assert found["words"].family == "external table"

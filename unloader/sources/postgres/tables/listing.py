@@ -1,8 +1,8 @@
 """The list of a PostgreSQL database's tables, and what keeps this user from reading one.
 
 Within a snapshot the rows of pg_class and its neighbours are those of the snapshot: which tables
-there are, their names, kinds and partitions. What functions say is as of now: rights, sizes, and
-whether a name still means the table that it meant.
+there are, their names and kinds. What functions say is as of now: rights, and whether a name still
+means the table that it meant.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 
 from unloader.selection.listing import Family, ListedTable, Obstacle, UnreadableColumn, family_of
 from unloader.sources.many_tables import GONE
-from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.session import Session
 from unloader.sources.statement import qualified, quoted
 
@@ -56,8 +55,6 @@ They go by caches, and within a transaction those are only brought up to date wh
 takes a lock that it has not had yet. This takes one and gives it back, each time anew.
 """
 
-_PARTITIONED = "partitioned table"
-
 
 def listed_tables(session: Session, *, policies_apply: bool) -> list[ListedTable]:
     """Return all tables, those of the database itself included, in no order.
@@ -66,9 +63,7 @@ def listed_tables(session: Session, *, policies_apply: bool) -> list[ListedTable
         session: Of the parent.
         policies_apply: The user asked for the rows that policies let through.
     """
-    rows = _rows(session, None)
-    sizes = dictionary.sizes(session, [row["oid"] for row in rows if not row["system"]])
-    return [_listed(row, sizes.get(row["oid"]), policies_apply) for row in rows]
+    return [_listed(row, policies_apply) for row in _rows(session, None)]
 
 
 def obstacles(session: Session, oids: list[int], *, policies_apply: bool) -> dict[int, Obstacle]:
@@ -85,7 +80,7 @@ def _rows(session: Session, oids: list[int] | None) -> list[Any]:
     return session.rows(TABLES, oids)
 
 
-def _listed(row: Any, size: Any, policies_apply: bool) -> ListedTable:
+def _listed(row: Any, policies_apply: bool) -> ListedTable:
     kind = row["kind"]
     family: Family = family_of(kind)
     parent = row["parent"]
@@ -94,9 +89,6 @@ def _listed(row: Any, size: Any, policies_apply: bool) -> ListedTable:
         name=row["name"],
         kind=kind,
         family=family,
-        rows=size["rows"] if size is not None else None,
-        bytes=size["bytes"] if size is not None else None,
-        partitions=size["leaves"] if size is not None and kind == _PARTITIONED else 0,
         system=row["system"],
         part_of=(parent[0], parent[1]) if parent else None,
         obstacles=tuple(_obstacles(row, policies_apply)),

