@@ -7,6 +7,7 @@ for TLS with a certificate made for the occasion, as stunnel or a proxy in the c
 from __future__ import annotations
 
 import datetime
+import select
 import socket
 import ssl
 import threading
@@ -22,6 +23,8 @@ from cryptography.x509.oid import NameOID
 
 _REQUEST_BYTES = 8
 """A request for TLS: its length, and a number that is no version."""
+
+_GATHER_SECONDS = 0.03
 
 
 def certificate(directory: Path, host: str) -> Path:
@@ -54,12 +57,13 @@ def certificate(directory: Path, host: str) -> Path:
 
 
 @contextmanager
-def front(url: str, pem: Path | None) -> Iterator[int]:
+def front(url: str, pem: Path | None, *, long_records: bool = False) -> Iterator[int]:
     """Listen in front of the server with this URL until the end; yield the port.
 
     Args:
         url: Of a server on a socket of this machine.
         pem: Certificate and key; None refuses TLS.
+        long_records: What the server sends is gathered, so that records are as long as may be.
     """
     socket_file = parse_qs(urlsplit(url).query)["host"][0] + "/.s.PGSQL.5432"
     context = None
@@ -68,23 +72,27 @@ def front(url: str, pem: Path | None) -> Iterator[int]:
         context.load_cert_chain(pem)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(
-            target=_listen, args=(listening, socket_file, context), daemon=True
+            target=_listen, args=(listening, socket_file, context, long_records), daemon=True
         ).start()
         yield listening.getsockname()[1]
         with suppress(OSError):
             listening.shutdown(socket.SHUT_RDWR)
 
 
-def _listen(listening: socket.socket, socket_file: str, context: ssl.SSLContext | None) -> None:
+def _listen(
+    listening: socket.socket, socket_file: str, context: ssl.SSLContext | None, gathers: bool
+) -> None:
     with suppress(OSError):
         while True:
             client, _ = listening.accept()
             threading.Thread(
-                target=_serve, args=(client, socket_file, context), daemon=True
+                target=_serve, args=(client, socket_file, context, gathers), daemon=True
             ).start()
 
 
-def _serve(client: socket.socket, socket_file: str, context: ssl.SSLContext | None) -> None:
+def _serve(
+    client: socket.socket, socket_file: str, context: ssl.SSLContext | None, gathers: bool
+) -> None:
     server = socket.socket(socket.AF_UNIX)
     try:
         client.recv(_REQUEST_BYTES)
@@ -95,7 +103,7 @@ def _serve(client: socket.socket, socket_file: str, context: ssl.SSLContext | No
         server.connect(socket_file)
         up = threading.Thread(target=_copy, args=(client, server), daemon=True)
         up.start()
-        _copy(server, client)
+        _copy(server, client, gathers=gathers)
         up.join()
     except OSError:
         pass  # The client does not trust us.
@@ -104,9 +112,14 @@ def _serve(client: socket.socket, socket_file: str, context: ssl.SSLContext | No
         server.close()
 
 
-def _copy(source: socket.socket, target: socket.socket) -> None:
+def _copy(source: socket.socket, target: socket.socket, *, gathers: bool = False) -> None:
     with suppress(OSError):
         while data := source.recv(65536):
+            while gathers and select.select([source], [], [], _GATHER_SECONDS)[0]:
+                more = source.recv(65536)
+                if not more:
+                    break
+                data += more
             target.sendall(data)
     with suppress(OSError):
         target.shutdown(socket.SHUT_RDWR)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
+from ctypes.util import find_library
 from pathlib import Path
 from typing import Any
 
 import pytest
 from postgres.tls_front import certificate, front
+from processes.command import PATIENCE_SECONDS
 
 from unloader.errors import SourceError, TransientSourceError, UnloaderError
 from unloader.model import SourceSpec
+from unloader.sources.postgres.libpq import copying, library
 from unloader.sources.postgres.session import Session
 from unloader.sources.postgres.tls import verified
 
@@ -164,3 +170,38 @@ def test_a_service_may_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert verified("postgresql:///d?service=sales") == "postgresql:///d?service=sales"
     monkeypatch.setenv("PGHOST", "db01")
     assert "verify-full" in verified("postgresql:///d")
+
+
+LONG_RECORDS = """
+import sys
+from contextlib import closing
+from unloader.sources.postgres.libpq.connection import Connection
+
+for length, rows in ((10864, 3), (9335, 10), (9586, 5)):
+    with closing(Connection({"dbname": sys.argv[1]})) as session:
+        sql = f"SELECT repeat('x', {length - 1}) FROM generate_series(1, {rows})"
+        copied = session.copy(f"COPY ({sql}) TO STDOUT", 1 << 20)
+        assert sum(map(len, copied)) == length * rows
+        assert len(session.query(sql)) == rows
+"""
+
+
+@pytest.mark.parametrize("variables", [{}, {copying.OVERRIDE: ""}], ids=["native", "plain"])
+def test_long_records_are_read_to_their_end(
+    postgres: Any, own: Path, variables: dict[str, str]
+) -> None:
+    """Of what a proxy sends the last piece is not left behind, where nothing more comes.
+
+    With the libpq of the system: that of `psycopg[binary]` may be one that takes all by itself.
+    """
+    system = find_library("pq")
+    if system is None:
+        pytest.skip("this system has no libpq of its own")
+    with front(postgres.url, own, long_records=True) as port:
+        url = f"host=127.0.0.1 port={port} user=postgres dbname=postgres sslmode=require"
+        done = subprocess.run(
+            [sys.executable, "-c", LONG_RECORDS, url],
+            env={**os.environ, library.OVERRIDE: system, **variables},
+            capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr

@@ -16,7 +16,12 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any
 
-from unloader.sources.postgres.libpq.copying import Ended, Rows
+from unloader.sources.postgres.libpq.copying import (
+    FIRST_LOOK_SECONDS,
+    LAST_LOOK_SECONDS,
+    Ended,
+    Rows,
+)
 from unloader.sources.postgres.libpq.errors import (
     BadSetting,
     Broken,
@@ -294,9 +299,10 @@ class Connection:
         raise error
 
     def _await_result(self) -> None:
+        look = FIRST_LOOK_SECONDS
         while self._libpq.PQisBusy(self._handle):
-            if not self._poll(select.POLLIN):
-                continue
+            is_ready = self._poll(select.POLLIN, time.monotonic() + look)
+            look = FIRST_LOOK_SECONDS if is_ready else min(2 * look, LAST_LOOK_SECONDS)
             if not self._libpq.PQconsumeInput(self._handle):
                 raise self._broken()
 
@@ -337,8 +343,10 @@ class Connection:
         while self._libpq.PQisBusy(self._handle):
             waiting = select.poll()
             waiting.register(self._libpq.PQsocket(self._handle), select.POLLIN)
-            if not waiting.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            left = deadline - time.monotonic()
+            if left <= 0:
                 return False
+            waiting.poll(min(left, FIRST_LOOK_SECONDS) * 1000)
             if not self._libpq.PQconsumeInput(self._handle):
                 return False
         return True

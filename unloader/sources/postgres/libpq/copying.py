@@ -35,6 +35,11 @@ lets the socket fill, whose room on one machine is about 190 KB."""
 SHORT_NAP_BYTES = 96 * 1024
 """Where so much came of a nap, the next one is short: a server that finds no room has to wait."""
 
+FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.01, 1.0
+"""After so long, and twice as long each time, libpq reads although the socket has nothing. Of a
+long record of TLS, as proxies send them, its older versions take a part at a time, and the socket
+does not show the rest: without that it would be waited for without end."""
+
 FIRST_BUFFER_BYTES = 64 * 1024
 
 
@@ -183,6 +188,7 @@ class _PlainLoop:
         self._size = 0
         self._any = False
         self._napped = 0
+        self._look_seconds = FIRST_LOOK_SECONDS
         self.filled = _Filled()
         self._waiting, self._stopping = select.poll(), wake
         self._waiting.register(self._libpq.PQsocket(handle), select.POLLIN)
@@ -225,10 +231,13 @@ class _PlainLoop:
                 is_short = self._napped >= SHORT_NAP_BYTES
                 time.sleep(SHORT_NAP_SECONDS if is_short else LONG_NAP_SECONDS)
                 self._napped = 0
-            ready = self._waiting.poll()
+            ready = self._waiting.poll(self._look_seconds * 1000)
+            self._look_seconds = (
+                FIRST_LOOK_SECONDS if ready else min(2 * self._look_seconds, LAST_LOOK_SECONDS)
+            )
         if self._stopping in [descriptor for descriptor, _ in ready]:
             return _WOKEN
-        self._any = True
+        self._any = self._any or bool(ready)
         return None if self._libpq.PQconsumeInput(self._handle) else _BROKEN
 
     def close(self) -> None:

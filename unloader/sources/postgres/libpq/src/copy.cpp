@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -29,6 +30,8 @@ enum Status : int32_t { FULL = 0, WIDE, DONE, BROKEN, WOKEN, SIGNAL, NO_MEMORY, 
 // The server sends 8 KiB at a time; see SHORT_NAP_SECONDS in copying.py.
 constexpr long SHORT_NAP_NANOSECONDS = 500'000, LONG_NAP_NANOSECONDS = 1'000'000;
 constexpr int64_t SHORT_NAP_BYTES = 96 * 1024;
+// See FIRST_LOOK_SECONDS there.
+constexpr int FIRST_LOOK_MILLISECONDS = 10, LAST_LOOK_MILLISECONDS = 1000;
 
 struct Calls {
     int (*get)(void* connection, char** row, int async);
@@ -55,8 +58,9 @@ struct Copy {
     int row_size;
     int64_t napped;  // bytes of rows since the last nap
     std::unique_ptr<TextForm> form;  // of the rows as they come; none where they stay as they are
+    int look = FIRST_LOOK_MILLISECONDS;  // until libpq reads although the socket has nothing
 
-    // Waits until there is something to read, and reads it. DONE stands for "go on".
+    // Waits until there may be something to read, and reads it. DONE stands for "go on".
     Status more() {
         pollfd each[2] = {{calls.socket(connection), POLLIN, 0}, {wake, POLLIN, 0}};
         int ready = poll(each, 2, 0);
@@ -67,12 +71,14 @@ struct Copy {
                 napped = 0;
                 if (nanosleep(&nap, nullptr) != 0) return SIGNAL;
             }
-            ready = poll(each, 2, -1);
+            ready = poll(each, 2, look);
+            look = ready == 0 ? std::min(2 * look, LAST_LOOK_MILLISECONDS) : FIRST_LOOK_MILLISECONDS;
         }
         if (ready < 0) return errno == EINTR ? SIGNAL : errno == ENOMEM ? NO_MEMORY : BROKEN;
         if (each[1].revents != 0) return WOKEN;
-        any = true;
-        return calls.consume(connection) ? DONE : BROKEN;
+        any = any || ready > 0;
+        if (!calls.consume(connection)) return BROKEN;
+        return ready > 0 ? DONE : SIGNAL;  // one that came right before the wait did not end it
     }
 
     // Puts the row behind the first bytes of a buffer, and lets it go.
