@@ -270,6 +270,11 @@ class Schedule(Generic[U]):
         return not self._running and (self._stopped or not left)
 
     @property
+    def fresh(self) -> int:
+        """How many units were not handed out yet."""
+        return len(self.units) - self._next
+
+    @property
     def waits(self) -> bool:
         """Whether the next unit is not ready yet."""
         return self._next < len(self.units) and not self.ready(self.units[self._next])

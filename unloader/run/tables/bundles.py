@@ -21,7 +21,10 @@ MOST_BYTES = 8 * 1024 * 1024
 _LEAST_BUNDLES = 8
 """For each worker, so that all of them end at about the same time (guess)."""
 _LAST_BUNDLES = 2
-"""For each worker, of the smallest tables, so that all end at nearly the same time (guess)."""
+"""For each worker, which are handed out in pieces, so that all end at nearly the same time (guess).
+"""
+_LAST_UNITS = 4
+"""In such a piece (guess)."""
 
 
 def bundled(units: Sequence[TableUnit], able: Container[int], workers: int) -> Iterator[TableUnit]:
@@ -53,7 +56,8 @@ def spread_out(orders: Sequence[TableUnit], able: Container[int], workers: int) 
 
     A large unit keeps the source busy, many small tables keep us: each has a journal and a manifest
     of its own. One beside the other takes less time than one after the other. As much of the small
-    ones stays behind as there must be for all workers to end together.
+    ones stays behind as there must be for all workers to end together: the largest of them, as
+    whoever has read the last one waits for those that are still to be published.
 
     Args:
         orders: The largest first.
@@ -62,17 +66,17 @@ def spread_out(orders: Sequence[TableUnit], able: Container[int], workers: int) 
     """
     large = [each for each in orders if not _is_small(each, able)]
     small = [each for each in orders if _is_small(each, able)]
-    last = small[-_LAST_BUNDLES * workers :]
     left = _early_bytes(list(map(_bytes, large)), sum(map(_bytes, small)), workers)
     moved = []
-    for each in reversed(small[: -_LAST_BUNDLES * workers]):
+    # A few are soon done, wherever they are.
+    for each in reversed(small) if len(small) > _LAST_BUNDLES * workers else ():
         left -= _bytes(each)
         if left < 0:
             break
         moved.append(each)
     if not moved:
         return list(orders)
-    rest = small[: len(small) - len(last) - len(moved)]
+    rest = small[: len(small) - len(moved)]
     # Evenly by their number, which is what takes our time; bytes are the source's.
     tables, total = sum(len(each.tables) for each in moved), sum(map(_bytes, large))
     found, begun, between = [], 0, 0
@@ -83,7 +87,16 @@ def spread_out(orders: Sequence[TableUnit], able: Container[int], workers: int) 
         while waiting and between * total < tables * begun:
             between += len(waiting[0].tables)
             found.append(waiting.popleft())
-    return [*found, *waiting, *rest, *last]
+    return [*found, *waiting, *_in_pieces(rest, _LAST_BUNDLES * workers)]
+
+
+def _in_pieces(orders: Sequence[TableUnit], last: int) -> Iterator[TableUnit]:
+    """Yield orders, of the last ones no more than a few units at a time."""
+    yield from orders[:-last]
+    for each in orders[-last:]:
+        units = each.parts or (each,)
+        for first in range(0, len(units), _LAST_UNITS):
+            yield _of(units[first : first + _LAST_UNITS])
 
 
 def _early_bytes(large: Sequence[int], small: int, workers: int) -> int:

@@ -132,7 +132,7 @@ class Finisher:
             self._observe(event)
 
     def hurry(self) -> None:
-        """Wait no longer for further tables: no unit is left to be handed out."""
+        """Wait no longer for further tables: few units are left to be handed out, or none."""
         self._soon.set()
 
     @property

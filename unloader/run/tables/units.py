@@ -95,14 +95,14 @@ class TablesWork(Work[TableUnit]):
     """Takes a table when its last unit is on record."""
     on_failed: Callable[[TableState], None]
     """Takes a table when it has failed."""
-    collect: Callable[[], None]
-    """Takes what has become of tables since; called several times a second."""
     goes_on: bool
     """A table that fails does not end the run."""
     room: RoomWatch | None = None
     """Whether the disks have room; None does not look."""
     drop: Callable[[Callable[[TableUnit], bool]], None] = lambda units: None
     """Takes units out of the schedule."""
+    collect: Callable[[], None] = lambda: None
+    """Takes what has become of tables since; called several times a second."""
     put_back: Callable[[Sequence[TableUnit], int], None] = lambda units, attempt: None
     """Has the schedule try units again, of which an attempt has come to nothing."""
     _left: Counter[int] = field(default_factory=Counter)

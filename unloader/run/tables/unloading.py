@@ -65,6 +65,9 @@ from writers.errors import WriteError
 from writers.files.syncing import SyncThreads, together
 from writers.records import dataclass
 
+_LAST_ORDERS = 4
+"""For each worker: so few are left that tables need not wait for others to be published (guess)."""
+
 _SAME_SECONDS = 0.05
 """For so long what is known of the workers is what was known before."""
 
@@ -245,7 +248,6 @@ class _TablesRun:
             },
             on_done=done,
             on_failed=self._tell_of,
-            collect=self._collect,
             room=room,
             goes_on=state.options.on_failure == "continue",
         )
@@ -262,6 +264,14 @@ class _TablesRun:
             ready=lambda unit: all(state.tables[each].is_settled for each in unit.tables),
         )
         work.drop, work.put_back = schedule.drop, schedule.put_back
+
+        def collect() -> None:
+            if schedule.fresh <= _LAST_ORDERS * places:
+                # What is published now is not waited for when all is read.
+                finisher.hurry()
+            self._collect()
+
+        work.collect = collect
         engine = Engine(schedule=schedule, work=work, stall_seconds=request.retry.stall_seconds)
         for table in state.tables:
             if not table.is_over and not table.run.units_left():

@@ -62,3 +62,18 @@ def test_small_tables_between_large_ones_leave_enough_to_the_end(
         behind = sum(size_of(one.unit) for one in found[number + 1 :])
         if each.table < len(large):
             assert behind >= min(before, (workers - 1) * size_of(each.unit))
+
+
+def test_the_smallest_tables_are_not_the_last() -> None:
+    """What is read last leaves little to be published, and no worker alone for long."""
+    sizes = [MOST_BYTES] * 3 + [1000 * number for number in range(300, 0, -1)]
+    units = [
+        TableUnit(table=number, unit=WorkUnit(id="0001", selectors=(WholeTable(),), bytes=size))
+        for number, size in enumerate(sizes)
+    ]
+    able, workers = range(3, len(units)), 2
+    found = spread_out(list(bundled(units, able, workers)), able, workers)
+    in_order = [part for each in found for part in each.parts or (each,)]
+    assert sorted(in_order, key=lambda each: each.table) == units
+    assert in_order.index(units[-1]) < in_order.index(units[2])
+    assert all(len(each.tables) <= MOST_UNITS // 4 for each in found[-2 * workers :])
