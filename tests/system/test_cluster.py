@@ -249,6 +249,26 @@ def test_one_that_was_cut_off_and_comes_back_publishes_nothing(
     assert files(dest) == files(tmp_path / "here")
 
 
+@LONG
+def test_those_that_had_nothing_to_do_take_the_place_of_others(source: str, tmp_path: Path) -> None:
+    """A run that begins with some of the machines goes on with the others when all of those die."""
+    stands, to = tmp_path / "stands", tmp_path / "out"
+    stands.touch()
+    with cluster(tmp_path / "cluster") as found:
+        nodes = found.add(3, env=held_behind(1, stands))
+        call = run(source, to, "--parallelism", "adaptive", "--cluster", found.address)
+        running = command.Running(*call)
+        running.wait_until(lambda: len(staged_units(to)) >= 2, "units of workers that stand still")
+        at_work = [node for node in nodes if node.unit_processes()]
+        assert len(at_work) == 2
+        for node in at_work:
+            node.kill()
+        stands.unlink()
+        status, _, err = running.finish()
+    assert status == 0, err
+    assert command.manifest_of(to)["totals"]["rows"] == ROWS
+
+
 @pytest.mark.long("runs in clusters")
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGKILL, -9, marks=LONG)]

@@ -144,7 +144,7 @@ class Running:
 
     def finish(self) -> tuple[int, str, str]:
         """Wait for the end; return exit status, stdout and stderr."""
-        out, err = self.process.communicate(timeout=_LONGEST_SECONDS)
+        out, err = self.process.communicate()
         return self.process.returncode, out, err
 
 

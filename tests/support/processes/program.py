@@ -21,9 +21,8 @@ class Program(subprocess.Popen[AnyStr]):
         """Wait for the end, at most some minutes."""
         try:
             return super().wait(LONGEST_SECONDS if timeout is None else timeout)
-        except subprocess.TimeoutExpired:
-            if timeout is None:
-                self.kill()
+        except BaseException as error:
+            self._kill_after(error, timeout)
             raise
 
     def communicate(
@@ -32,10 +31,14 @@ class Program(subprocess.Popen[AnyStr]):
         """Take all that it writes and wait for its end, at most some minutes."""
         try:
             return super().communicate(input, LONGEST_SECONDS if timeout is None else timeout)
-        except subprocess.TimeoutExpired:
-            if timeout is None:
-                self.kill()
+        except BaseException as error:
+            self._kill_after(error, timeout)
             raise
+
+    def _kill_after(self, error: BaseException, timeout: float | None) -> None:
+        """Kill it, but where it has not ended within a time that the test has chosen."""
+        if timeout is None or not isinstance(error, subprocess.TimeoutExpired):
+            self.kill()
 
     def __exit__(
         self,

@@ -100,7 +100,7 @@ class DaskExecutor:
     def start(self, places: int) -> None:
         """Keep processes at the places below a number, beside those that have one."""
         if self._team.raise_to(places):
-            self._tell_all(Start(places))
+            self._tell_all(Start(self._team.places))
 
     def places(self) -> Collection[int]:
         """Return the places whose process is up and idle."""

@@ -110,9 +110,15 @@ class Team:
         self.places, self.of = places, of
 
     def raise_to(self, places: int) -> bool:
-        """Use so many places if those are more; return whether they are."""
-        more = places > self.places
-        self.places = max(self.places, places)
+        """Use so many places if those are more; return whether they are.
+
+        In place of those that are vacant others are used: a run that begins with few workers would
+        wait for the machines of these, if they are lost, while others have nothing to do.
+        """
+        there = sorted(place for agent in self.alive() for place in agent.places if place < self.of)
+        last = there[:places][-1] + 1 if there else 0
+        more = max(places, last) > self.places
+        self.places = max(self.places, places, last)
         return more
 
     def open_sessions(self, task: Proof) -> None:
