@@ -75,7 +75,9 @@ class Checks:
         with ThreadPoolExecutor(len(runs)) as pool:
             done = list(pool.map(self._tables.commit, runs))
         assert all(each.is_new for each in done)
-        assert len({each.snapshot for each in done}) == len(runs)
+        snapshots = [each.snapshot for each in done]
+        assert len(set(snapshots)) == len(runs), snapshots
+        assert [self._tables.committed(each.table, each.run_id) for each in runs] == snapshots
         self._has(5 * _ROWS)
 
     def _check_one_run_at_once(self) -> None:

@@ -6,14 +6,15 @@ its id, which the table keeps, and among what it says of itself.
 
 from __future__ import annotations
 
+import json
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from unloader.errors import OutputFailed
 from unloader.lakehouse.delta.opening import MARK, Address, answering, load
 from unloader.lakehouse.delta.types import check_columns, table_schema
-from unloader.lakehouse.model import RUN_ID, Commit, Committed, Wanted
+from unloader.lakehouse.model import Commit, Committed, Wanted
 from unloader.lakehouse.refusals import check_for_all_rows, check_is_the_same, check_wanted
 from unloader.lakehouse.repeating import committed_once
 from unloader.model import LakeTable
@@ -21,6 +22,7 @@ from unloader.model import LakeTable
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
+    from pyarrow.fs import PyFileSystem
 
 _HISTORY = 1000
 """So many commits are looked through for the number of one that is known to be there."""
@@ -56,8 +58,9 @@ class DeltaTables:
 
     def committed(self, table: LakeTable, run_id: str) -> str:
         """Return the version that a run has committed."""
-        found = load(Address.parse(table.name))
-        return "" if found is None else _version_of_run(found, run_id)
+        address = Address.parse(table.name)
+        found = load(address)
+        return "" if found is None else _version_of_run(address, found, run_id)
 
     def commit(self, commit: Commit) -> Committed:
         """Make all files part of the table, at once."""
@@ -69,7 +72,7 @@ def _commit_to(address: Address, commit: Commit) -> Committed | None:
     from deltalake.exceptions import CommitFailedError, DeltaError
 
     table = load(address)
-    if table is not None and (found := _version_of_run(table, commit.run_id)):
+    if table is not None and (found := _version_of_run(address, table, commit.run_id)):
         return Committed(snapshot=found, is_new=False)
     schema = _schema_of(address, commit)
     _check_is_as_it_was(table, schema, commit)
@@ -84,7 +87,7 @@ def _commit_to(address: Address, commit: Commit) -> Committed | None:
             raise
     done = load(address)
     assert done is not None
-    return Committed(snapshot=_version_of_run(done, commit.run_id), is_new=True)
+    return Committed(snapshot=_version_of_run(address, done, commit.run_id), is_new=True)
 
 
 def _check_plain(table: DeltaTable, name: str) -> None:
@@ -170,29 +173,57 @@ def _transaction(run_id: str) -> str:
     return f"unloader:{run_id}"
 
 
-def _version_of_run(table: DeltaTable, run_id: str) -> str:
-    """Return the version that a run has committed; empty if it has none."""
+def _version_of_run(address: Address, table: DeltaTable, run_id: str) -> str:
+    """Return the version that a run has committed; empty if it has none.
+
+    The log itself is read, newest first: what the library's history calls a version is wrong where
+    somebody commits meanwhile.
+    """
     if table.transaction_version(_transaction(run_id)) is None:
         return ""
-    history: list[dict[str, Any]] = table.history(_HISTORY)
-    return next(
-        (str(each["version"]) for each in history if each.get(RUN_ID) == run_id),
-        f"at most {table.version()}",
-    )
+    newest = table.version()
+    store = _store(address)
+    for version in range(newest, max(newest - _HISTORY, -1), -1):
+        try:
+            with (
+                answering(address),
+                store.open_input_stream(f"_delta_log/{version:020}.json") as log,
+            ):
+                told = log.read()
+        except OutputFailed as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                break  # Old commits are cleaned away.
+            raise
+        if any(_is_of(line, run_id) for line in told.splitlines()):
+            return str(version)
+    return f"at most {newest}"
+
+
+def _is_of(action: bytes, run_id: str) -> bool:
+    """Return whether a line of the log is the transaction of a run."""
+    if b'"txn"' not in action:
+        return False
+    told = json.loads(action).get("txn")
+    return told is not None and told["appId"] == _transaction(run_id)
+
+
+def _store(address: Address) -> PyFileSystem:
+    """Return what reads and lists the files of a table, below its directory."""
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import PyFileSystem
+
+    return PyFileSystem(DeltaStorageHandler(address.uri, options=dict(address.options)))
 
 
 def _schema_of(address: Address, commit: Commit) -> pa.Schema:
     """Return the columns of a run's files, all of which have the same."""
     import pyarrow.parquet as pq
-    from deltalake.fs import DeltaStorageHandler
-    from pyarrow.fs import PyFileSystem
 
     if not commit.files:
         raise OutputFailed(
             f"run {commit.run_id} has no file, so its columns are not known",
             "run again, and report this",
         )
-    store = PyFileSystem(DeltaStorageHandler(address.uri, options=dict(address.options)))
     path = commit.files[0].path.removeprefix(f"{commit.table.location}/")
-    with answering(address), store.open_input_file(path) as file:
+    with answering(address), _store(address).open_input_file(path) as file:
         return pq.read_schema(file)
