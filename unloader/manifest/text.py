@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from unloader.identity import ByIdentity
@@ -17,7 +17,7 @@ from unloader.json_fields import fields_of, has_own_form, to_json, values_getter
 from unloader.json_text import PLAIN, STEP, indented
 from unloader.manifest.asked import OptionsRecord
 from unloader.manifest.digest import with_digest
-from unloader.manifest.model import Manifest
+from unloader.manifest.model import Manifest, SeatRecord
 
 _MOST_KNOWN = 4096
 """Texts that are kept of values, by what these are (guess)."""
@@ -63,9 +63,18 @@ def _direct(value: Any, line: str) -> str:
     plain = PLAIN.get(kind)
     if plain is not None:
         return plain(value)
+    if kind is SeatRecord:
+        return _seat(value, line)
+    return _parts(value, line)
+
+
+def _parts(value: Any, line: str) -> str:
+    kind: type = type(value)
     inner = line + STEP
     fields = _fields_of(kind)
     if fields is None:
+        if value == ():
+            return "[]"
         if kind is tuple and value:
             return f"[{inner}{f',{inner}'.join([_direct(each, inner) for each in value])}{line}]"
         return indented(to_json(value), line)
@@ -77,6 +86,12 @@ def _direct(value: Any, line: str) -> str:
         elif item is not None or not is_optional:
             items.append(begin + plain(item))
     return f"{{{inner}{f',{inner}'.join(items)}{line}}}" if items else "{}"
+
+
+@lru_cache(maxsize=_MOST_KNOWN)
+def _seat(value: SeatRecord, line: str) -> str:
+    """Return the text of a seat, of which a run has one for each worker."""
+    return _parts(value, line)
 
 
 @cache
