@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 from unloader.errors import SourceError
@@ -90,6 +91,17 @@ def choose(
         SourceError: No reading of a column serves an output, or an added one has another's name.
     """
     encoded = len(outputs) == 1 and _is_encoded(outputs[0], encodes)
+    return _chosen_once(tuple(columns), tuple(outputs), tuple(as_text), encoded)
+
+
+@lru_cache(maxsize=256)  # Tables of a schema have columns in common.
+def _chosen_once(
+    columns: tuple[ColumnReadings, ...],
+    outputs: tuple[OutputNeeds, ...],
+    as_text: tuple[str, ...],
+    encoded: bool,
+) -> Projection:
+    """Return what `choose` returns, of which outputs the database renders or not."""
     scan = _Scan()
     taken = tuple(
         tuple(

@@ -242,18 +242,24 @@ def columns(session: Session, oid: int) -> tuple[ColumnInfo, ...]:
 
 def columns_of(session: Session, oids: list[int]) -> dict[int, tuple[ColumnInfo, ...]]:
     """Return the columns of tables in table order, by oid; one that is gone is left out."""
-    found: dict[int, list[ColumnInfo]] = {}
-    for row in session.rows(COLUMNS, oids):
-        native, base = row["type"], row["base_type"]
-        found.setdefault(row["oid"], []).append(
-            ColumnInfo(
-                name=row["name"],
-                native_type=native,
-                nullable=not row["required"],
-                attributes=(("base_type", base),) if base != native else (),
-            )
-        )
-    return {oid: tuple(some) for oid, some in found.items()}
+    found: dict[int, list[tuple[str, str, bool, str]]] = {}
+    for oid, *column in session.rows(COLUMNS, oids):
+        found.setdefault(oid, []).append(tuple(column))
+    # Tables with equal columns have the same objects: whatever is made of those is made once.
+    made: dict[tuple[tuple[str, str, bool, str], ...], tuple[ColumnInfo, ...]] = {}
+    for some in map(tuple, found.values()):
+        if some not in made:
+            made[some] = tuple(_column(*each) for each in some)
+    return {oid: made[tuple(some)] for oid, some in found.items()}
+
+
+def _column(name: str, native: str, required: bool, base: str) -> ColumnInfo:
+    return ColumnInfo(
+        name=name,
+        native_type=native,
+        nullable=not required,
+        attributes=(("base_type", base),) if base != native else (),
+    )
 
 
 def leaves(session: Session, oid: int) -> tuple[Leaf, ...]:
