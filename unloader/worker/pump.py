@@ -23,6 +23,9 @@ from writers.cpu_delay import cpu_delay
 
 T = TypeVar("T")
 
+_Sized = tuple[T, int]
+"""An item, and the bytes that it takes."""
+
 DEPTH = 2
 """Items waiting between the stages. One would do for overlap; the second evens out hiccups."""
 
@@ -65,7 +68,7 @@ class Pump(Generic[T]):
                 it is given is set.
         """
         self._items = items
-        self._queue: queue.Queue[T | BaseException | None] = queue.Queue(maxsize=depth)
+        self._queue: queue.Queue[_Sized[T] | BaseException | None] = queue.Queue(maxsize=depth)
         self._stop = threading.Event()
         self._size = size
         self._room = _Room(most_bytes, self._stop)
@@ -104,15 +107,15 @@ class Pump(Generic[T]):
         thread.start()
         try:
             while True:
-                item = self._next()
-                if item is None:
+                found = self._next()
+                if found is None:
                     return
-                if isinstance(item, BaseException):
-                    raise item
-                size = self._size_of(item)
+                if isinstance(found, BaseException):
+                    raise found
+                item, size = found
                 consume(item)
                 # Not kept while the next one is waited for.
-                del item
+                del item, found
                 self._room.give_back(size)
         finally:
             self._stop.set()
@@ -149,7 +152,7 @@ class Pump(Generic[T]):
             self.caller_cpu_seconds += time.thread_time() - cpu
             self.fetch_cpu_seconds = self.caller_cpu_seconds
 
-    def _next(self) -> T | BaseException | None:
+    def _next(self) -> _Sized[T] | BaseException | None:
         began = time.perf_counter()
         try:
             return self._queue.get(timeout=STILL_SECONDS)
@@ -189,9 +192,11 @@ class Pump(Generic[T]):
                 return
             finally:
                 self.fetch_seconds += time.perf_counter() - started
-            self._room.take(self._size_of(item))
+            # Asked once: of a batch, it goes through the buffers of all columns.
+            size = self._size_of(item)
+            self._room.take(size)
             began = time.perf_counter()
-            self._put(item)
+            self._put((item, size))
             self._blocked(time.perf_counter() - began)
             del item
 
@@ -199,7 +204,7 @@ class Pump(Generic[T]):
         self.blocked_seconds += seconds
         self.longest_blocked_seconds = max(self.longest_blocked_seconds, seconds)
 
-    def _put(self, item: T | BaseException | None) -> None:
+    def _put(self, item: _Sized[T] | BaseException | None) -> None:
         until: float | None = time.monotonic() + STILL_SECONDS
         while not self._stop.is_set():
             try:
