@@ -143,6 +143,8 @@ def _facts(found: CodecReport) -> str:
     place = ", ".join(found.disks)
     speed = f"{render.megabytes_per_second(disk)} into {place}" if disk else "not measured"
     units = f"{found.sampled_units} of {found.units} work units"
+    workers = f"{load.parallelism} worker{'s' * (load.parallelism != 1)}"
+    cores = f"{load.cores} core{'s' * (load.cores != 1)}"
     return render.facts(
         (
             (
@@ -152,8 +154,7 @@ def _facts(found: CodecReport) -> str:
             ("fetch", f"{_rate(sample.bytes, sample.fetch_seconds)} a worker"),
             ("encode", f"{_rate(sample.bytes, sample.encode_cpu_seconds)} a core"),
             ("disk", speed),
-            ("predicted", f"{render.size(load.bytes)} uncompressed, {load.parallelism} workers on "
-             f"{load.cores} cores"),
+            ("predicted", f"{render.size(load.bytes)} uncompressed, {workers} on {cores}"),
             ("seconds are", "the largest of CPU s / cores in use, a worker's slowest stage / "
              "workers, bytes / disk speed"),
         )

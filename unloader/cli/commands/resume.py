@@ -10,7 +10,7 @@ import click
 
 from unloader.cli.commands.run import answer
 from unloader.cli.options.command import JobCommand, declared_options
-from unloader.cli.options.parameter import JobOption, on_command_line
+from unloader.cli.options.parameter import on_command_line
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.reporting import check_report, write_report
 from unloader.cli.signals import stop_on_signals
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     """,
 )
 @click.argument("destination", metavar="DEST", callback=finished_directory)
-@declared_options("resume")
+@declared_options("resume", by_hand=("parallelism",))
 @click.pass_context
 def command(context: click.Context, /, destination: PlacePath, **values: Any) -> None:
     """Continue the run that was stopped, failed or killed in DEST.
@@ -83,11 +83,6 @@ def command(context: click.Context, /, destination: PlacePath, **values: Any) ->
         )
         write_report(values, manifest)
     answer(manifest, values)
-
-
-for _option in command.params:
-    if isinstance(_option, JobOption) and _option.name == "parallelism":
-        _option.show_envvar = False  # A variable does not count here.
 
 
 def _masking_keys(values: Mapping[str, Any]) -> tuple[MaskingKey, ...]:

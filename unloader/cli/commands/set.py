@@ -8,7 +8,7 @@ import click
 
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
-from unloader.cli.options.parameter import JobOption, on_command_line
+from unloader.cli.options.parameter import on_command_line
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
 from unloader.request.options.parsing import ADAPTIVE
@@ -17,6 +17,9 @@ from unloader.storage.paths import PlacePath
 if TYPE_CHECKING:
     from unloader.status.setting import ChangedRun
     from unloader.status.wishes import Wish
+
+_WISHES = ("parallelism", "max_sessions", "max_cpu", "slow_between", "slow_parallelism")
+"""What is to be changed."""
 
 
 @click.command(
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     """,
 )
 @click.argument("destination", metavar="DEST", callback=finished_directory)
-@declared_options("set")
+@declared_options("set", by_hand=_WISHES)
 @click.pass_context
 def command(
     context: click.Context, /, destination: PlacePath, timeout: float, **values: Any
@@ -59,16 +62,10 @@ def command(
         render.emit(render.visible(_text(changed, destination)))
 
 
-for _option in command.params:
-    if isinstance(_option, JobOption) and _option.section == "What to change":
-        _option.show_envvar = False  # Only the command line counts.
-
-
 def _wish(given: dict[str, Any]) -> Wish:
     from unloader.status.wishes import Wish
 
-    names = ("max_sessions", "max_cpu", "slow_between", "slow_parallelism")
-    found = {name: given[name] for name in names if name in given}
+    found = {name: given[name] for name in _WISHES if name in given and name != "parallelism"}
     if found.get("slow_between") == "never":
         found["slow_between"] = ""
     if "parallelism" in given:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import click
@@ -57,15 +57,21 @@ def sections(command: click.Command, ctx: click.Context) -> dict[str, list[click
     return found
 
 
-def declared_options(command: str) -> Callable[[click.decorators.FC], click.decorators.FC]:
+def declared_options(
+    command: str, *, by_hand: Collection[str] = ()
+) -> Callable[[click.decorators.FC], click.decorators.FC]:
     """Return the decorator that gives a command the options declared for it.
 
     Args:
         command: Its name; empty for the program itself.
+        by_hand: Options, with underscores, of which the command takes only what is on its command
+            line: the help page shows no variable for them.
     """
 
     def decorate(function: click.decorators.FC) -> click.decorators.FC:
         parameters = [_parameter(option) for option in of_command(every_option(), command)]
+        for option in parameters:
+            option.show_envvar = option.show_envvar and option.name not in by_hand
         if any(option.name == "password_file" for option in parameters):
             parameters.append(_refused_password())
         if isinstance(function, click.Command):

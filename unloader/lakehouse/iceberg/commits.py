@@ -21,6 +21,7 @@ from unloader.lakehouse.iceberg.history import (
 from unloader.lakehouse.iceberg.partitions import partition_spec, sort_order
 from unloader.lakehouse.iceberg.types import field_ids, table_schema
 from unloader.lakehouse.model import Commit, Committed
+from unloader.lakehouse.refusals import check_is_the_same
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -68,17 +69,9 @@ def _sent(transaction: Transaction, name: Name) -> Table:
 def _check_is_as_it_was(table: Table | None, commit: Commit) -> None:
     """Refuse to commit to another table, over somebody's work, or maybe twice."""
     was, run = commit.table, f"run {commit.run_id}"
-    if was.save_mode == "create":
-        if table is not None:
-            raise OutputFailed(
-                f"the table {was.name} was made by somebody else while {run} was going on",
-                "run again with --save-mode append or overwrite, or with another name",
-            )
-        return
-    if table is None or str(table.metadata.table_uuid) != was.table_id:
-        raise OutputFailed(
-            f"the table {was.name} was dropped, or is another one, since {run} began", "run again"
-        )
+    check_is_the_same(commit, "" if table is None else str(table.metadata.table_uuid))
+    if table is None:
+        return  # It is to be made.
     if was.save_mode == "overwrite" and head_of(table, was.branch) != was.base:
         raise OutputFailed(
             f"the table {was.name} was changed since {run} began: it was at snapshot "
