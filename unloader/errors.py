@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from importlib import import_module
 from typing import Any
 
@@ -225,23 +226,38 @@ _SCARCE = {
 _NO_THREAD = "can't start new thread"
 """All that Python says where the system refuses a thread; the error has no number."""
 
+_UNTOLD = re.compile("without exception set|failed to map segment|[Cc]annot allocate memory")
+"""What Python and the loader of libraries say, the latter also where a file may not be executed."""
+
 
 def _refused_by_the_system(error: BaseException) -> ConfigError | None:
     """Return the user's error where the machine or its limits are at fault, else None."""
     number = error.errno if isinstance(error, OSError) else None
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or _is_untold_shortage(error):
         number = errno.ENOMEM
     elif isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
         number = errno.EAGAIN
     if number in _SCARCE:
         what, hint = _SCARCE[number]
-        return ConfigError(f"the system refuses more {what}: {error or 'none is left'}", hint)
+        return ConfigError(f"the system refuses more {what}: {str(error) or 'none is left'}", hint)
     if number == errno.ENOENT and not _has_working_directory():
         return ConfigError(
             "the working directory has been removed",
             "change to a directory that exists, or give every path in full",
         )
     return None
+
+
+def _is_untold_shortage(error: BaseException) -> bool:
+    """Return whether a library that was refused memory has failed without saying so.
+
+    So it is while one is loaded. Only where memory is limited: else it is a fault.
+    """
+    if not isinstance(error, (SystemError, ImportError)) or not _UNTOLD.search(str(error)):
+        return False
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def _has_working_directory() -> bool:
