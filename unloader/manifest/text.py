@@ -73,9 +73,9 @@ def _parts(value: Any, line: str) -> str:
     inner = line + STEP
     fields = _fields_of(kind)
     if fields is None:
-        if value == ():
-            return "[]"
-        if kind is tuple and value:
+        if kind is tuple:
+            if not value:
+                return "[]"
             return f"[{inner}{f',{inner}'.join([_direct(each, inner) for each in value])}{line}]"
         return indented(to_json(value), line)
     items = []

@@ -18,10 +18,9 @@ from schemas.logs import check_call
 from schemas.manifests import check, check_at
 
 from processes import warm
-from processes.program import Program
+from processes.program import LONGEST_SECONDS, Program
 
 UNLOADER = (sys.executable, "-m", "unloader")
-_LONGEST_SECONDS = 300
 PATIENCE_SECONDS = 180
 """How long a test waits for what is certain to come; a busy machine starts a process in ten."""
 _LOOK_SECONDS = 0.02
@@ -46,7 +45,7 @@ def ended_bytes(
     """Do the same, and return bytes. A fork of a warm program where that makes no difference."""
     env = os.environ if env is None else env
     if not warm.unsuited(env):
-        return warm.run(arguments, env=env, cwd=cwd, timeout=_LONGEST_SECONDS)
+        return warm.run(arguments, env=env, cwd=cwd, timeout=LONGEST_SECONDS)
     return subprocess.run(
         [*UNLOADER, *arguments],
         cwd=cwd,
@@ -54,7 +53,7 @@ def ended_bytes(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
-        timeout=_LONGEST_SECONDS,
+        timeout=LONGEST_SECONDS,
     )
 
 
