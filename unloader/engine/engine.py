@@ -112,7 +112,8 @@ class Engine(Generic[U]):
     """The failure that stopped the schedule, if one did."""
     _listened: float = 0.0
     """Seconds spent waiting for events. Limits are in these: a caller who takes long to put a
-    result on record makes no attempt late."""
+    result on record makes no attempt late. Nor does a machine that stood still for longer than was
+    waited for, asleep or paused: its workers stood still with it."""
     _next_look: float = 0.0
     """When limits are looked at again, in seconds listened."""
     _sent: dict[int, float] = field(default_factory=dict)
@@ -143,9 +144,9 @@ class Engine(Generic[U]):
         if self._steering is not None:
             self._steering.turn(self.schedule, executor, self.clock())
         self._give_all(executor)
-        began = self.clock()
-        events = executor.events(_SOON_SECONDS if self.schedule.waits else TICK_SECONDS)
-        self._listened += self.clock() - began
+        began, longest = self.clock(), _SOON_SECONDS if self.schedule.waits else TICK_SECONDS
+        events = executor.events(longest)
+        self._listened += min(self.clock() - began, longest)
         self._handle_all(executor, events)
         self._tell_capacity()
         self.work.check()

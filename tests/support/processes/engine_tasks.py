@@ -1,15 +1,14 @@
 """What the workers of the engine's tests do: the id of a unit says how its attempts end.
 
 The part before the dash decides: ok finishes, many does after 100 reports, chatter does after some
-reports with pauses, babble never ends them, hang never ends without any, die kills its process,
-raise raises, final fails beyond retry; flaky and mortal fail or die at the first attempt and finish
-after it; last finishes, and its process ends a second later; grow finishes, and its process keeps
-64 MiB more. A task that is no attempt is a warm-up.
+reports with pauses, hang never ends without any, die kills its process, raise raises, final fails
+beyond retry; flaky and mortal fail or die at the first attempt and finish after it; last finishes,
+and its process ends a second later; grow finishes, and its process keeps 64 MiB more. A task that
+is no attempt is a warm-up.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import threading
@@ -38,8 +37,8 @@ def work(task: object, report: Callable[[object], None]) -> UnitResult | Attempt
     if kind == "many":
         for number in range(100):
             report(UnitProgress(unit=unit, rows=number, bytes=2))
-    if kind in ("chatter", "babble"):
-        for _ in range(8) if kind == "chatter" else itertools.count():
+    if kind == "chatter":
+        for _ in range(8):
             time.sleep(0.1)
             report(UnitProgress(unit=unit, rows=1, bytes=2))
     if kind == "die" or (kind == "mortal" and first):

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -16,9 +16,6 @@ from long_tests import OTHER_ROUTES
 from processes.engine_runs import ENTRY, RecordedWork, engine_of, run_locally, run_over, unbound
 
 from numa.model import ProcessLimits
-from partition_planner.model import WorkUnit
-from unloader.engine.engine import Engine
-from unloader.engine.executor import ExecutorEvent, Message, PlaceReady
 from unloader.engine.local import LocalExecutor
 from unloader.engine.schedule import Assignment
 from unloader.errors import Interrupted
@@ -158,35 +155,6 @@ def test_an_attempt_that_passes_a_limit_is_stopped(limit: str) -> None:
     assert [failure.message for failure, _ in work.failures] == ["hang-1 passed 0.5 s"] * 2
 
 
-def run_in_leaps(engine: Engine[WorkUnit], leap: float, *kinds: type) -> None:
-    """Run an engine with one worker; its clock leaps while it waits for events of these kinds."""
-    leapt = 0.0
-    with LocalExecutor(unbound(1), ENTRY) as executor:
-        listen = executor.events
-
-        def events(timeout_seconds: float) -> Sequence[ExecutorEvent]:
-            nonlocal leapt
-            found = listen(timeout_seconds)
-            if any(isinstance(event, kinds) for event in found):
-                leapt += leap
-            return found
-
-        executor.events = events  # type: ignore[method-assign]
-        engine.clock = lambda: time.monotonic() + leapt
-        run_over(engine, executor, 1)
-    assert leapt
-
-
-def test_who_talks_is_not_stalled() -> None:
-    """Each message begins the time of a stall anew; the limit of a whole attempt goes on."""
-    work = RecordedWork()
-    run_in_leaps(engine_of(work, "chatter-1", retries=0, stall_seconds=1500), 1000, Message)
-    assert [result.unit for result in work.results] == ["chatter-1"]
-    late = engine_of(RecordedWork(), "babble-1", retries=0, attempt_seconds=1500)
-    run_in_leaps(late, 1000, Message)
-    assert set(late.schedule.given_up) == {"babble-1"}
-
-
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_slow_caller_makes_no_attempt_late() -> None:
     """What waits in the pipes while the caller records a result is not held against its worker."""
@@ -219,16 +187,6 @@ def test_a_worker_that_has_grown_is_replaced_between_units() -> None:
     assert [text.partition(" holds ")[2].partition(", ")[2] for text in work.notes] == [
         "more than --worker-memory 100MiB: it is replaced"
     ]
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_a_slow_start_is_no_stall() -> None:
-    """A process that is not up yet is not held to the limit of a stall, which is about the unit."""
-    work = RecordedWork()
-    engine = engine_of(work, "ok-1", "ok-2", retries=0, stall_seconds=300)
-    run_in_leaps(engine, 1000, PlaceReady)
-    assert not engine.schedule.given_up
-    assert {result.unit for result in work.results} == {"ok-1", "ok-2"}
 
 
 def test_stop_ends_busy_workers_and_discards_their_work(hanging: Path) -> None:
