@@ -173,8 +173,11 @@ class SyncThreads:
 
     def _work(self) -> None:
         while (syncs := self._given.get()) is not None:
-            syncs.carry_out()
-            self._done.put(None)
+            try:
+                syncs.carry_out()
+            finally:
+                # Whatever ends this thread, nobody waits for it without end.
+                self._done.put(None)
 
 
 class _Syncs:
@@ -198,7 +201,9 @@ class _Syncs:
 def _tried(wanted: Wanted) -> Exception | None:
     try:
         _sync(wanted)
-    except (OSError, WriteError) as error:
+    # Of any kind: a thread that ended with it would be waited for without end, and what is never
+    # told as failed counts as synced.
+    except Exception as error:
         return error
     return None
 

@@ -79,6 +79,16 @@ def test_an_error_is_that_of_the_act_that_waits(tmp_path: Path, log: list[str]) 
         alone(act(log, "d", (tmp_path / "gone",)))
 
 
+def test_an_error_of_any_kind_is_told_and_hangs_nobody(tmp_path: Path) -> None:
+    """What no file can be called is refused by Python itself; the threads do what comes next."""
+    wrong = [tmp_path / f"{number}\0" for number in range(8)]
+    with SyncThreads() as threads:
+        failed = threads.sync(wrong)
+        assert failed.keys() == set(wrong)
+        assert {type(error) for error in failed.values()} == {ValueError}
+        assert threads.sync([tmp_path, *wrong[:3]]).keys() == set(wrong[:3])
+
+
 def test_where_no_thread_can_be_had_it_is_slower_and_nothing_else(
     tmp_path: Path, log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
