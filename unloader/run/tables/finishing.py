@@ -42,7 +42,7 @@ three files open meanwhile."""
 _GATHER_SECONDS = 0.1
 """Guess: small tables are done by the hundred a second, and nobody misses one so soon."""
 
-_END_SECONDS = 600.0
+END_SECONDS = 600.0
 """Guess: a publication that takes longer is stuck in the file system."""
 
 
@@ -144,7 +144,7 @@ class Finisher:
         """Let the tables that are in hand come to their end, and begin no other."""
         _empty(self._done)
         self._done.put(None)
-        self._counter.join(_END_SECONDS)
+        self._counter.join(END_SECONDS)
         self.hurry()
         self._small.close()
         self._long.close()
@@ -208,7 +208,7 @@ class _Threads:
         for _ in self._threads:
             self._waiting.put(None)
         for thread in self._threads:
-            thread.join(_END_SECONDS)
+            thread.join(END_SECONDS)
 
     def _start(self) -> bool:
         """Start one more thread; return whether the system let it."""

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from unloader.run.tables.finishing import Ended
+from unloader.run.tables.finishing import END_SECONDS, Ended
 from unloader.run.tables.state import TableState
 
 _BEFORE_RECORD = 64
@@ -58,18 +58,23 @@ class Taking:
             # The system refuses any thread: then it is done here.
             self._take_all()
 
-    def collect(self) -> list[Ended]:
+    def collect(self, timeout_seconds: float = 0.0) -> list[Ended]:
         """Return the tables that are taken since, and what went wrong with those that are not.
+
+        Args:
+            timeout_seconds: Wait so long for the first news.
 
         Raises:
             BaseException: The run could not be put on record.
         """
         found: list[Ended] = []
+        wait = timeout_seconds
         while self.is_busy:
             try:
-                ended = self._ended.get_nowait()
+                ended = self._ended.get(timeout=wait) if wait else self._ended.get_nowait()
             except queue.Empty:
                 break
+            wait = 0.0
             if isinstance(ended, tuple):
                 found.append(ended)
             elif ended is None:
@@ -80,10 +85,10 @@ class Taking:
         return found
 
     def close(self) -> None:
-        """Take no further directory; the one in hand comes to its end."""
+        """Take no further directory; the one in hand comes to its end, unless its server is dead."""
         self._is_to_end.set()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(END_SECONDS)
 
     def _take_all(self) -> None:
         for table, output in self._outputs[:_BEFORE_RECORD]:

@@ -338,7 +338,8 @@ class _TablesRun:
         """Take up what has become of tables."""
         finisher = self._finisher
         assert finisher is not None
-        self._collect_taken(finisher)
+        # Whichever of the two is busy is waited for; the tables come before what is beside them.
+        self._collect_taken(finisher, 0.0 if finisher.is_busy else timeout_seconds)
         for table, error in finisher.collect(timeout_seconds):
             if error is not None:
                 failure = known_failure(error)
@@ -351,12 +352,12 @@ class _TablesRun:
             else:
                 self._tell_of(table)
 
-    def _collect_taken(self, finisher: Finisher) -> None:
+    def _collect_taken(self, finisher: Finisher, timeout_seconds: float) -> None:
         """Take up the tables whose directories are taken since, or cannot be."""
         taking, work = self._taking, self._work
         if taking is None or work is None or not taking.is_busy:
             return
-        for table, error in taking.collect():
+        for table, error in taking.collect(timeout_seconds):
             error = error or self._opening.begun(table)
             if error is None:
                 continue

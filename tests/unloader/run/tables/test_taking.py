@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from several_tables import made, requests_of, unload
@@ -13,6 +14,7 @@ from several_tables import made, requests_of, unload
 from unloader.errors import OutputFailed, PartialUnload
 from unloader.events import Event, PhaseStarted, TableFinished, UnitFinished
 from unloader.model import SourceSpec, TablesOptions
+from unloader.run.tables import taking
 
 SIZES = {"large": 5000, "middle": 100, "small": 10}
 _SECONDS = 30.0
@@ -53,6 +55,25 @@ def test_tables_are_read_before_all_directories_are_taken(
         observe=held_up.observe,
     )
     assert [each.rows for each in manifest.tables] == list(SIZES.values())
+
+
+def test_a_directory_that_takes_for_ever_does_not_keep_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its end is waited for in bounded time; what comes of it later is there for who waits."""
+    goes_on = threading.Event()
+
+    class Hanging:
+        def take(self) -> None:
+            assert goes_on.wait(_SECONDS)
+
+    monkeypatch.setattr(taking, "END_SECONDS", 0.1)
+    table: Any = object()
+    held = taking.Taking([(table, Hanging())], record=lambda: None)
+    assert held.collect(0.1) == []
+    held.close()
+    goes_on.set()
+    assert held.collect(_SECONDS) == [(table, None)]
 
 
 @pytest.mark.parametrize("on_failure", ["continue", "stop"])
