@@ -8,6 +8,7 @@ how far the run is, which the run replaces about once a second.
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -41,16 +42,15 @@ def is_replaced(records: Sequence[Path], run_id: str) -> bool:
         run_id: The run; the record of another one there tells nothing.
     """
     known: dict[Path, object] = {}
-    until = time.monotonic() + WATCH_SECONDS
-    while True:
+    # Looks are counted: in a time in which this machine stands still there are none.
+    for _ in range(1 + math.ceil(WATCH_SECONDS / _LOOK_SECONDS)):
         for path in records:
             state = _state(path, run_id)
             # What cannot be read for a moment is no sign of life when it can be again.
             if state is not None and known.setdefault(path, state) != state:
                 return True
-        if time.monotonic() >= until:
-            return False
         time.sleep(_LOOK_SECONDS)
+    return False
 
 
 def _state(record: Path, run_id: str) -> object:

@@ -7,6 +7,7 @@ cannot begin to publish any more, as that is a renewal, too.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import replace
@@ -221,8 +222,8 @@ def is_alive(room: Room, holder: Holder) -> bool:
     known = holder.lives()
     if known is not None:
         return known
-    until = time.monotonic() + WATCH_SECONDS
-    while time.monotonic() < until:
+    # Looks are counted: in a time in which this machine stands still there are none.
+    for _ in range(math.ceil(WATCH_SECONDS / _LOOK_SECONDS)):
         time.sleep(_LOOK_SECONDS)
         seen = read_lock(room)
         if seen is None or seen[0].is_released:
