@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from processes.program import Program
@@ -75,31 +73,20 @@ class S3Server:
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
     """Start a server, and end it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     process = Program(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
+        [sys.executable, str(Path(__file__).with_name("moto_server.py"))],
+        stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, **CREDENTIALS},
     )
-    server = S3Server(f"http://127.0.0.1:{port}")
+    assert process.stdout is not None
     try:
-        _wait(server.endpoint, process)
+        # It is bound by then, and a client waits for the answer.
+        port = int(process.stdout.readline())
+        server = S3Server(f"http://127.0.0.1:{port}")
         server.client().create_bucket(Bucket=server.bucket)
         yield server
     finally:
         process.kill()
         process.wait()
-
-
-def _wait(endpoint: str, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(600):
-        assert process.poll() is None, "the server has ended"
-        try:
-            with urllib.request.urlopen(endpoint):
-                return
-        except OSError:
-            time.sleep(0.1)
-    raise AssertionError("the server does not answer")
+        process.stdout.close()
