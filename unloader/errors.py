@@ -226,8 +226,8 @@ _SCARCE = {
 _NO_THREAD = "can't start new thread"
 """All that Python says where the system refuses a thread; the error has no number."""
 
-_UNTOLD = re.compile("without exception set|failed to map segment|[Cc]annot allocate memory")
-"""What Python and the loader of libraries say, the latter also where a file may not be executed."""
+_UNLOADED = re.compile("failed to map segment|[Cc]annot allocate memory")
+"""What the loader of libraries says; the former also where a file may not be executed."""
 
 
 def _refused_by_the_system(error: BaseException) -> ConfigError | None:
@@ -251,9 +251,11 @@ def _refused_by_the_system(error: BaseException) -> ConfigError | None:
 def _is_untold_shortage(error: BaseException) -> bool:
     """Return whether a library that was refused memory has failed without saying so.
 
-    So it is while one is loaded. Only where memory is limited: else it is a fault.
+    So it is while one is loaded. Only where memory is limited: else it is a fault. A SystemError
+    is Python's own word for a call that has failed without a reason, in several wordings.
     """
-    if not isinstance(error, (SystemError, ImportError)) or not _UNTOLD.search(str(error)):
+    unloaded = isinstance(error, ImportError) and _UNLOADED.search(str(error)) is not None
+    if not unloaded and not isinstance(error, SystemError):
         return False
     import resource
 
