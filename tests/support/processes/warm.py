@@ -73,6 +73,14 @@ def _is_read_late(name: str, env: Mapping[str, str]) -> bool:
     return name.startswith("UNLOADER_") and not name.startswith(_AT_IMPORT)
 
 
+def _is_for_stores(env: Mapping[str, str]) -> bool:
+    """Whether a test has set a variable of stores or catalogs; those of our surroundings tell nothing."""
+    return any(
+        name.startswith(_AT_STORES) and value != _SURROUNDINGS.get(name)
+        for name, value in env.items()
+    )
+
+
 def run(
     arguments: Sequence[str],
     *,
@@ -95,7 +103,7 @@ def run(
             "cpus": sorted(os.sched_getaffinity(0)),
         }
     )
-    what = "stores" if any(name.startswith(_AT_STORES) for name in env) else "databases"
+    what = "stores" if _is_for_stores(env) else "databases"
     with _asked(asked.encode(), what) as (answers, pipes):
         deadline = time.monotonic() + timeout
         pid = 0
