@@ -264,10 +264,13 @@ def test_a_killed_run_is_resumed(
 ) -> None:
     """Finished units are kept, uploads that were broken off are aborted, by any way to the store."""
     options = ("--parallelism", "1", "--unit-bytes", "32MB")
-    with faulty(server, Rule("part", "slow", FOR_EVER)) as (slow, _):
-        running = command.Running(*run(source, slow.place("killed"), *options))
+    with faulty(server, Rule("part", "held", FOR_EVER, key="0002")) as (held, _):
+        running = command.Running(*run(source, held.place("killed"), *options))
         running.wait_until(
-            lambda: finished_units(server, "killed") > 0 and bool(server.uploads("killed/")),
+            lambda: (
+                finished_units(server, "killed") > 0
+                and any("0002" in key for key in server.uploads("killed/"))
+            ),
             "a finished unit, and another one begun",
         )
         killed(running)
@@ -285,8 +288,8 @@ def test_a_killed_run_is_resumed(
 def test_clean_removes_what_a_killed_run_has_left(server: S3Server, source: str) -> None:
     """Staged objects, records and broken-off uploads go; a run that lives is left alone."""
     place = server.place("cleaned")
-    with faulty(server, Rule("part", "slow", FOR_EVER)) as (slow, _):
-        running = command.Running(*run(source, slow.place("cleaned"), "--parallelism", "1"))
+    with faulty(server, Rule("part", "held", FOR_EVER)) as (held, _):
+        running = command.Running(*run(source, held.place("cleaned"), "--parallelism", "1"))
         running.wait_until(lambda: bool(server.uploads("cleaned/")), "an upload in parts")
         error = command.error_of("clean", place, status=6)
         assert "a run is writing to" in error
@@ -304,10 +307,8 @@ def test_clean_removes_what_a_killed_run_has_left(server: S3Server, source: str)
 def test_two_runs_at_once(server: S3Server, source: str) -> None:
     """The second is told whose the place is; the first can be asked to end, which leaves nothing."""
     place = server.place("twice")
-    # Many units, one behind the other: it goes on for as long as the others need to start.
-    options = ("--parallelism", "1", "--unit-bytes", "2MB")
-    with faulty(server, Rule("part", "slow", FOR_EVER)) as (slow, _):
-        running = command.Running(*run(source, slow.place("twice"), *options))
+    with faulty(server, Rule("part", "held", FOR_EVER)) as (held, _):
+        running = command.Running(*run(source, held.place("twice"), "--parallelism", "1"))
         running.wait_until(lambda: bool(server.uploads("twice/")), "an upload in parts")
         error = command.error_of(*run(source, place, "--overwrite"), status=6)
         assert "another run is writing to" in error

@@ -1,7 +1,8 @@
 """A proxy in front of a store, which breaks what passes through it.
 
 Each rule breaks requests of one kind so many times. What is broken is what breaks in nature: the
-store is busy, the line is cut, the answer is lost behind a request that was carried out.
+store is busy, the line is cut, the answer is lost behind a request that was carried out. And a
+request may be held until the proxy ends, so that a run stands still there for a test.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ Action = Literal[
     "cut",
     "lost",
     "slow",
+    "held",
     "other etag",
     "unconditional",
     "no upload",
@@ -61,6 +63,8 @@ class Faults:
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         """Begin with these rules."""
         self.rules = rules
+        self.over = threading.Event()
+        """Ends the wait of requests that are held."""
         self._lock = threading.Lock()
 
     def action(self, kind: Kind | None, path: str) -> Action | None:
@@ -97,6 +101,7 @@ def faulty(server: S3Server, *rules: Rule) -> Iterator[tuple[S3Server, Faults]]:
     try:
         yield replace(server, endpoint=f"http://127.0.0.1:{proxy.server_address[1]}"), faults
     finally:
+        faults.over.set()
         proxy.shutdown()
         proxy.server_close()
 
@@ -120,7 +125,9 @@ class _Handler(BaseHTTPRequestHandler):
         if action in _REFUSALS:
             status, code = _REFUSALS[action]
             return self._answer(status, {}, f"<Error><Code>{code}</Code></Error>".encode())
-        if action == "cut":
+        if action == "held":
+            self.wanted.over.wait()
+        if action in ("cut", "held"):
             return self._cut()
         if action == "slow":
             time.sleep(_SLOW_SECONDS)
