@@ -33,11 +33,11 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def slow(postgres: Any) -> str:
-    """PostgreSQL with a view that takes about ten seconds to read, and others."""
+    """PostgreSQL with a view that takes many minutes to read, and others."""
     url: str = postgres.database("slow")
     postgres.run(
         "CREATE VIEW slow AS SELECT g AS id, repeat('x', 200) AS s, pg_sleep(0.001)::text AS z "
-        "FROM generate_series(1, 8000) g; CREATE TABLE quick AS SELECT g AS id FROM "
+        "FROM generate_series(1, 1000000) g; CREATE TABLE quick AS SELECT g AS id FROM "
         "generate_series(1, 1000) g; CREATE VIEW stuck AS SELECT pg_sleep(3600)::text AS z;"
         f"CREATE VIEW gated AS SELECT g AS id, {gates.PASSING} AS z "
         "FROM generate_series(1, 1000) g;",
@@ -84,14 +84,18 @@ def test_stalled_worker_is_replaced_and_given_up(slow: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, *also("signals", signal.SIGINT, signal.SIGHUP)])
-def test_signal_stops_cleanly(slow: str, tmp_path: Path, number: signal.Signals) -> None:
+def test_signal_stops_cleanly(
+    slow: str, postgres: Any, tmp_path: Path, number: signal.Signals
+) -> None:
     """Each signal ends the run with 130; no process and no final file is left."""
     dest = tmp_path / "out"
-    running = command.Running("run", slow, "--table", "slow", "--to", str(dest))
-    running.wait_until(lambda: begun(dest) and bool(running.workers()), "a staged file")
-    workers = running.workers()
-    running.signal(number)
-    status, out, err = running.finish()
+    with gates.closed(postgres, slow) as gate:
+        running = command.Running("run", slow, "--table", "gated", "--to", str(dest))
+        gates.wait_at(gate, running)
+        running.wait_until(lambda: begun(dest), "a staged file")
+        workers = running.workers()
+        running.signal(number)
+        status, out, err = running.finish()
     assert status == 130, err
     assert out == ""
     assert not any(psutil.pid_exists(worker.pid) for worker in workers)
@@ -190,7 +194,7 @@ def test_dying_server_is_a_source_error(
     server = start_postgres()
     server.run(
         "CREATE VIEW slow AS SELECT g AS id, pg_sleep(0.001)::text AS z "
-        "FROM generate_series(1, 20000) g"
+        "FROM generate_series(1, 1000000) g"
     )
     dest = tmp_path / "out"
     running = command.Running("run", server.url, "--table", "slow", "--to", str(dest))

@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,9 @@ def killed_when(reached: Callable[[], bool], *arguments: str) -> None:
     """Start a command, and kill it with all its workers once something has come."""
     running = command.Running(*arguments)
     running.wait_until(reached, "the moment to be killed at")
-    os.killpg(running.process.pid, signal.SIGKILL)
+    # What holds its commit up does not for ever.
+    with suppress(ProcessLookupError):
+        os.killpg(running.process.pid, signal.SIGKILL)
     running.process.communicate()
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from processes import command, preloaded
-from processes.faulty_calls import FaultyCalls
+from processes.breaking import kill_after
 
 from faults import outcomes
 from faults.durability import Model, State, states
@@ -141,13 +141,7 @@ class Crashes:
 
     def _break(self) -> None:
         """Leave a run that was killed once two of its units were done, and others were not."""
-        library = FaultyCalls.build(self._aside.parent)
-        slow = library.environment("fsync", "slow", more={"who": "worker"})
-        running = command.Running(*self._job(), env=slow)
-        running.wait_until(lambda: len(outcomes.finished_units(self.dest)) >= 2, "two units")
-        os.killpg(running.process.pid, 9)
-        running.finish()
-        assert not (self.dest / outcomes.MANIFEST).exists(), "the run was faster than its death"
+        assert kill_after(2, self.dest, *self._job())
 
     def _recorded(self, place: Path) -> Recording:
         library = preloaded.build(SOURCE, place)
