@@ -85,7 +85,7 @@ class Taking:
         return found
 
     def close(self) -> None:
-        """Take no further directory; the one in hand comes to its end, unless its server is dead."""
+        """Take no further directory; wait for the one in hand, for as long as a server may take."""
         self._is_to_end.set()
         if self._thread.ident is not None:
             self._thread.join(END_SECONDS)
