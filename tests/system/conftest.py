@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import psutil
 import pytest
 from lakehouse.fixtures import the_lake
 from object_stores.fixtures import s3, s3_process
 from oracle import leg as oracle_leg
+from processes import living
 
 __all__ = ["s3", "s3_process", "the_lake"]
 
@@ -40,17 +40,6 @@ def oracle(request: pytest.FixtureRequest) -> Iterator[oracle_leg.OracleLeg]:
 def _nothing_left_behind() -> Iterator[None]:
     """Fail a test that leaves a worker process running."""
     yield
-    left = [
-        child.pid
-        for child in psutil.Process().children(recursive=True)
-        if child.status() != psutil.STATUS_ZOMBIE
-        and "numa.processes.member" in " ".join(_command(child))
-    ]
+    found = living.below()
+    left = [each.pid for each in found if "numa.processes.member" in living.command_line(each)]
     assert not left, f"worker processes left behind: {left}"
-
-
-def _command(process: psutil.Process) -> list[str]:
-    try:
-        return list(process.cmdline())
-    except psutil.Error:
-        return []

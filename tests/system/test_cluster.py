@@ -19,7 +19,7 @@ from clusters.relay import relay
 from long_tests import OTHER_ROUTES, also
 from oracle.leg import OracleLeg
 from oracle_server.model import Column, Type
-from processes import command
+from processes import command, living
 from processes.breaking import comparable, held_behind, staged_units
 
 ROWS = 120_000
@@ -99,8 +99,8 @@ def hiding(place: Path) -> tuple[str, ...]:
 
 def links_of(running: command.Running) -> list[psutil.Process]:
     """Return the processes in which Dask's library speaks for a run."""
-    below = psutil.Process(running.process.pid).children(recursive=True)
-    return [each for each in below if "unloader.engine.cluster.link" in " ".join(each.cmdline())]
+    name = "unloader.engine.cluster.link"
+    return [each for each in running.workers() if name in living.command_line(each)]
 
 
 @pytest.mark.parametrize("form", ["csv", *also(OTHER_ROUTES, "parquet")])
@@ -335,8 +335,8 @@ def test_several_tables_and_a_cluster_of_our_own(source: str, tmp_path: Path) ->
         command.run(*both, "--to", str(tmp_path / name / "{table}"), *more)
     for table in ("t", "u"):
         assert files(tmp_path / "there" / table) == files(tmp_path / "here" / table)
-    left = [each.cmdline() for each in psutil.Process(os.getpid()).children(recursive=True)]
-    assert not any("unloader.engine.cluster" in " ".join(each) for each in left)
+    left = map(living.command_line, living.below())
+    assert not any("unloader.engine.cluster" in each for each in left)
 
 
 @LONG

@@ -29,6 +29,7 @@ from masking import (
 )
 from processes import command
 from processes.breaking import held_behind, kill_after, staged_units
+from processes.living import command_line
 
 if TYPE_CHECKING:
     from oracle.leg import OracleLeg
@@ -232,7 +233,7 @@ def test_a_keeper_of_a_snapshot_has_no_key(place: Place, postgres: Any) -> None:
     keepers = [
         process
         for process in psutil.process_iter()
-        if any("keeping.process" in word for word in _arguments(process))
+        if "keeping.process" in command_line(process)
         and str(place.path).encode() in _variables(process)
     ]
     assert len(keepers) == 1
@@ -243,13 +244,6 @@ def test_a_keeper_of_a_snapshot_has_no_key(place: Place, postgres: Any) -> None:
     place.run("resume", str(place.path / "out"), env=env)
     psutil.wait_procs(keepers, timeout=command.PATIENCE_SECONDS)
     place.check()
-
-
-def _arguments(process: psutil.Process) -> list[str]:
-    try:
-        return list(process.cmdline())
-    except psutil.Error:
-        return []
 
 
 def _variables(process: psutil.Process) -> bytes:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
-from processes import command
+from processes import command, living
 from processes.program import Program
 
 DASK = (sys.executable, "-m", "dask")
@@ -38,10 +38,9 @@ class Node:
         """Return the process and all below it, those that have ended left out."""
         try:
             top = psutil.Process(self.process.pid)
-            found = [top, *top.children(recursive=True)]
         except psutil.NoSuchProcess:
             return []
-        return [each for each in found if each.status() != psutil.STATUS_ZOMBIE]
+        return [*living.living([top]), *living.below(self.process.pid)]
 
     def unit_processes(self) -> list[psutil.Process]:
         """Return the processes in which units are read."""
@@ -71,9 +70,7 @@ class Node:
 
 def is_unit_process(process: psutil.Process) -> bool:
     """Return whether a process is one in which units are read."""
-    with suppress(psutil.Error):
-        return "numa.processes.member" in " ".join(process.cmdline())
-    return False
+    return "numa.processes.member" in living.command_line(process)
 
 
 class Cluster:

@@ -17,7 +17,7 @@ import psutil
 from schemas.logs import check_call
 from schemas.manifests import check, check_at
 
-from processes import warm
+from processes import living, warm
 from processes.program import LONGEST_SECONDS, Program
 
 UNLOADER = (sys.executable, "-m", "unloader")
@@ -108,11 +108,7 @@ class Running:
 
     def workers(self) -> list[psutil.Process]:
         """Return its worker processes."""
-        try:
-            children = psutil.Process(self.process.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return []
-        return [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
+        return living.below(self.process.pid)
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until something holds; fail if the command ends first."""
