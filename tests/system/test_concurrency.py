@@ -36,7 +36,7 @@ def slow(postgres: Any) -> str:
         f"FROM generate_series(1, {PARTS * ROWS}) g; VACUUM ANALYZE p;"
         "CREATE FUNCTION waits(v int) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN "
         "IF EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711) THEN "
-        "PERFORM pg_sleep(0.2); END IF; RETURN true; END $$",
+        "PERFORM pg_sleep(0.5); END IF; RETURN true; END $$",
         url=url,
     )
     return url

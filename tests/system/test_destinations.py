@@ -52,11 +52,11 @@ def one_file(database: str, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture(scope="module")
 def slow(postgres: Any) -> str:
-    """A PostgreSQL table of two parts, of which one takes about five seconds to read."""
+    """A PostgreSQL table of two parts, of which one takes many minutes to read."""
     url: str = postgres.database("streams")
     postgres.run(
         "CREATE VIEW slow AS SELECT g AS id, repeat('x', 2000) AS s, pg_sleep(0.001)::text AS z "
-        "FROM generate_series(1, 5000) g; CREATE TABLE copied (i bigint, s text);",
+        "FROM generate_series(1, 1000000) g; CREATE TABLE copied (i bigint, s text);",
         url=url,
     )
     return url

@@ -445,9 +445,14 @@ def test_signal_ends_a_fetch(
     server: OracleServer, tmp_path: Path, number: signal.Signals, kind: str
 ) -> None:
     """Signals end the run with 130 at once, also while the network is gone, and all sessions."""
+    # Packet by packet a partition takes a minute.
+    seconds = 0.5 if kind == "trickle" else None
     fault = server.faults.add(
-        Fault(kind=kind, statement='"PAD"', after_rows=1, times=None, deaf=kind == "stall")
-    )
+        Fault(
+            kind=kind, statement='"PAD"', after_rows=1, times=None, seconds=seconds,
+            deaf=kind == "stall",
+        )
+    )  # fmt: skip
     to = tmp_path / "out"
     running = command.Running(
         *runs.arguments(server, "PADDED", to, *UNITS, "--parallelism", "2"), env=runs.ENVIRONMENT

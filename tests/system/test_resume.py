@@ -343,6 +343,9 @@ def test_a_snapshot_that_ended_with_its_run_is_gone(postgres: Any, tmp_path: Pat
     dest = tmp_path / "out"
     done = kill_after(2, dest, *job(url, dest))
     assert done
+    # The server sees the ends of the sessions a moment later.
+    left = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'resume_gone'"
+    command.wait_for(lambda: postgres.run(left) == "0", "the end of all sessions")
     error = command.error_of("resume", str(dest), status=4)
     assert "cannot be read any more" in error
     assert "--new-snapshot" in error

@@ -129,7 +129,8 @@ def test_the_time_limit_ends_all_that_was_started(
     text = f"echo begun; trap '' TERM; (sleep 1000; touch {tmp_path}/late) & wait; sleep 1000"
     why = run_hook(hook(text, 1.5), account(), told.append, lambda: False)
     assert why == "it was ended after 1.5 s (--hook-timeout)"
-    assert told == ["begun"]
+    # It may not even have begun by then on a busy machine.
+    assert told in (["begun"], [])
 
 
 def test_a_signal_ends_it() -> None:

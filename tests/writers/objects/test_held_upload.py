@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from dataclasses import replace
 
 import pytest
 from long_tests import OTHER_ROUTES, also
 from object_stores.faults import Rule, faulty
 from object_stores.s3_server import S3Server
+from processes.command import wait_for
 
 from writers.errors import StoreFailed, Superseded, WriteError
 from writers.model import UncompletedUpload
@@ -76,10 +76,7 @@ def test_nothing_is_left_of_what_is_given_up(s3: S3Server) -> None:
     written = opened(s3.place("held/given-up"))
     written.put([b"1" * (2 * PART + 5)])
     # It is begun by a thread of its own.
-    until = time.monotonic() + 30
-    while not s3.uploads("held/given-up"):
-        assert time.monotonic() < until, "no upload was begun"
-        time.sleep(0.05)
+    wait_for(lambda: bool(s3.uploads("held/given-up")), "an upload that is begun")
     written.interrupt()
     with pytest.raises(StoreFailed, match="given up"):
         written.put([b"1" * PART])

@@ -21,15 +21,20 @@ BUSY = "import time\nwhile time.process_time() < 0.4: pass"
 def test_cpu_of_children_that_have_ended_counts(tmp_path: Path) -> None:
     """What a worker has used is in its share, though no look was taken while it lived."""
     sampler = Sampler(machine_of([str(tmp_path)]), "duckdb", interval_seconds=600.0)
+    before = time.monotonic()
     sampler.start()
     began = time.monotonic()
     subprocess.run([sys.executable, "-c", BUSY], check=True)
+    ended = time.monotonic()
     sampler.stop()
+    after = time.monotonic()
     load = sampler.load()
     assert load is not None
     assert load.processes.workers is not None
-    seconds = load.processes.workers * (time.monotonic() - began) * (os.cpu_count() or 1)
-    assert 0.3 < seconds < 3
+    # Of the time between the two looks, which lie somewhere in the calls.
+    share = load.processes.workers * (os.cpu_count() or 1)
+    assert share * (after - before) > 0.3
+    assert share * (ended - began) < 3
     assert load.processes.database is None
     assert load.cpu is not None
     assert sum((load.cpu.user, load.cpu.system, load.cpu.iowait, load.cpu.idle)) <= 1.001
