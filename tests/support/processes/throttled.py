@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from processes.command import UNLOADER
+from processes.program import LONGEST_SECONDS
 
 _GROUPS = Path("/sys/fs/cgroup")
-_LONGEST_SECONDS = 300
 
 
 class NoThrottle(Exception):
@@ -37,7 +37,7 @@ class Throttled:
             capture_output=True,
             text=True,
             check=False,
-            timeout=_LONGEST_SECONDS,
+            timeout=LONGEST_SECONDS,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from unloader.status.setting import ChangedRun
     from unloader.status.wishes import Wish
 
-_WISHES = ("parallelism", "max_sessions", "max_cpu", "slow_between", "slow_parallelism")
-"""What is to be changed."""
+_LIMITS = ("max_sessions", "max_cpu", "slow_between", "slow_parallelism")
+"""What is to be changed beside the number of workers, which is asked for in a word of its own."""
 
 
 @click.command(
@@ -33,7 +33,7 @@ _WISHES = ("parallelism", "max_sessions", "max_cpu", "slow_between", "slow_paral
     """,
 )
 @click.argument("destination", metavar="DEST", callback=finished_directory)
-@declared_options("set", by_hand=_WISHES)
+@declared_options("set", by_hand=("parallelism", *_LIMITS))
 @click.pass_context
 def command(
     context: click.Context, /, destination: PlacePath, timeout: float, **values: Any
@@ -65,7 +65,7 @@ def command(
 def _wish(given: dict[str, Any]) -> Wish:
     from unloader.status.wishes import Wish
 
-    found = {name: given[name] for name in _WISHES if name in given and name != "parallelism"}
+    found = {name: given[name] for name in _LIMITS if name in given}
     if found.get("slow_between") == "never":
         found["slow_between"] = ""
     if "parallelism" in given:
