@@ -17,6 +17,7 @@ import amounts
 import long_tests
 import pytest
 from hypothesis import HealthCheck, settings
+from processes.command import wait_for
 from schemas.manifests import check_all_written
 
 check_all_written()
@@ -100,6 +101,13 @@ class PostgresServer:
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
+
+    def reload(self) -> None:
+        """Have the server read its own files anew; whoever connects from then on is under these."""
+        loaded = "SELECT pg_conf_load_time()"
+        before = self.run(loaded)
+        self.run("SELECT pg_reload_conf()")
+        wait_for(lambda: self.run(loaded) != before, "the server's new settings")
 
     def database(self, name: str) -> str:
         """Create an empty database in UTF-8 and return its URL."""

@@ -453,7 +453,7 @@ def test_a_wrong_password_is_a_source_error(
     spec = replace(spec_of(reader), secret=secret)
     try:
         rules.write_text(f"local all reader scram-sha-256\n{before}")
-        postgres.run("SELECT pg_reload_conf(), pg_sleep(0.5)")
+        postgres.reload()
         monkeypatch.setenv(PASSWORD_VARIABLE, "wrong 2")
         with pytest.raises(SourceError, match=PASSWORD_VARIABLE) as caught:
             PostgresSource().open_catalog(spec)
@@ -463,4 +463,4 @@ def test_a_wrong_password_is_a_source_error(
         PostgresSource().open_catalog(spec).close()
     finally:
         rules.write_text(before)
-        postgres.run("SELECT pg_reload_conf()")
+        postgres.reload()

@@ -45,10 +45,10 @@ def protected(postgres: Any) -> Iterator[str]:
         url=url,
     )
     rules.write_text(f"local all {ROLE} scram-sha-256\n{former}")
-    postgres.run("SELECT pg_reload_conf()")
+    postgres.reload()
     yield url.replace("postgres@", f"{ROLE}:@", 1)
     rules.write_text(former)
-    postgres.run("SELECT pg_reload_conf()")
+    postgres.reload()
     postgres.run("DROP DATABASE protected WITH (FORCE)")
     postgres.run(f"DROP ROLE {ROLE}")
 
