@@ -14,7 +14,7 @@ import duckdb
 import psutil
 import pytest
 from clusters.certificates import made
-from clusters.cluster import Cluster, cluster
+from clusters.cluster import Cluster, Node, cluster
 from clusters.relay import relay
 from long_tests import OTHER_ROUTES, also
 from oracle.leg import OracleLeg
@@ -48,10 +48,13 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster of two workers; the first one stands still after a unit while `stands` is there."""
+    """A cluster of two workers, which stand still in a run while there are files.
+
+    The first one does so after two units for `stands`, the second one after one for `waits`.
+    """
     with cluster(tmp_path_factory.mktemp("two")) as found:
         found.add(env=held_behind(1, found.directory / "stands"))
-        found.add()
+        found.add(env=held_behind(0, found.directory / "waits"))
         yield found
 
 
@@ -83,6 +86,24 @@ def units_of(dest: Path) -> int:
         return len(json.loads((dest / "_run" / "run.json").read_text())["plan"]["units"])
     except FileNotFoundError:
         return 1_000_000
+
+
+FEW_UNITS = ("--unit-bytes", "2MB")
+"""Of a run with a short --stall-timeout, in which all are done while one worker stands still."""
+
+
+def one_stands(two: Cluster, source: str, dest: Path, *options: str) -> command.Running:
+    """Start a run of few units; return when all are done but one, whose worker stands still."""
+    gates = [two.directory / name for name in ("stands", "waits")]
+    for each in gates:
+        each.touch()
+    call = run(source, dest, *FEW_UNITS, *options, "--cluster", two.address)
+    running = command.Running(*call)
+    # The other one goes on once the first one is sure to be there.
+    running.wait_until(lambda: len(staged_units(dest)) >= 3, "units of both workers")
+    gates[1].unlink()
+    standing(running, dest)
+    return running
 
 
 def standing(running: command.Running, dest: Path) -> None:
@@ -228,10 +249,7 @@ def test_one_that_was_cut_off_and_comes_back_publishes_nothing(
 ) -> None:
     """It goes on with its unit and writes its file, which counts for nothing, and then ends."""
     stands, held, dest = two.directory / "stands", two.nodes[0], tmp_path / "out"
-    stands.touch()
-    options = ("--stall-timeout", "5", "--retry-delay", "20")
-    running = command.Running(*run(source, dest, *options, "--cluster", two.address))
-    standing(running, dest)
+    running = one_stands(two, source, dest, "--stall-timeout", "5", "--retry-delay", "20")
     readers = held.unit_processes()
     held.signal_all(signal.SIGSTOP)
     try:
@@ -245,7 +263,7 @@ def test_one_that_was_cut_off_and_comes_back_publishes_nothing(
     assert status == 0, log
     attempts = [each["attempts"] for each in command.manifest_of(dest)["units"]]
     assert max(attempts) == 2
-    command.run(*run(source, tmp_path / "here"))
+    command.run(*run(source, tmp_path / "here", *FEW_UNITS))
     assert files(dest) == files(tmp_path / "here")
 
 
@@ -259,9 +277,13 @@ def test_those_that_had_nothing_to_do_take_the_place_of_others(source: str, tmp_
         call = run(source, to, "--parallelism", "adaptive", "--cluster", found.address)
         running = command.Running(*call)
         running.wait_until(lambda: len(staged_units(to)) >= 2, "units of workers that stand still")
-        at_work = [node for node in nodes if node.unit_processes()]
-        assert len(at_work) == 2
-        for node in at_work:
+
+        def at_work() -> list[Node]:
+            return [node for node in nodes if node.unit_processes()]
+
+        # All have shown that they can read, and the third one ends its process after that.
+        running.wait_until(lambda: len(at_work()) == 2, "the end of a process without a unit")
+        for node in at_work():
             node.kill()
         stands.unlink()
         status, _, err = running.finish()
@@ -278,9 +300,7 @@ def test_no_unit_outlives_its_run(
 ) -> None:
     """A run that is interrupted ends its units at once, one that is killed in bounded time."""
     stands, dest = two.directory / "stands", tmp_path / "out"
-    stands.touch()
-    running = command.Running(*run(source, dest, "--stall-timeout", "10", "--cluster", two.address))
-    standing(running, dest)
+    running = one_stands(two, source, dest, "--stall-timeout", "10")
     readers = [each for node in two.nodes for each in node.unit_processes()]
     assert len(readers) == 2
     running.signal(number)
@@ -290,7 +310,7 @@ def test_no_unit_outlives_its_run(
     assert command.final_names(dest) == []
     # It goes back to the cluster, or to where it is told.
     command.run("resume", str(dest), *(() if status == 130 else ("--cluster", "none")))
-    command.run(*run(source, tmp_path / "here"))
+    command.run(*run(source, tmp_path / "here", *FEW_UNITS))
     assert files(dest) == files(tmp_path / "here")
 
 
