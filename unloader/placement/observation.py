@@ -3,6 +3,9 @@
 The parent looks; the workers do nothing for it. A pass over their CPUs comes every second; the
 pages of a worker every few seconds and when one of its units ends. Either takes at most 0.5 % of
 the time that passes. At the end the workers not measured yet are measured: all are idle by then.
+
+Where there is one node all pages are on it, so those of a process are looked at once: the worker
+waits for its own memory meanwhile, and a second look would tell nothing.
 """
 
 from __future__ import annotations
@@ -74,7 +77,7 @@ class Watch:
             pids: As for `tick`.
         """
         pace = self._page_paces.get(worker)
-        if pace is None or worker not in pids:
+        if pace is None or worker not in pids or self._seen_enough(worker, pids[worker]):
             return
         if pace.affordable() and self._page_pace.affordable():
             self._look(worker, pids[worker])
@@ -89,7 +92,11 @@ class Watch:
             return
         if self._page_pace.due():
             here = self._page_paces.keys() & pids.keys()
-            due = [worker for worker in here if self._page_paces[worker].due()]
+            due = [
+                worker
+                for worker in here
+                if self._page_paces[worker].due() and not self._seen_enough(worker, pids[worker])
+            ]
             # The worker that has waited longest, or the first few would take every turn.
             for worker in sorted(due, key=lambda each: self._page_paces[each].due_at)[:1]:
                 self._look(worker, pids[worker])
@@ -146,6 +153,10 @@ class Watch:
             remote_access_share=self._shares.get(seat.worker),
             restarts=restarts.get(seat.worker, 0),
         )
+
+    def _seen_enough(self, worker: int, pid: int) -> bool:
+        """Return whether another look at the pages of a process can tell nothing new."""
+        return len(self._machine_before) == 1 and self._residences.page_looks(worker, pid) > 0
 
     def _look(self, worker: int, pid: int) -> None:
         started = time.perf_counter()

@@ -80,6 +80,33 @@ def test_every_worker_of_a_short_run_is_looked_at() -> None:
 
 
 @needs_linux
+@pytest.mark.skipif(len(detect().nodes) != 1, reason="with several nodes pages are looked at again")
+def test_on_one_node_the_pages_of_a_process_are_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The figures stay those of the first look, however much the process takes afterwards."""
+    monkeypatch.setattr("numa.residence.COST_SHARE", 1e9)  # Any look may be had at any time.
+    pids = {0: os.getpid()}
+    watch = Watch(seats(1), [].append)
+    with Pool(seats(1), ENTRY) as pool:
+        pool.start(0)
+        # This process stands for the worker: it can grow in between.
+        watch.ready(replace(ready_in(pool), pid=os.getpid()), pids)
+    watch.unit_done(0, pids)
+    before = watch.evidence().workers[0].residence
+    grown = b"x" * (32 * 2**20)
+    watch.unit_done(0, pids)
+    after = watch.evidence().workers[0].residence
+    watch.close()
+    assert len(grown) == 32 * 2**20
+    assert before is not None
+    assert after is not None
+    assert before.memory
+    assert after.memory == before.memory
+    assert after.looks == before.looks == 1
+
+
+@needs_linux
 def test_a_worker_that_died_counts_its_restarts() -> None:
     """The figures are those of its last process."""
     (worker,) = Watched(seats(1)).run("mortal-1", "mortal-2", "ok-1")
