@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -36,7 +37,9 @@ _KERNEL_ARGUMENTS = (
 # Drivers look for these and do without. Loading them, emulated, would take most of a run.
 _LEFT_OUT = ("numpy", "pandas", "polars")
 
+# What is installed for editing finds the checkout by a module of its own, in each process that starts.
 _START = """\
+rm -f {packages}/*.pth
 export PATH=/usr/local/bin:/usr/bin:/bin HOME=/root LANG=C.UTF-8
 export PYTHONPATH={path}
 exec {python} {agent} {share}
@@ -161,6 +164,7 @@ def _furnish(share: Path, scenarios: Sequence[Scenario], database: Path) -> None
     start = _START.format(
         path=shlex.quote(":".join(path)),
         python=shlex.quote(sys.executable),
+        packages=shlex.quote(sysconfig.get_path("purelib")),
         agent=shlex.quote(str(Path(__file__).with_name("guest") / "agent.py")),
         share=SHARE,
     )

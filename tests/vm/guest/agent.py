@@ -1,18 +1,21 @@
 """Runs the scenarios of a guest, one after the other, and writes down what came of each.
 
-It has the guest to itself, as root: it switches CPUs off and on, and makes control groups.
+It has the guest to itself, as root: it switches CPUs off and on, and makes control groups. A run is a
+fork of it, since an emulated CPU needs a quarter of a minute to import the command. Its workers are
+processes of their own, as on any machine of several nodes.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +27,15 @@ _LOOK_SECONDS = 0.5
 _SET_MEMPOLICY = 238
 """Of x86_64."""
 
+_IMPORTED = ("unloader.cli.commands.run", "unloader.run.starting", "unloader.sources.sqlite.source")
+"""With what they import, most of what a run does before it has workers."""
+
 
 def main(share: Path) -> None:
     """Run what the host has written down."""
     _delegate_controllers()
+    for name in _IMPORTED:
+        import_module(name)
     work = share.parent / "work"
     work.mkdir()
     database = Path(shutil.copy(share / "events.db", work))
@@ -41,39 +49,57 @@ def main(share: Path) -> None:
 
 
 def _run(scenario: dict[str, Any], database: Path, destination: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "unloader", "run", f"sqlite://{database}", "--table", "events"]
-    command += ["--to", str(destination), "--progress", "none", *scenario["options"]]
+    arguments = ["run", f"sqlite://{database}", "--table", "events", "--to", str(destination)]
+    arguments += ["--progress", "none", *scenario["options"]]
     started = time.monotonic()
     errors = destination.with_suffix(".err")
     with (
         _offline(scenario["offline"]),
         _grouped(scenario["name"], scenario["cgroup"]) as join,
-        errors.open("wb") as stderr,
-        subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            preexec_fn=_prepare(join, refused=scenario["refused"]),
-        ) as process,
     ):
-        observer = Observer(process.pid)
+        run = _forked(arguments, errors, _prepare(join, refused=scenario["refused"]))
+        observer = Observer(run)
         left = scenario["unplugged"]
-        while process.poll() is None:
+        while not (ended := os.waitpid(run, os.WNOHANG))[0]:
             time.sleep(_LOOK_SECONDS)
             observer.look()
-            if left and len(observer.at_work()) >= scenario["at_work"] and process.poll() is None:
+            if left and len(observer.at_work()) >= scenario["at_work"] and _goes_on(run):
                 _switch(left, "0")
                 left = []
     _switch(scenario["unplugged"], "1")
     return {
         "name": scenario["name"],
-        "status": process.returncode,
+        "status": os.waitstatus_to_exitcode(ended[1]),
         "stderr": errors.read_text(errors="replace"),
         "seconds": time.monotonic() - started,
         "seen": observer.seen(),
         "unplugged": bool(scenario["unplugged"]) and not left,
     }
+
+
+def _forked(arguments: list[str], errors: Path, prepare: Callable[[], None]) -> int:
+    """Start a run, prepared as asked, that writes its errors to a file; return its process id."""
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        prepare()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 0)
+        os.dup2(nothing, 1)
+        os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
+        sys.argv[:] = ["unloader", *arguments]
+        runpy.run_module("unloader", run_name="__main__", alter_sys=True)
+    except SystemExit as ending:
+        status = int(ending.code or 0)
+    finally:
+        os._exit(status)
+
+
+def _goes_on(run: int) -> bool:
+    """Whether a run has not ended; its status can still be waited for."""
+    return os.waitid(os.P_PID, run, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
 
 def _prepare(join: Callable[[], None], *, refused: bool) -> Callable[[], None]:
