@@ -317,7 +317,7 @@ def test_no_unit_outlives_its_run(
 @LONG
 @pytest.mark.parametrize("lost", ["scheduler", "connection", "process"])
 def test_a_run_that_loses_the_scheduler(source: str, tmp_path: Path, lost: str) -> None:
-    """It ends with what it has, by whichever way it asked, and can be resumed."""
+    """It ends with what it has, by whichever way it asked, and is resumed without the cluster."""
     stands, dest, other = tmp_path / "stands", tmp_path / "out", tmp_path / "other"
     stands.touch()
     other.mkdir()
@@ -339,7 +339,9 @@ def test_a_run_that_loses_the_scheduler(source: str, tmp_path: Path, lost: str) 
     assert status == 7, log
     assert "has no worker any more: the scheduler is gone" in log
     assert command.final_names(dest) == []
-    command.run("resume", str(dest), "--cluster", "none")
+    kept = len(staged_units(dest))
+    resumed = command.ended("resume", str(dest), "--cluster", "none", "--progress", "log")
+    assert f"resumed: {kept} unit" in resumed.stderr
     command.run(*run(source, tmp_path / "here"))
     assert files(dest) == files(tmp_path / "here")
 

@@ -11,7 +11,6 @@ from clusters.cluster import cluster
 from object_stores.s3_server import CREDENTIALS, S3Server, s3_server
 from plan_parts import contents, merged, planned, run_part
 from processes import command
-from processes.breaking import held_behind, staged_units
 
 ROWS = 100_000
 
@@ -90,25 +89,3 @@ def test_as_many_workers_as_pay(source: str, address: str, tmp_path: Path) -> No
     manifest = command.manifest_of(tmp_path / "there")
     assert manifest["options"]["adaptive"] is True
     assert sum(each["units"] for each in manifest["workers"]) == len(manifest["units"])
-
-
-@pytest.mark.long("runs in clusters")
-def test_the_loss_of_the_scheduler_ends_the_run(source: str, tmp_path: Path) -> None:
-    """Nothing has a final name, and what was done is kept for a resume without the cluster."""
-    stands, dest = tmp_path / "stands", tmp_path / "out"
-    stands.touch()
-    with cluster(tmp_path / "cluster") as found:
-        found.add(env=held_behind(1, stands))
-        options = ("--stall-timeout", "5", "--cluster", found.address)
-        running = command.Running(*run(source, str(dest), *options))
-        running.wait_until(lambda: bool(staged_units(dest)), "the first finished unit")
-        found.scheduler.kill()
-        status, _, log = running.finish()
-    assert status == 7, log
-    assert "the scheduler is gone" in log
-    assert command.final_names(dest) == []
-    units = len(staged_units(dest))
-    done = command.ended("resume", str(dest), "--cluster", "none", "--progress", "log")
-    assert f"resumed: {units} unit" in done.stderr
-    command.run(*run(source, str(tmp_path / "here")))
-    assert contents(dest) == contents(tmp_path / "here")

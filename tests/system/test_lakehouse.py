@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import shutil
 import signal
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from amounts import amount
 from lakehouse.catalogs import (
     Lake,
-    lake,
     receipt_of,
     rows_of_files,
     rows_of_log,
@@ -332,28 +327,6 @@ def test_a_run_that_is_killed_while_it_reads_is_gone_on_with(
     assert len(the_lake.runs("t")) == 1
     command.run("verify", str(the_lake.home("t")), source)
     assert len(rows_of_files(the_lake.table("t"))) == ROWS
-
-
-@pytest.mark.long("runs into tables of a lakehouse")
-def test_runs_that_are_killed_at_random_moments(
-    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whenever a run dies, the same command brings its rows into the table once."""
-    randomly = random.Random(4)
-    for number in range(amount("UNLOADER_TEST_LAKE_KILLS", 2, 4)):
-        root = tmp_path / str(number)
-        root.mkdir()
-        own = lake(root)
-        for name, value in own.env.items():
-            monkeypatch.setenv(name, value)
-        asked = run(source, "--resume-or-start", "--quiet")
-        running = command.Running(*asked)
-        time.sleep(randomly.uniform(0.3, 2.5))
-        _kill(running)
-        command.ended(*asked)
-        assert len(rows_of_files(own.table("t"))) == ROWS, number
-        assert len(own.runs("t")) == 1
-        shutil.rmtree(root)
 
 
 @pytest.mark.long("runs into object stores")
