@@ -62,8 +62,13 @@ def killed(library: Path, path: str, *arguments: str, env: dict[str, str] | None
     """Run a command that is killed just before a file gets a name with this in it."""
     variables = {"LD_PRELOAD": str(library), "KILL_CALL": "rename", "KILL_PATH": path}
     running = command.Running(*arguments, env={**variables, **(env or {})})
-    running.wait_until(lambda: bool(running.workers()), "a worker")
-    workers = running.workers()
+    workers: list[psutil.Process] = []
+
+    def has_ended() -> bool:
+        workers[:] = running.workers() or workers
+        return running.process.poll() is not None
+
+    command.wait_for(has_ended, "its death")
     status, _, err = running.finish()
     assert status == -9, err
     # A worker that has lost its parent ends by itself, and has the source open until then.

@@ -24,9 +24,10 @@ class Lake:
     @property
     def env(self) -> dict[str, str]:
         """Variables that tell pyiceberg of the catalog."""
+        # Whoever finds it locked waits for minutes, not for five seconds.
         return {
             "PYICEBERG_CATALOG__LAKE__TYPE": "sql",
-            "PYICEBERG_CATALOG__LAKE__URI": f"sqlite:///{self.root / 'catalog.db'}",
+            "PYICEBERG_CATALOG__LAKE__URI": f"sqlite:///{self.root / 'catalog.db'}?timeout=180",
             "PYICEBERG_CATALOG__LAKE__WAREHOUSE": self.warehouse or f"file://{self.root / 'wh'}",
         }
 

@@ -83,14 +83,17 @@ def test_what_is_given_up_has_no_valid_end(tmp_path: Path) -> None:
     """A reader of a pipe cannot take an output that was broken off for a whole one."""
     pipe, found = tmp_path / "pipe", bytearray()
     os.mkfifo(pipe)
+    reads = threading.Event()
 
     def read() -> None:
         with open(pipe, "rb") as file:
+            reads.set()
             found.extend(file.read())
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     keeping = os.open(pipe, os.O_RDWR)
+    assert reads.wait(180)
     output = sink(pipe)
     os.close(keeping)
     output.write(bytes(500_000))
