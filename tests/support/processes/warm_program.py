@@ -100,7 +100,9 @@ def _serve(calls: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
                 answers = socket.socket(fileno=passed[2])
                 waiting[process] = pid, answers
                 ready.register(process, selectors.EVENT_READ)
-                _send(answers, pid)
+                if not _send(answers, pid):
+                    # Who asked has given up before he knew whom to kill.
+                    os.kill(pid, signal.SIGKILL)
 
 
 def _report(process: int, pid: int, answers: socket.socket) -> None:
@@ -110,9 +112,13 @@ def _report(process: int, pid: int, answers: socket.socket) -> None:
         _send(answers, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
-def _send(answers: socket.socket, number: int) -> None:
-    with contextlib.suppress(BrokenPipeError):  # nobody waits for this call any more
+def _send(answers: socket.socket, number: int) -> bool:
+    """Send a number; return False where nobody waits for this call any more."""
+    try:
         answers.send(str(number).encode())
+    except BrokenPipeError:
+        return False
+    return True
 
 
 def _become(asked: dict[str, Any], streams: list[int]) -> None:
