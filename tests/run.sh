@@ -21,20 +21,28 @@ cd -- "$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)"
 venv=${UNLOADER_TEST_VENV:-$PWD/.venv-test}
 base=${PYTHON:-python3}
 
+new=
 if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     if ! "$base" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
         echo "run.sh: $base is no Python 3.10 or newer. Next: set PYTHON to one." >&2
         exit 1
     fi
     "$base" -m venv --clear "$venv"
+    new=1
 fi
 python=$venv/bin/python
 "$python" -m pip install --quiet --disable-pip-version-check --no-input \
-    --root-user-action ignore --editable '.[test]'
+    --root-user-action ignore ${new:+--no-compile} --editable '.[test]'
 
 # As pip leaves an installed package: some thousand processes would each compile it again where
-# PYTHONDONTWRITEBYTECODE is set.
+# PYTHONDONTWRITEBYTECODE is set. Of a new environment pip would compile all on one processor, also what
+# no test imports. Templates among the packages are no Python, which pip does not mind either.
 "$python" -m compileall -q unloader partition_planner writers numa tests/support
+if [ -n "$new" ]; then
+    packages=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    "$python" -m compileall -qq -j 2 -x '/(pip|setuptools|pkg_resources|mypyc|hive_metastore)/' \
+        "$packages" >/dev/null || true
+fi
 
 "$python" --version
 "$python" -m pip list --disable-pip-version-check --format freeze |
