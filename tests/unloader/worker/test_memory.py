@@ -1,0 +1,42 @@
+"""How a worker's process manages the memory of the C library."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+_TWICE = """
+import ctypes, resource
+from unloader.worker.memory import tune
+
+tune()
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
+library.malloc.argtypes = (ctypes.c_size_t,)
+library.memset.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t)
+library.free.argtypes = (ctypes.c_void_p,)
+
+def batch():
+    places = [library.malloc(64 * 1024) for _ in range(64)]
+    for place in places:
+        library.memset(place, 1, 64 * 1024)
+    for place in places:
+        library.free(place)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+before = batch()
+print(batch() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the settings are those of glibc")
+def test_a_batch_comes_in_the_memory_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4 MiB that were given back are not asked of the kernel anew, page by page."""
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _TWICE], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 4 * 2**20 // 4096 // 4
