@@ -40,6 +40,5 @@ def oracle(request: pytest.FixtureRequest) -> Iterator[oracle_leg.OracleLeg]:
 def _nothing_left_behind() -> Iterator[None]:
     """Fail a test that leaves a worker process running."""
     yield
-    found = living.below()
-    left = [each.pid for each in found if "numa.processes.member" in living.command_line(each)]
+    left = [each.pid for each in living.below() if living.reads_units(each)]
     assert not left, f"worker processes left behind: {left}"

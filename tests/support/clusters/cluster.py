@@ -44,7 +44,7 @@ class Node:
 
     def unit_processes(self) -> list[psutil.Process]:
         """Return the processes in which units are read."""
-        return [each for each in self.tree() if is_unit_process(each)]
+        return [each for each in self.tree() if living.reads_units(each)]
 
     def signal_all(self, number: signal.Signals) -> None:
         """Send all of it a signal."""
@@ -66,11 +66,6 @@ class Node:
                     each.send_signal(number)
         self.process.wait()
         psutil.wait_procs(left, timeout=command.PATIENCE_SECONDS)
-
-
-def is_unit_process(process: psutil.Process) -> bool:
-    """Return whether a process is one in which units are read."""
-    return "numa.processes.member" in living.command_line(process)
 
 
 class Cluster:

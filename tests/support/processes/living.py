@@ -28,6 +28,11 @@ def command_line(process: psutil.Process) -> str:
         return ""
 
 
+def reads_units(process: psutil.Process) -> bool:
+    """Return whether a process is a worker: one in which units are read."""
+    return "numa.processes.member" in command_line(process)
+
+
 def _lives(process: psutil.Process) -> bool:
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)

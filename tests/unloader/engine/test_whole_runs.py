@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import psutil
 import pytest
+from processes import living
 
 from unloader import api
 from unloader.errors import ConfigError
@@ -56,12 +56,9 @@ def test_a_whole_run_of_many_units(job: Request) -> None:
     assert manifest["verified"] == {"level": "count", "source_rows": 4000, "result": "ok"}
 
 
-def workers() -> Iterator[psutil.Process]:
-    """Yield the worker processes of a run in this process."""
-    for child in psutil.Process().children():
-        with suppress(psutil.Error):
-            if "numa.processes.member" in " ".join(child.cmdline()):
-                yield child
+def workers() -> list[psutil.Process]:
+    """Return the worker processes of a run in this process."""
+    return [each for each in living.below() if living.reads_units(each)]
 
 
 def test_a_run_survives_the_death_of_its_workers(job: Request) -> None:
