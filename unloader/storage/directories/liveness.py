@@ -43,13 +43,14 @@ def is_replaced(records: Sequence[Path], run_id: str) -> bool:
     """
     known: dict[Path, object] = {}
     # Looks are counted: in a time in which this machine stands still there are none.
-    for _ in range(1 + math.ceil(WATCH_SECONDS / _LOOK_SECONDS)):
+    for waits in range(1 + math.ceil(WATCH_SECONDS / _LOOK_SECONDS)):
+        if waits:
+            time.sleep(_LOOK_SECONDS)
         for path in records:
             state = _state(path, run_id)
             # What cannot be read for a moment is no sign of life when it can be again.
             if state is not None and known.setdefault(path, state) != state:
                 return True
-        time.sleep(_LOOK_SECONDS)
     return False
 
 
