@@ -31,9 +31,9 @@ class OneAtATime:
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         """Answer one request (PEP 3333)."""
-        length = environ.get("CONTENT_LENGTH")
         is_chunked = environ.get("wsgi.input_terminated", False)
-        body = environ["wsgi.input"].read(*(() if is_chunked else (int(length or 0),)))
+        length = -1 if is_chunked else int(environ.get("CONTENT_LENGTH") or 0)
+        body = environ["wsgi.input"].read(length)
         environ["wsgi.input"] = BytesIO(body)
         with self._turn:
             return list(self._application(environ, start))
