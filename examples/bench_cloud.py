@@ -15,7 +15,8 @@ With `--server-pid` that process, and its threads, get one CPU to themselves, an
 measured the others; then its CPU time is told, too: what the store takes bounds any client. Where
 the command `aws` is found, and the place is in S3, the files of a run to a directory are copied by
 it, too: `wall_vs_local_then_cp` is the run with publishing by that run and the copy. Credentials
-come from the environment. What was written is removed.
+come from the environment. What was written is removed, and what this machine has not yet written to
+its disks is waited for, before the next one's turn.
 """
 
 from __future__ import annotations
@@ -86,7 +87,10 @@ def main() -> None:
                 turns.append(lambda: copied.append(_local_then_cp(source, local, options)))
             for turn in turns if number % 2 else turns[::-1]:
                 turn()
-            _clear(options.place)
+                _clear(options.place)
+                # What one has written must not be what the next one waits for: the store may be
+                # on a disk of this machine.
+                os.sync()
     ratios = {
         "wall_vs_bare_put": _paired(reading, bare),
         "total_vs_bare_put": _paired(whole, bare),
