@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@lru_cache(maxsize=8)
 def read_schema(message: bytes) -> pa.Schema:
     """Return the schema in an Arrow IPC message, as `pyarrow.Schema.serialize` makes it."""
     import pyarrow as pa

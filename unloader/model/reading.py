@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+import pickle
+from collections import deque
+from dataclasses import field, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from unloader import json_fields
@@ -112,3 +115,32 @@ class Extract:
     def is_plain(self) -> bool:
         """Whether a table is read, or its rows for which `where` holds, and nothing else."""
         return not (self.query or self.partitions or self.keys or self.limit_rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be pickled as bytes that are made once.
+
+        Every task of a run holds its extract. Where they are read again, one object stands for all
+        of these, so what is derived from it can be kept, too.
+        """
+        return _read_again, (_as_bytes(self),)
+
+
+_FEW = 4
+"""Extracts of which the bytes, or the object, are kept: a run has one for each table."""
+
+_pickled: deque[tuple[Extract, bytes]] = deque(maxlen=_FEW)
+
+
+def _as_bytes(extract: Extract) -> bytes:
+    for known, made in _pickled:
+        if known is extract:
+            return made
+    values = {each.name: getattr(extract, each.name) for each in fields(extract)}
+    made = pickle.dumps(values, protocol=pickle.HIGHEST_PROTOCOL)
+    _pickled.append((extract, made))
+    return made
+
+
+@lru_cache(maxsize=_FEW)
+def _read_again(made: bytes) -> Extract:
+    return Extract(**pickle.loads(made))

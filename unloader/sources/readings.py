@@ -7,6 +7,7 @@ Parquet and as text where it is written as text, for instance. `projection` choo
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from writers.records import dataclass
@@ -73,6 +74,7 @@ class ColumnReadings:
     """The option that asks for a column beside another."""
 
 
+@lru_cache(maxsize=64)
 def type_named(name: str) -> pa.DataType:
     """Return the Arrow type that prints as `name`: numbers, decimals, texts, bytes and times."""
     import pyarrow as pa

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from contextlib import closing
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -71,6 +73,26 @@ def parquet_of(folder: Path) -> pa.Table:
     """Return the one Parquet file of a folder as a table."""
     (path,) = folder.glob("ParquetFormat*")
     return pq.read_table(path)
+
+
+def test_tasks_of_one_run_hold_one_extract_where_they_are_read(tmp_path: Path) -> None:
+    """What crosses to a worker equals what was sent, also when the next table's has come between."""
+    first, second = (
+        Extract(
+            source=SourceSpec(kind="duckdb", location=f"{tmp_path}/{name}"),
+            snapshot=None,
+            table=TABLE,
+            query=None,
+            where=None,
+            projection=Projection(columns=(), route="arrow", schema=b""),
+        )
+        for name in ("first", "second")
+    )
+    sent = [task_of(each, tmp_path / str(n)) for n, each in enumerate((first, second, first))]
+    before, between, after = (pickle.loads(pickle.dumps(task)) for task in sent)
+    assert [before, between, after] == sent
+    assert before.extract is after.extract
+    assert copy(first) == first
 
 
 def test_two_outputs_of_one_scan_equal_two_scans(tmp_path: Path) -> None:

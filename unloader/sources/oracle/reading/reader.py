@@ -28,12 +28,41 @@ from unloader.sources.oracle.reading.route import Route
 from unloader.sources.oracle.reading.tuples import Fetched, NumberRefused
 from unloader.sources.oracle.reading.units import relation, selector_statement
 from unloader.sources.statement import quoted
+from writers.records import dataclass
 from writers.schema import read_schema
 
 if TYPE_CHECKING:
     from writers.large_rows import LargeRow
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planned:
+    """What all units of one extract have in common."""
+
+    extract: Extract
+    moments_as_text: bool
+    batch_bytes: int
+    schema: pa.Schema
+    plan: FetchPlan
+    columns_sql: str
+    rows: int
+    """Of one batch."""
+
+
+def _planned(extract: Extract, batch_bytes: int, *, moments_as_text: bool) -> _Planned:
+    schema = read_schema(extract.projection.schema)
+    plan = fetch_plan(extract, moments_as_text=moments_as_text)
+    return _Planned(
+        extract=extract,
+        moments_as_text=moments_as_text,
+        batch_bytes=batch_bytes,
+        schema=schema,
+        plan=plan,
+        columns_sql=", ".join(item.expression for item in plan.items),
+        rows=batch_rows(plan, usual_rows(schema, batch_bytes), batch_bytes),
+    )
 
 
 class OracleReader:
@@ -52,20 +81,21 @@ class OracleReader:
         self._moments_as_text = False
         self._stale = False
         """The driver broke off amid an answer. Not closed at once: a LOB may be read meanwhile."""
+        self._last: _Planned | None = None
 
     def batches(
         self, extract: Extract, piece: Piece, *, batch_bytes: int
     ) -> Iterator[pa.RecordBatch | LargeRow]:
         """Yield the piece's rows; `ReadAgain` where the driver cannot make a date."""
-        schema = read_schema(extract.projection.schema)
-        plan = fetch_plan(extract, moments_as_text=self._moments_as_text)
+        planned = self._planned(extract, batch_bytes)
+        schema, plan = planned.schema, planned.plan
         session = self._connected()
         session.act(_action(extract, piece))
         finder = LobFinder(
             session=session, plan=plan, relation=relation(extract, piece.selector), schema=schema
         )
         maker = BatchMaker(plan=plan, schema=schema)
-        for fetched in self._fetched(plan, extract, piece, schema, batch_bytes):
+        for fetched in self._fetched(planned, piece):
             batch = maker.batch(fetched)
             if not plan.has_lobs:
                 yield batch
@@ -83,15 +113,24 @@ class OracleReader:
             self._stale = False
         return self._session
 
-    def _fetched(
-        self, plan: FetchPlan, extract: Extract, piece: Piece, schema: pa.Schema, size: int
-    ) -> Iterator[Fetched]:
-        sql = selector_statement(
-            ", ".join(item.expression for item in plan.items), extract, piece.selector
-        )
-        rows = batch_rows(plan, usual_rows(schema, size), size)
+    def _planned(self, extract: Extract, batch_bytes: int) -> _Planned:
+        last = self._last
+        # Tasks of one run hold one extract, see `Extract.__reduce__`.
+        if (
+            last is None
+            or last.extract is not extract
+            or last.batch_bytes != batch_bytes
+            or last.moments_as_text is not self._moments_as_text
+        ):
+            last = _planned(extract, batch_bytes, moments_as_text=self._moments_as_text)
+            self._last = last
+        return last
+
+    def _fetched(self, planned: _Planned, piece: Piece) -> Iterator[Fetched]:
+        extract, plan = planned.extract, planned.plan
+        sql = selector_statement(planned.columns_sql, extract, piece.selector)
         fetch = self._route.batches(plan, self._session)
-        source = fetch(self._session.connection, sql, plan, rows)
+        source = fetch(self._session.connection, sql, plan, planned.rows)
         with closing(source):
             while True:
                 with self._translating(plan, extract, piece):
