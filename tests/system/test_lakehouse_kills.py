@@ -22,7 +22,6 @@ from processes import command
 pytestmark = pytest.mark.long("runs into tables of a lakehouse")
 
 ROWS = 1000
-FOR_EVER = 10**6
 
 AT_THE_COMMIT = "_delta_log/0"
 BEHIND_IT = "_committed.json"
@@ -42,7 +41,7 @@ def killed_when(reached: Callable[[], bool], *arguments: str) -> None:
     """Start a command, and kill it with all its workers once something has come."""
     running = command.Running(*arguments)
     running.wait_until(reached, "the moment to be killed at")
-    # What holds its commit up does not for ever.
+    # A locked catalog holds its commit up, and that not for ever.
     with suppress(ProcessLookupError):
         os.killpg(running.process.pid, signal.SIGKILL)
     running.process.communicate()
@@ -64,9 +63,9 @@ def until(reached: Callable[[], bool]) -> None:
 @pytest.mark.parametrize(
     ("rule", "commits"),
     [
-        pytest.param(Rule("put", "busy", FOR_EVER, key=AT_THE_COMMIT), 1, id="before it"),
-        pytest.param(Rule("put", "slow", 1, key=AT_THE_COMMIT), 2, id="within it"),
-        pytest.param(Rule("put", "busy", FOR_EVER, key=BEHIND_IT), 2, id="behind it"),
+        pytest.param(Rule("put", "held", key=AT_THE_COMMIT), 1, id="before it"),
+        pytest.param(Rule("put", "unanswered", key=AT_THE_COMMIT), 2, id="within it"),
+        pytest.param(Rule("put", "held", key=BEHIND_IT), 2, id="behind it"),
     ],
 )
 def test_delta(source: str, s3: S3Server, rule: Rule, commits: int) -> None:

@@ -29,6 +29,7 @@ Action = Literal[
     "lost",
     "slow",
     "held",
+    "unanswered",
     "other etag",
     "unconditional",
     "no upload",
@@ -134,7 +135,9 @@ class _Handler(BaseHTTPRequestHandler):
         if action == "unconditional":
             del self.headers["If-None-Match"]
         status, headers, answer = self._ask(body)
-        if action == "lost":
+        if action == "unanswered":
+            self.wanted.over.wait()
+        if action in ("lost", "unanswered"):
             return self._cut()
         if action == "other etag":
             headers = {name: v for name, v in headers.items() if name.lower() != "etag"}
