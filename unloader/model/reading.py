@@ -132,7 +132,7 @@ _pickled: deque[tuple[Extract, bytes]] = deque(maxlen=_FEW)
 
 
 def _as_bytes(extract: Extract) -> bytes:
-    for known, made in _pickled:
+    for known, made in tuple(_pickled):  # Agents of several runs may be in one process.
         if known is extract:
             return made
     values = {each.name: getattr(extract, each.name) for each in fields(extract)}
