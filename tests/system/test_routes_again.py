@@ -66,7 +66,8 @@ def test_a_changed_route_is_another_job(
 @pytest.mark.long(OTHER_ROUTES)
 def test_the_same_routes_are_the_same_job(source: str, tmp_path: Path) -> None:
     """Also with a directory that is written in another way."""
-    staged = kill_after(2, tmp_path / "a", *job(source, tmp_path, A, B), files=2)
+    # A unit is on record there last.
+    staged = kill_after(2, tmp_path / "b", *job(source, tmp_path, A, B), files=2)
     (tmp_path / "link").symlink_to(tmp_path / "b")
     again = command.ended(
         *job(source, tmp_path, A, "b:to={to}/link,filter=id % 2 = 0"), "--resume-or-start"
