@@ -52,6 +52,9 @@ CONNECT_SECONDS = 60.0
 CANCEL_SECONDS = 10.0
 """For the server to end what it was asked to cancel; then the connection is given up."""
 
+ASK_AGAIN_SECONDS = 1.0
+"""Guess: a server that had the request has ended most calls by then."""
+
 
 class Connection:
     """A session with a server.
@@ -325,11 +328,24 @@ class Connection:
         """Have the server end the call that is running, and raise `Cancelled`."""
         if self._libpq.PQstatus(self._handle) != CONNECTION_OK:
             raise Cancelled
-        self._request_cancel()
         deadline = time.monotonic() + CANCEL_SECONDS
-        while self._drained(deadline):
+        asked, again = [self._request_cancel()], time.monotonic() + ASK_AGAIN_SECONDS
+        while time.monotonic() < deadline:
+            if not self._drained(min(again, deadline)):
+                if self._libpq.PQstatus(self._handle) != CONNECTION_OK:
+                    break
+                if not asked[-1].is_alive():
+                    # It came before the server had begun the call, and was for nothing.
+                    asked.append(self._request_cancel())
+                again = time.monotonic() + ASK_AGAIN_SECONDS
+                continue
             result = self._libpq.PQgetResult(self._handle)
             if not result:
+                # One that is still under way would end the next call.
+                for each in asked:
+                    each.join(max(0.0, deadline - time.monotonic()))
+                if any(each.is_alive() for each in asked):
+                    break
                 raise Cancelled
             if self._libpq.PQresultStatus(result) == COPY_OUT:
                 self._libpq.PQclear(result)
@@ -351,8 +367,12 @@ class Connection:
                 return False
         return True
 
-    def _request_cancel(self) -> None:
-        """Ask the server, over a connection of its own, which may take as long as it likes."""
+    def _request_cancel(self) -> threading.Thread:
+        """Ask the server, over a connection of its own, which may take as long as it likes.
+
+        Returns:
+            What asks: once it has ended, the server has done what it does about it.
+        """
         pq = self._libpq
         if hasattr(pq, "PQcancelBlocking"):
             request = pq.PQcancelCreate(self._handle)
@@ -363,11 +383,12 @@ class Connection:
             calls = (lambda each: pq.PQcancel(each, said, len(said)), pq.PQfreeCancel)
 
         def ask() -> None:
-            for call in calls:
+            for call in calls if request else ():
                 call(request)
 
-        if request:
-            threading.Thread(target=ask, name="cancel", daemon=True).start()
+        asking = threading.Thread(target=ask, name="cancel", daemon=True)
+        asking.start()
+        return asking
 
     def _on_notice(self, _: int | None, result: int | None) -> None:
         """Keep what the server says as it ends a session that is idle; other notices go."""

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from decimal import Decimal
@@ -18,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from unloader.sources.postgres.libpq import connection as libpq_connection
 from unloader.sources.postgres.libpq.connection import Connection
 from unloader.sources.postgres.libpq.errors import BadSetting, Broken, Cancelled, ServerError
 from unloader.sources.postgres.libpq.library import Missing, find, libpq
@@ -202,6 +204,39 @@ def test_a_copy_that_is_cancelled(connection: Connection) -> None:
     assert not connection.is_open
     with pytest.raises(Broken, match="closed"):
         connection.query("SELECT 1")
+
+
+def test_a_request_to_cancel_that_comes_too_early(
+    postgres: Any, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that has not begun the call yet takes no notice: it is asked again."""
+    monkeypatch.setattr(libpq_connection, "ASK_AGAIN_SECONDS", 0.2)
+    backend = connection.query("SELECT pg_backend_pid()")[0][0]
+
+    def is_asked() -> bool:
+        status = Path(f"/proc/{backend}/status").read_text()
+        return any(
+            int(line.split()[1], 16) & 1 << signal.SIGINT - 1
+            for line in status.splitlines()
+            if line.startswith(("SigPnd", "ShdPnd"))
+        )
+
+    def go_on() -> None:
+        connection.cancel()
+        while not is_asked():
+            time.sleep(0.01)
+        # The signal is taken before what has come by the socket is read.
+        os.kill(backend, signal.SIGCONT)
+
+    os.kill(backend, signal.SIGSTOP)
+    other = threading.Timer(0.2, go_on)
+    other.start()
+    try:
+        with pytest.raises(Cancelled):
+            connection.query("SELECT pg_sleep(3000)")
+    finally:
+        other.join()
+    assert connection.query("SELECT 7")[0][0] == 7
 
 
 def test_which_libpq_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
