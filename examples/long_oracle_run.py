@@ -167,7 +167,10 @@ def tree_memory(pid: int) -> int:
 def figures(looks: Sequence[Look]) -> dict[str, Any]:
     """Return rates and memory over the time of the run."""
     if len(looks) < 2 * PARTS:
-        sys.exit(f"the log has {len(looks)} lines with rows, too few. Next: give more --rows")
+        sys.exit(
+            f"the log has {len(looks)} lines with rows, too few. Next: give more --rows, or a "
+            "shorter --interval"
+        )
     first, last = looks[0], looks[-1]
     step = (last.seconds - first.seconds) / PARTS
     edges = [rows_at(looks, first.seconds + step * number) for number in range(PARTS + 1)]
