@@ -263,6 +263,8 @@ def refusal(name: str, wire: bytes, most_rows: int = 10) -> Refused:
         ("int32", "02 c0 33"),  # a half
         ("int32", "02 c6 02"),  # ten digits
         ("whole", "15 d4 0b 0b 0b 0b 0b 0b 0b 0b 0b 0b 0b 0b 0b 0b 0b 0b 0b 0b 0b 0b"),
+        ("whole", "14 d3 ff" + 18 * "64"),  # no digit, of a number beyond 128 bits
+        ("whole", "03 2d ff 66"),  # the same, negative
         ("raw", "fe 02 02 59" + 601 * "00" + "00"),
         ("national", "01 41"),  # half a character
         ("national", "02 d8 00"),  # half a pair

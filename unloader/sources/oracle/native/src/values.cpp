@@ -12,6 +12,9 @@ constexpr uint8_t NEGATIVE_END = 102;
 constexpr size_t MOST_PAIRS = 20;
 constexpr int QUICK_PAIRS = 9;  // whose value is below 2^63
 
+// Bytes that are no digits may stand for more than a Wide holds, before that is seen.
+__extension__ typedef unsigned __int128 Magnitude;
+
 constexpr int64_t DAY_SECONDS = 86400;
 constexpr uint32_t NANOS = 1000000000;
 constexpr int64_t POWERS[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, NANOS};
@@ -28,7 +31,7 @@ struct Pairs {
     }
 };
 
-Wide joined(const Pairs& pairs, size_t count, bool& known) {
+Magnitude joined(const Pairs& pairs, size_t count, bool& known) {
     uint64_t low = 0;
     size_t index = 0;
     const size_t quick = count < QUICK_PAIRS ? count : QUICK_PAIRS;
@@ -37,7 +40,7 @@ Wide joined(const Pairs& pairs, size_t count, bool& known) {
         known &= pair < 100;
         low = low * 100 + pair;
     }
-    Wide value = low;
+    Magnitude value = low;
     for (; index < count; index++) {
         const uint32_t pair = pairs[index];
         known &= pair < 100;
@@ -92,20 +95,22 @@ bool decode_number(const uint8_t* bytes, size_t size, int digits, int scale, Wid
     const int shift = exponent - static_cast<int>(pairs.count - 1) + scale / 2;
     int have = (pairs[0] >= 10 ? 2 : 1) + 2 * static_cast<int>(pairs.count - 1);
     bool known = true;
+    Magnitude magnitude;
     if (shift >= 0) {
         have += 2 * shift + odd;
         if (have > digits) return false;
-        value = joined(pairs, pairs.count, known);
-        for (int step = 0; step < shift; step++) value *= 100;
-        if (odd) value *= 10;
+        magnitude = joined(pairs, pairs.count, known);
+        for (int step = 0; step < shift; step++) magnitude *= 100;
+        if (odd) magnitude *= 10;
     } else {
         // Half a pair is behind the last place.
         const uint32_t last = pairs[pairs.count - 1];
         if (shift != -1 || !odd || last % 10 || have - 1 > digits) return false;
         known = last < 100;
-        value = joined(pairs, pairs.count - 1, known) * 10 + last / 10;
+        magnitude = joined(pairs, pairs.count - 1, known) * 10 + last / 10;
     }
     if (!known) return false;
+    value = static_cast<Wide>(magnitude);
     if (pairs.negative) value = -value;
     return true;
 }
