@@ -329,22 +329,21 @@ class Connection:
         if self._libpq.PQstatus(self._handle) != CONNECTION_OK:
             raise Cancelled
         deadline = time.monotonic() + CANCEL_SECONDS
-        asked, again = [self._request_cancel()], time.monotonic() + ASK_AGAIN_SECONDS
+        asking, again = self._request_cancel(), time.monotonic() + ASK_AGAIN_SECONDS
         while time.monotonic() < deadline:
             if not self._drained(min(again, deadline)):
                 if self._libpq.PQstatus(self._handle) != CONNECTION_OK:
                     break
-                if not asked[-1].is_alive():
+                if not asking.is_alive():
                     # It came before the server had begun the call, and was for nothing.
-                    asked.append(self._request_cancel())
+                    asking = self._request_cancel()
                 again = time.monotonic() + ASK_AGAIN_SECONDS
                 continue
             result = self._libpq.PQgetResult(self._handle)
             if not result:
                 # One that is still under way would end the next call.
-                for each in asked:
-                    each.join(max(0.0, deadline - time.monotonic()))
-                if any(each.is_alive() for each in asked):
+                asking.join(max(0.0, deadline - time.monotonic()))
+                if asking.is_alive():
                     break
                 raise Cancelled
             if self._libpq.PQresultStatus(result) == COPY_OUT:
