@@ -52,6 +52,11 @@ class FetchPlan:
     columns: tuple[ReadColumn, ...]
 
     @property
+    def select_list(self) -> str:
+        """The SELECT list of a statement that fetches it."""
+        return ", ".join(item.expression for item in self.items)
+
+    @property
     def sees_moments(self) -> bool:
         """Whether the driver itself makes dates, which it cannot of all that Oracle stores."""
         return any(item.fetched.startswith("timestamp") for item in self.items)
@@ -83,7 +88,7 @@ def fetch_plan(extract: Extract, *, moments_as_text: bool = False) -> FetchPlan:
 
 def select_columns(extract: Extract) -> str:
     """Return the SELECT list of a unit's statement, as workers send it first."""
-    return ", ".join(item.expression for item in fetch_plan(extract).items)
+    return fetch_plan(extract).select_list
 
 
 def _fetched_as(extract: Extract, items: tuple[Item, ...]) -> FetchedAs:

@@ -46,7 +46,6 @@ class _Planned:
     batch_bytes: int
     schema: pa.Schema
     plan: FetchPlan
-    columns_sql: str
     rows: int
     """Of one batch."""
 
@@ -60,7 +59,6 @@ def _planned(extract: Extract, batch_bytes: int, *, moments_as_text: bool) -> _P
         batch_bytes=batch_bytes,
         schema=schema,
         plan=plan,
-        columns_sql=", ".join(item.expression for item in plan.items),
         rows=batch_rows(plan, usual_rows(schema, batch_bytes), batch_bytes),
     )
 
@@ -128,7 +126,7 @@ class OracleReader:
 
     def _fetched(self, planned: _Planned, piece: Piece) -> Iterator[Fetched]:
         extract, plan = planned.extract, planned.plan
-        sql = selector_statement(planned.columns_sql, extract, piece.selector)
+        sql = selector_statement(plan.select_list, extract, piece.selector)
         fetch = self._route.batches(plan, self._session)
         source = fetch(self._session.connection, sql, plan, planned.rows)
         with closing(source):
