@@ -150,7 +150,9 @@ def _plain_batches(
     import pyarrow as pa
     from pyarrow import csv
 
-    names = [f"f{position}" for position in range(columns)]
+    # Behind a delimiter after the last value the reader finds a field more.
+    fields = columns + 1 if format.trailing_delimiter else columns
+    names = [f"f{position}" for position in range(fields)]
     reading = csv.ReadOptions(
         use_threads=False,
         block_size=block_bytes,
@@ -164,7 +166,17 @@ def _plain_batches(
         quoted_strings_can_be_null=False,
     )
     with arrow_records(path, format, compression, reading, values) as reader:
-        yield from reader
+        for batch in reader:
+            _check_nothing_behind(batch.columns[columns:])
+            yield batch.select(names[:columns])
+
+
+def _check_nothing_behind(columns: Sequence[pa.Array]) -> None:
+    """Check that the fields behind the last delimiter are empty, as the writer leaves them."""
+    import pyarrow.compute as pc
+
+    if any(pc.max(pc.binary_length(column)).as_py() for column in columns):
+        raise ValueError("a record goes on behind its last delimiter")
 
 
 def _slowly(

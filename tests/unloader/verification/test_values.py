@@ -79,6 +79,7 @@ FORMATS: dict[str, tuple[TextFormat | ParquetFormat, Compression]] = {
     "sqlldr-var": (replace(dialect("sqlldr-var"), fractions="mask"), Compression()),
     "utf-16": (TextFormat(encoding="utf-16-le", eol="\r\n", enclose="all"), Compression()),
     "guarded": (TextFormat(guard_formulas=True), Compression()),
+    "trailing": (TextFormat(trailing_delimiter=True, header=False), Compression()),
     "marks": (TextFormat(delimiter="||", enclosure="<q>", trailing_delimiter=True), Compression()),
 }
 PLAIN = ("rfc4180", "parquet", "sqlldr-var")
@@ -244,3 +245,17 @@ def test_a_run_that_recorded_nothing_says_so(database: Path, tmp_path: Path) -> 
     with pytest.raises(UsageError, match=r"recorded no checksums.*--verify count") as caught:
         api.verify(tmp_path / "out", level="full")
     assert "--verify full" in caught.value.hint
+
+
+def test_a_value_behind_the_last_delimiter_is_found(
+    falsified: Callable[[str, Callable[[Path], object]], Path],
+) -> None:
+    """A record that ends with a delimiter has nothing between that and its end."""
+
+    def append(path: Path) -> None:
+        text = path.read_bytes()
+        assert text.endswith(b",\n")
+        path.write_bytes(text[:-1] + b"x\n")
+
+    with pytest.raises(VerifyMismatch, match="goes on behind its last delimiter"):
+        api.verify(falsified("trailing", append), level="full")
