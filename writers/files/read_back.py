@@ -138,6 +138,8 @@ def is_plain(text: TextFormat) -> bool:
         and text.escape == "double"
         and text.eol in ("\n", "\r\n")
         and text.encoding.lower() in ("utf-8", "utf8", "utf-8-sig")
+        # It would take the length for the beginning of the first value.
+        and not text.record_length_digits
     )
 
 

@@ -79,6 +79,7 @@ FORMATS: dict[str, tuple[TextFormat | ParquetFormat, Compression]] = {
     "sqlldr-var": (replace(dialect("sqlldr-var"), fractions="mask"), Compression()),
     "utf-16": (TextFormat(encoding="utf-16-le", eol="\r\n", enclose="all"), Compression()),
     "guarded": (TextFormat(guard_formulas=True), Compression()),
+    "lengths": (TextFormat(record_length_digits=6, null="NULL"), Compression()),
     "trailing": (TextFormat(trailing_delimiter=True, header=False), Compression()),
     "marks": (TextFormat(delimiter="||", enclosure="<q>", trailing_delimiter=True), Compression()),
 }
