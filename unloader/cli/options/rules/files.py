@@ -81,8 +81,8 @@ def check_transforms(values: Mapping[str, Any], given: frozenset[str]) -> None:
     changed = [each.name for each in TRANSFORMING if values.get(each.key)]
     if changed and values["verify"] == "source":
         raise UsageError(
-            f"--verify source compares with the source's own values, and --{changed[0]} writes "
-            "others",
+            f"--verify source compares with the source's own columns, and --{changed[0]} changes "
+            "them",
             "use --verify full, which compares the files with what was meant to be written",
         )
 
