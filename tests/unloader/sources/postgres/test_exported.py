@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from processes.command import wait_for
 
 from unloader.errors import SnapshotGone
 from unloader.failures import failure_of
@@ -72,11 +73,16 @@ def test_another_parent_reads_the_same_state(
         pass
 
 
-def test_a_snapshot_that_nobody_holds_is_gone(url: str, first: PostgresCatalog) -> None:
+def test_a_snapshot_that_nobody_holds_is_gone(
+    postgres: Any, url: str, first: PostgresCatalog
+) -> None:
     """Parents and workers say so, with what to do, and no attempt is repeated."""
     taken = first.snapshot("snapshot")
     spec = at(url, taken)
     first.close()
+    # The server's process of that session ends after us, and the snapshot with it.
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'exported'"
+    wait_for(lambda: postgres.run(sessions) == "0", "the end of the session")
     with closing(PostgresSource().open_catalog(spec)) as second:
         with pytest.raises(SnapshotGone, match="cannot be imported") as caught:
             second.snapshot("snapshot")
