@@ -254,6 +254,7 @@ def test_a_lost_session_is_noticed(postgres: Any, url: str, killed: Killed) -> N
     """When the server ends the keeper's session, the keeper ends as well."""
     postgres.run(f"SELECT pg_terminate_backend({killed.keeper.record.server_process})")
     wait_until(lambda: not records.is_alive(killed.keeper.path), "the keeper ends")
+    wait_until(lambda: not backend_lives(postgres, killed.keeper), "the session ends")
     with closing(again(url, killed.snapshot)) as catalog, pytest.raises(SnapshotGone):
         catalog.snapshot("snapshot")
 
@@ -279,15 +280,17 @@ def test_a_complete_run_ends_its_keeper(url: str, mark: Path) -> None:
         assert catalog.kept_until() == ""
 
 
-def test_a_running_run_notices_the_end_of_its_keeper(url: str, mark: Path) -> None:
+def test_a_running_run_notices_the_end_of_its_keeper(postgres: Any, url: str, mark: Path) -> None:
     """No worker can enter the snapshot any more, so no attempt is repeated."""
     with closing(PostgresSource().open_catalog(spec_of(url))) as catalog:
         snapshot = catalog.snapshot("snapshot")
         catalog.keep_until_gone((str(mark),))
         catalog.check_snapshot()
-        records.end(records.living()[0])
+        (keeper,) = records.living()
+        records.end(keeper)
         with pytest.raises(SnapshotGone, match="keeper"):
             catalog.check_snapshot()
+        wait_until(lambda: not backend_lives(postgres, keeper), "the session ends")
         with pytest.raises(SnapshotGone):
             PostgresSource().open_reader(spec_of(url), snapshot)
 
