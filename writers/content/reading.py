@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from writers.arrow_compute import pc
 from writers.content.file_values import values_of, why_not
 from writers.content.records import Field, Records
 from writers.content.sums import ColumnSums
@@ -173,8 +174,6 @@ def _plain_batches(
 
 def _check_nothing_behind(columns: Sequence[pa.Array]) -> None:
     """Check that the fields behind the last delimiter are empty, as the writer leaves them."""
-    import pyarrow.compute as pc
-
     if any(pc.max(pc.binary_length(column)).as_py() for column in columns):
         raise ValueError("a record goes on behind its last delimiter")
 
