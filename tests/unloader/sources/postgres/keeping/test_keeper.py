@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from long_tests import OTHER_ROUTES, also
+from processes.command import wait_for
 from processes.program import Program
 
 from partition_planner.model import PlanLimits
@@ -106,14 +107,6 @@ def extract_of(catalog: PostgresCatalog, spec: SourceSpec, snapshot: Snapshot) -
 def hold(catalog: PostgresCatalog, extract: Extract) -> None:
     """Lock what a run reads."""
     catalog.hold(extract, plan(extract.table, PlanLimits(parallelism=2)).selectors)
-
-
-def wait_until(happened: Callable[[], object], what: str) -> None:
-    """Wait for something that is certain to happen."""
-    until = time.monotonic() + 180
-    while not happened():
-        assert time.monotonic() < until, what
-        time.sleep(0.02)
 
 
 @dataclass(frozen=True)
@@ -212,7 +205,7 @@ def test_the_snapshot_of_an_ended_keeper_is_gone(
     with suppress(psutil.NoSuchProcess):
         # Where nobody buries orphans.
         assert psutil.Process(killed.keeper.record.process).status() == psutil.STATUS_ZOMBIE
-    wait_until(lambda: not backend_lives(postgres, killed.keeper), "the session ends")
+    wait_for(lambda: not backend_lives(postgres, killed.keeper), "the session ends")
     with closing(again(url, killed.snapshot)) as catalog, pytest.raises(SnapshotGone):
         catalog.snapshot("snapshot")
 
@@ -220,7 +213,7 @@ def test_the_snapshot_of_an_ended_keeper_is_gone(
 def test_a_killed_keeper_is_not_listed(url: str, killed: Killed, state: Path) -> None:
     """A record without its keeper is removed, and nothing is done to whoever has its number now."""
     os.kill(killed.keeper.record.process, signal.SIGKILL)
-    wait_until(lambda: not records.is_alive(killed.keeper.path), "the lock is free")
+    wait_for(lambda: not records.is_alive(killed.keeper.path), "the lock is free")
     records.end(killed.keeper)
     assert records.living() == ()
     assert list(state.iterdir()) == []
@@ -234,7 +227,7 @@ def test_a_keeper_ends_with_its_run(url: str, killed: Killed, mark: Path, how: s
         mark.unlink()
     else:
         mark.write_text('{"run_id": "another"}')
-    wait_until(lambda: not records.is_alive(killed.keeper.path), "the keeper ends")
+    wait_for(lambda: not records.is_alive(killed.keeper.path), "the keeper ends")
     assert records.living() == ()
 
 
@@ -247,14 +240,14 @@ def test_a_keeper_ends_in_time_but_not_while_it_is_used(url: str, mark: Path) ->
         time.sleep(1.0)
         catalog.check_snapshot()
         assert records.is_alive(keeper.path)
-    wait_until(lambda: not records.is_alive(keeper.path), "the keeper ends")
+    wait_for(lambda: not records.is_alive(keeper.path), "the keeper ends")
 
 
 def test_a_lost_session_is_noticed(postgres: Any, url: str, killed: Killed) -> None:
     """When the server ends the keeper's session, the keeper ends as well."""
     postgres.run(f"SELECT pg_terminate_backend({killed.keeper.record.server_process})")
-    wait_until(lambda: not records.is_alive(killed.keeper.path), "the keeper ends")
-    wait_until(lambda: not backend_lives(postgres, killed.keeper), "the session ends")
+    wait_for(lambda: not records.is_alive(killed.keeper.path), "the keeper ends")
+    wait_for(lambda: not backend_lives(postgres, killed.keeper), "the session ends")
     with closing(again(url, killed.snapshot)) as catalog, pytest.raises(SnapshotGone):
         catalog.snapshot("snapshot")
 
@@ -266,7 +259,7 @@ def test_a_run_that_ends_before_it_has_a_destination_keeps_nothing(url: str) -> 
         assert catalog.kept_until() == records.living()[0].record.kept_until
         (keeper,) = records.living()
         assert keeper.in_use
-    wait_until(lambda: not records.is_alive(keeper.path), "the keeper ends")
+    wait_for(lambda: not records.is_alive(keeper.path), "the keeper ends")
 
 
 def test_a_complete_run_ends_its_keeper(url: str, mark: Path) -> None:
@@ -290,7 +283,7 @@ def test_a_running_run_notices_the_end_of_its_keeper(postgres: Any, url: str, ma
         records.end(keeper)
         with pytest.raises(SnapshotGone, match="keeper"):
             catalog.check_snapshot()
-        wait_until(lambda: not backend_lives(postgres, keeper), "the session ends")
+        wait_for(lambda: not backend_lives(postgres, keeper), "the session ends")
         with pytest.raises(SnapshotGone):
             PostgresSource().open_reader(spec_of(url), snapshot)
 
