@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 from writers.errors import FormatError, ValueNotRepresentable, WriteError
@@ -47,10 +46,16 @@ def write_trial(table: pa.Table, options: dict[str, Any]) -> Any:
     import pyarrow.parquet as pq
 
     found: list[Any] = []
-    with contextlib.closing(
-        pq.ParquetWriter(pa.MockOutputStream(), table.schema, metadata_collector=found, **options)
-    ) as writer:
+    writer = pq.ParquetWriter(
+        pa.MockOutputStream(), table.schema, metadata_collector=found, **options
+    )
+    try:
         writer.write_table(table)
+    except BaseException:
+        # Closing it would fail as well, and that error would hide this one.
+        writer.is_open = False
+        raise
+    writer.close()
     return found[0]
 
 

@@ -111,9 +111,14 @@ def test_type_without_a_parquet_form_is_refused(tmp_path: Path, bad: pa.DataType
     assert not list(tmp_path.iterdir())
 
 
-def test_value_out_of_range_is_refused(tmp_path: Path) -> None:
-    """A value the version cannot hold is refused with its column, never cut."""
-    table = pa.table({"n": [1], "when": pa.array([1], pa.timestamp("ns"))})
+@pytest.mark.parametrize("rows", [1, 100_000])
+def test_value_out_of_range_is_refused(tmp_path: Path, rows: int) -> None:
+    """A value the version cannot hold is refused with its column, never cut.
+
+    Of many rows Arrow has begun a row group by then, and cannot end the file.
+    """
+    when = pa.array(range(1, rows + 1), pa.timestamp("ns"))
+    table = pa.table({"n": pa.array(range(rows)), "when": when})
     writer = ParquetWriter(spec(tmp_path, format=ParquetFormat(version="2.4")), table.schema, "t")
     writer.write(table.to_batches()[0])
     with pytest.raises(ValueNotRepresentable, match=r"'when'.*lose data.*Next: "):
