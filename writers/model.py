@@ -62,7 +62,9 @@ class TextFormat:
     timestamp_format: str | None = None
     """An Oracle mask, or None for ISO 8601 with a blank (`2024-01-31 23:59:59[.ffffff]`)."""
     timestamp_tz_format: str | None = None
-    """An Oracle mask, or None for the same with the offset behind it (`...+00:00`)."""
+    """An Oracle mask, or None for the same with the offset after it (`...+00:00`)."""
+    utc: bool = False
+    """Without `timestamp_tz_format`, timestamps with a zone are in UTC and have no offset."""
     fractions: Literal["mask", "keep"] = "mask"
     """Of a fraction of a second that a mask leaves out: mask cuts it, as the mask's author asked;
     keep refuses the value."""
@@ -75,9 +77,18 @@ class TextFormat:
     guard_formulas: bool = False
     """A quote in front of texts that a spreadsheet takes for formulas, see `writers.text.formulas`.
     """
+    refused: str = ""
+    """Characters that no value may hold, because the program that loads the files cannot."""
+    eol_ends_always: bool = False
+    """The program that loads the files ends a record at `eol` inside enclosures, too."""
     fixed: tuple[FixedField, ...] = ()
     """One a column for records of fixed width, which have neither delimiter nor enclosure; empty
     for delimited text."""
+
+    @property
+    def moves_to_utc(self) -> bool:
+        """Whether timestamps with a zone are written in UTC and without an offset."""
+        return self.utc and self.timestamp_tz_format is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

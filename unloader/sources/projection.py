@@ -90,7 +90,7 @@ def choose(
     Raises:
         SourceError: No reading of a column serves an output, or an added one has another's name.
     """
-    encoded = len(outputs) == 1 and _is_encoded(outputs[0], encodes)
+    encoded = len(outputs) == 1 and _is_encoded(outputs[0], columns, encodes)
     return _chosen_once(tuple(columns), tuple(outputs), tuple(as_text), encoded)
 
 
@@ -124,11 +124,16 @@ def _chosen_once(
     )
 
 
-def _is_encoded(output: OutputNeeds, encodes: Encodes | None) -> bool:
+def _is_encoded(
+    output: OutputNeeds, columns: Sequence[ColumnReadings], encodes: Encodes | None
+) -> bool:
     text = output.text
     if text is None or output.batches_only or text.guard_formulas:
         return False
     if output.filter_columns is not None:
+        return False
+    if text.null and len(_of_names(columns, output.columns)) == 1:
+        # The server does not enclose an empty text, so its record would be an empty line.
         return False
     return encodes is not None and encodes(text)
 

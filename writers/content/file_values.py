@@ -40,6 +40,8 @@ def why_not(field: pa.Field, format: TextFormat) -> str:
         return "--substitute may have replaced characters"
     if format.guard_formulas and is_guarded(field):
         return "--guard-formulas may have put a quote in front"
+    if text_class(field) == "timestamp" and format.moves_to_utc:
+        return "the dialect writes timestamps with a time zone in UTC, without their offset"
     mask = _mask_of(field, format)
     if mask is not None and _slices(field, mask, format) is None:
         return f"the format {mask} does not show all of a value"
@@ -76,6 +78,9 @@ def values_of(texts: pa.Array, field: pa.Field, format: TextFormat) -> tuple[pa.
     mask = _mask_of(field, format)
     if mask is not None:
         texts = _rearranged(texts, field, mask, format)
+    elif types.is_timestamp(kind) and kind.tz is not None and format.moves_to_utc:
+        # An infinity has no offset.
+        texts = pc.replace_substring_regex(texts, r"^(\d.*?)( BC)?$", r"\1+00:00\2")
     return texts, _form(texts)
 
 

@@ -21,14 +21,15 @@ from writers.text.datetime_texts import mask_of
 from writers.text.enclosing import Enclosing
 from writers.text.fixed_width import is_free_text
 from writers.text.marks import (
-    END_OF_DATA,
     bare_escapes,
     behind_bare,
     enclosed_escapes,
     enclosed_for,
     forbidden_bare,
+    not_bare,
     overlaps_itself,
     protected_null,
+    refused_anywhere,
 )
 from writers.text.masks import GROUPS
 from writers.text.output_encoding import OutputEncoding
@@ -101,7 +102,8 @@ def describe_format(schema: pa.Schema, format: TextFormat) -> tuple[bytes, tuple
         large_string.
     """
     enclosing = Enclosing(format, single=len(schema) == 1)
-    columns = [_column(field, format, enclosing) for field in schema]
+    apart = not_bare(format, single=len(schema) == 1)
+    columns = [_column(field, format, enclosing, apart) for field in schema]
     charset = b"" if OutputEncoding(format.encoding).is_utf8 else charset_description(format)
     # Nothing is enclosed or escaped where places tell the values apart.
     rules = replace(format, enclose="none", escape="none") if format.fixed else format
@@ -144,9 +146,10 @@ def _rules(format: TextFormat, *, single: bool) -> bytes:
     runs = behind_bare(format) if bare else (format.delimiter,)
     return b"".join(
         (
-            struct.pack("<BBB", protection, format.escape == "none", backslash),
+            struct.pack("<BB", protection, format.escape == "none"),
+            _texts(refused_anywhere(format)),
             _texts(() if bare else enclosed_for(format)),
-            _texts((format.null, END_OF_DATA) if single and not bare else (format.null,)),
+            _texts(not_bare(format, single=single)),
             _texts(forbidden_bare(format)),
             _texts(mark for mark in runs if overlaps_itself(mark)),
             struct.pack("<B", not backslash and overlaps_itself(mark)),
@@ -157,7 +160,9 @@ def _rules(format: TextFormat, *, single: bool) -> bytes:
     )
 
 
-def _column(field: pa.Field, format: TextFormat, enclosing: Enclosing) -> tuple[Kind | None, bytes]:
+def _column(
+    field: pa.Field, format: TextFormat, enclosing: Enclosing, apart: tuple[str, ...]
+) -> tuple[Kind | None, bytes]:
     """Return the kind of a column, None for text, and its description."""
     index, stored = Kind.NONE, storage_type(field.type)
     if pa.types.is_dictionary(stored):
@@ -179,7 +184,7 @@ def _column(field: pa.Field, format: TextFormat, enclosing: Enclosing) -> tuple[
         format.enclose == "all"
         or (format.enclose == "strings" and content_of_field(field) == "text"),
         enclosing.leaves(alphabet),
-        _may_be_null_text(field, format, alphabet),
+        any(_may_be(text, field, format, alphabet) for text in apart),
     )
     return kind, fixed + _text(program)
 
@@ -211,11 +216,14 @@ def _is_rewritten(field: pa.Field, format: TextFormat) -> bool:
     return carried == "timestamp" or (carried == "number" and format.decimal_separator != ".")
 
 
-def _may_be_null_text(field: pa.Field, format: TextFormat, alphabet: frozenset[str] | None) -> bool:
+def _may_be(
+    text: str, field: pa.Field, format: TextFormat, alphabet: frozenset[str] | None
+) -> bool:
+    """Tell whether a value of the column may be written as this text."""
     if alphabet is None:
         return True
-    if format.null:
-        return set(format.null) <= alphabet
+    if text:
+        return set(text) <= alphabet
     kind = plain_type(field.type)
     if content_of_field(field) != "text" or not pa.types.is_temporal(kind):
         return False

@@ -89,7 +89,8 @@ def moment_program(kind: pa.DataType, format: TextFormat) -> bytes | None:
         FormatError: The format's mask is not one.
     """
     mask = mask_of(kind, format)
-    zone = kind.tz if pa.types.is_timestamp(kind) else None
+    zoned = pa.types.is_timestamp(kind) and not format.moves_to_utc
+    zone = kind.tz if zoned else None
     offset = fixed_offset(zone) if zone is not None else 0
     if offset is None or (zone is None and mask.has_zone):
         return None

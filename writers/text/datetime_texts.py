@@ -44,11 +44,12 @@ def mask_of(kind: pa.DataType, format: TextFormat) -> Mask:
         return ISO_TIME
     if pa.types.is_date(kind):
         return parse(format.date_format) if format.date_format is not None else ISO_DATE
-    if kind.tz is not None:
+    if kind.tz is None:
+        mask, iso = format.timestamp_format, ISO_TIMESTAMP
+    else:
         mask = format.timestamp_tz_format
-        return parse(mask) if mask is not None else ISO_TIMESTAMP_TZ
-    mask = format.timestamp_format
-    return parse(mask) if mask is not None else ISO_TIMESTAMP
+        iso = ISO_TIMESTAMP if format.utc else ISO_TIMESTAMP_TZ
+    return parse(mask) if mask is not None else iso
 
 
 def check_mask(kind: pa.DataType, format: TextFormat, column: str) -> None:
@@ -82,7 +83,7 @@ def datetime_texts(
         if format.fractions == "keep":
             digits = UNIT_DIGITS[kind.unit]
             refuse_cut_fraction(values.view(pa.int64()), digits, mask, place)
-        if kind.tz is not None:
+        if kind.tz is not None and not format.moves_to_utc:
             local, offsets = _local(values, place)
             return mask_texts(local, mask, place, Zone(names=kind.tz, offsets=offsets))
     elif pa.types.is_time(kind):

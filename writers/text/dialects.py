@@ -23,12 +23,21 @@ DIALECTS: dict[str, TextFormat] = {
     # LOAD DATA ... FIELDS TERMINATED BY ',' ENCLOSED BY '"' ESCAPED BY '\\'
     # LINES TERMINATED BY '\n'
     # BOOLEAN is a name of TINYINT there, so a boolean is a number.
+    # A binary column takes UNHEX(@b) of bare digits; it would store '\x00ff' as six characters.
     "mysql": TextFormat(
-        enclose="strings", escape="backslash", null=r"\N", header=False, boolean="1/0"
+        enclose="strings",
+        escape="backslash",
+        null=r"\N",
+        header=False,
+        boolean="1/0",
+        binary="hex",
+        # MariaDB takes no offset, and neither does MySQL before 8.0.19.
+        utc=True,
     ),
-    # COPY ... FROM ... WITH (FORMAT csv)
-    "postgres": TextFormat(header=False),
-    # SQL*Loader, infile "var 10", FIELDS TERMINATED BY ',' OPTIONALLY ENCLOSED BY '~~'
+    # COPY ... FROM ... WITH (FORMAT csv). No text of PostgreSQL holds U+0000, and psql stops there.
+    "postgres": TextFormat(header=False, refused="\0"),
+    # SQL*Loader, infile "var 10", FIELDS TERMINATED BY ',' OPTIONALLY ENCLOSED BY '~~'.
+    # Without a length before each record it is infile "str ...", which knows no enclosures.
     "sqlldr-var": TextFormat(
         enclosure="~~",
         enclose="strings",
@@ -41,6 +50,7 @@ DIALECTS: dict[str, TextFormat] = {
         timestamp_tz_format="YYYYMMDDHH24MISSTZH:TZM",
         # The masks are the dialect's choice, not the user's: they may not cost a digit.
         fractions="keep",
+        eol_ends_always=True,
     ),
 }
 

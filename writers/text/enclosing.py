@@ -13,7 +13,6 @@ from writers.arrow_compute import pc
 from writers.model import TextFormat
 from writers.text.arrow_csv import wrapped
 from writers.text.marks import (
-    END_OF_DATA,
     bare_escapes,
     behind_bare,
     enclosed_escapes,
@@ -21,11 +20,14 @@ from writers.text.marks import (
     forbidden_bare,
     holds_bare,
     holds_enclosure,
+    holds_refused,
     meets_bare,
     meets_enclosure,
+    not_bare,
     overlaps_itself,
     protected_null,
     reads_as_null,
+    refused_anywhere,
     special_characters,
 )
 from writers.text.refusals import Place
@@ -42,17 +44,15 @@ class Enclosing:
 
     def __init__(self, format: TextFormat, *, single: bool) -> None:
         self._format = format
-        self._single = single
         self._backslash = format.escape == "backslash"
         self._enclosed_for = enclosed_for(format)
+        self._not_bare = not_bare(format, single=single)
+        self._refused = refused_anywhere(format)
         self._special = special_characters(format)
-        self._end_of_data = frozenset(END_OF_DATA)
 
     def leaves(self, alphabet: frozenset[str] | None) -> bool:
         """Tell whether texts of these characters hold nothing that has to be escaped."""
-        if alphabet is None or alphabet & self._special:
-            return False
-        return not (self._single and self._end_of_data <= alphabet)
+        return alphabet is not None and not alphabet & self._special
 
     def cells(
         self, texts: pa.Array, place: Place, *, always: bool, alphabet: frozenset[str] | None
@@ -70,51 +70,43 @@ class Enclosing:
         """
         # Escaping at most doubles a value, which is then enclosed.
         texts = with_room(texts, factor=2, more=2 * len(self._format.enclosure.encode()))
+        for mark in _found(texts, self._refused):
+            found = pc.match_substring(texts, mark)
+            place.refuse_where(found, *holds_refused(self._format, mark))
         if self.leaves(alphabet):
             if always:
                 return self._wrapped(texts)
-            if not _has(texts, self._format.null):
+            if not any(_has(texts, text) for text in self._not_bare):
                 return texts
         if self._format.enclose == "none":
             return self._escaped(texts, place) if self._backslash else self._checked(texts, place)
-        inner = self._doubled_backslashes(texts)
         if always:
-            return self._wrapped(self._inside(inner, place))
-        return self._enclosed_where_needed(texts, inner, place)
+            return self._wrapped(self._inside(texts, place))
+        return self._enclosed_where_needed(texts, place)
 
     def _wrapped(self, texts: pa.Array) -> pa.Array:
         mark = self._format.enclosure
         enclosed = wrapped(texts, mark)
         return joined(mark, texts, mark) if enclosed is None else enclosed
 
-    def _doubled_backslashes(self, texts: pa.Array) -> pa.Array:
-        return _replaced(texts, enclosed_escapes(self._format)[:1]) if self._backslash else texts
-
-    def _enclosed_where_needed(self, texts: pa.Array, inner: pa.Array, place: Place) -> pa.Array:
-        null = self._format.null
+    def _enclosed_where_needed(self, texts: pa.Array, place: Place) -> pa.Array:
         tests = [pc.match_substring(texts, mark) for mark in _found(texts, self._enclosed_for)]
         tests += _running_into(texts, self._format.delimiter)
-        if _has(texts, null):
-            tests.append(pc.equal(texts, null))
-        if inner is not texts:
-            tests.append(pc.equal(inner, null))
-        if self._single:
-            tests.append(pc.equal(texts, END_OF_DATA))
+        tests += [pc.equal(texts, text) for text in self._not_bare if _has(texts, text)]
         if not tests:
-            return inner
+            return texts
         need = pc.fill_null(reduce(pc.or_, tests), False)
         if not pc.any(need).as_py():
-            return inner
+            return texts
         rows = pc.indices_nonzero(need)
-        enclosed = self._wrapped(self._inside(inner.take(rows), place.at(rows)))
-        return pc.replace_with_mask(inner, need, enclosed)
+        enclosed = self._wrapped(self._inside(texts.take(rows), place.at(rows)))
+        return pc.replace_with_mask(texts, need, enclosed)
 
     def _inside(self, texts: pa.Array, place: Place) -> pa.Array:
-        """Escape the enclosures inside values that will be enclosed."""
+        """Escape what values that will be enclosed hold of the enclosure."""
         mark = self._format.enclosure
         if self._backslash:
-            # Backslashes are doubled already.
-            return _replaced(texts, enclosed_escapes(self._format)[1:])
+            return _replaced(texts, enclosed_escapes(self._format))
         found = _found(texts, (mark,))
         if found and self._format.escape == "none":
             place.refuse_where(pc.match_substring(texts, mark), *holds_enclosure(self._format))

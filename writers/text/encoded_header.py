@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from writers.model import TextFormat
+from writers.text.marks import enclosed_for, not_bare
 
 
 def is_simple(text_format: TextFormat) -> bool:
@@ -20,6 +21,7 @@ def is_simple(text_format: TextFormat) -> bool:
         and text_format.enclose != "none"
         and text_format.escape == "double"
         and text_format.record_length_digits == 0
+        and not (text_format.header and (text_format.refused or text_format.eol_ends_always))
         and text_format.encoding.lower() in ("utf-8", "utf8")
     )
 
@@ -37,12 +39,10 @@ def simple_header(names: Sequence[str], text_format: TextFormat) -> bytes:
 
 def _field(name: str, text_format: TextFormat, *, single: bool) -> str:
     mark = text_format.enclosure
-    special = {text_format.delimiter, mark, "\r", "\n", *text_format.eol}
     if (
         text_format.enclose != "minimal"
-        or special & set(name)
-        or name == text_format.null
-        or (single and name == "\\.")
+        or name in not_bare(text_format, single=single)
+        or any(each in name for each in enclosed_for(text_format))
     ):
         return mark + name.replace(mark, mark * 2) + mark
     return name

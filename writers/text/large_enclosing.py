@@ -12,7 +12,6 @@ from functools import partial
 from writers.model import TextFormat
 from writers.text.large_texts import Pieces, replaced
 from writers.text.marks import (
-    END_OF_DATA,
     bare_escapes,
     behind_bare,
     enclosed_escapes,
@@ -20,10 +19,13 @@ from writers.text.marks import (
     forbidden_bare,
     holds_bare,
     holds_enclosure,
+    holds_refused,
     meets_bare,
     meets_enclosure,
+    not_bare,
     protected_null,
     reads_as_null,
+    refused_anywhere,
     runs_into,
 )
 from writers.text.refusals import Place
@@ -39,8 +41,9 @@ class LargeEnclosing:
 
     def __init__(self, format: TextFormat, *, single: bool) -> None:
         self._format = format
-        self._single = single
         self._backslash = format.escape == "backslash"
+        self._not_bare = not_bare(format, single=single)
+        self._refused = refused_anywhere(format)
 
     def cell(
         self, pieces: Pieces, place: Place, *, always: bool, alphabet: frozenset[str] | None
@@ -56,27 +59,34 @@ class LargeEnclosing:
         Returns:
             Reads the final text; may raise `ValueNotRepresentable` at any piece.
         """
+        if self._refused:
+            pieces = partial(self._allowed, pieces, place)
         if self._format.enclose == "none":
             return partial(self._escaped if self._backslash else self._checked, pieces, place)
         if always or self._needs_enclosing(pieces, alphabet):
             return partial(self._enclosed, pieces, place)
-        return partial(replaced, pieces, (("\\", "\\\\"),)) if self._backslash else pieces
+        return pieces
+
+    def _allowed(self, pieces: Pieces, place: Place) -> Iterator[str]:
+        tail = _Tail(self._refused)
+        for piece in pieces():
+            if mark := tail.found(piece):
+                raise place.refusal(0, *holds_refused(self._format, mark))
+            yield piece
 
     def _needs_enclosing(self, pieces: Pieces, alphabet: frozenset[str] | None) -> bool:
         format = self._format
         marks = enclosed_for(format)
         harmless = alphabet is not None and not alphabet & set("".join(marks))
-        ends = {format.null, *([END_OF_DATA] if self._single else [])}
+        longest = max(map(len, self._not_bare))
         start, tail = "", _Tail(marks)
         for piece in pieces():
-            start = _longer(start, piece, format)
+            start += piece[: longest + 1 - len(start)]
             if tail.found(piece):
                 return True
-            if harmless and len(start) > _start_length(format):
+            if harmless and len(start) > longest:
                 return False
-        if self._backslash and start.replace("\\", "\\\\") == format.null:
-            return True
-        return start in ends or runs_into(tail.text, format.delimiter)
+        return start in self._not_bare or runs_into(tail.text, format.delimiter)
 
     def _enclosed(self, pieces: Pieces, place: Place) -> Iterator[str]:
         mark = self._format.enclosure
@@ -123,7 +133,7 @@ class LargeEnclosing:
         format = self._format
         start, tail = "", _Tail(forbidden_bare(format))
         for piece in pieces():
-            start = _longer(start, piece, format)
+            start += piece[: len(format.null) + 1 - len(start)]
             if mark := tail.found(piece):
                 raise place.refusal(0, *holds_bare(format, mark))
             yield piece
@@ -147,12 +157,3 @@ class _Tail:
         window = self.text + piece
         self.text = window[max(0, len(window) - self._kept) :]
         return next((mark for mark in self._marks if mark in window), "")
-
-
-def _start_length(format: TextFormat) -> int:
-    return max(len(format.null), len(END_OF_DATA))
-
-
-def _longer(start: str, piece: str, format: TextFormat) -> str:
-    """Return the beginning of a text: as much as tells it apart from the NULL text."""
-    return start + piece[: _start_length(format) + 1 - len(start)]

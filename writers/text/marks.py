@@ -1,9 +1,13 @@
 r"""What the marks of a format (delimiter, enclosure, end of line, NULL) demand of a value.
 
 `minimal` encloses what PostgreSQL's COPY does in CSV: a value with the delimiter, the enclosure or
-an end of line in it, one equal to the NULL text, and a lone `\.` in a table of one column. Marks
-of several characters are found from left to right, without overlap; a value whose end would run
-together with the mark behind it is enclosed, escaped or refused, too.
+an end of line in it, one equal to the NULL text, and a lone `\.` in a table of one column. In a
+table of one column it encloses an empty text as well: many programs skip an empty line. Where
+backslashes escape, it encloses a value with a backslash: some programs read escapes only between
+enclosures, others everywhere. There it also encloses NULL, which MySQL reads as a null.
+
+Marks of several characters are found from left to right, without overlap; a value whose end would
+run together with the mark after it is enclosed, escaped or refused, too.
 """
 
 from __future__ import annotations
@@ -23,13 +27,35 @@ _BARE_ADVICE = "use --enclose minimal, --escape backslash, or another --delimite
 
 def enclosed_for(format: TextFormat) -> tuple[str, ...]:
     """Return the marks for which `minimal` encloses a value that holds one."""
-    return tuple(sorted({format.delimiter, format.enclosure, "\r", "\n", *format.eol} - {""}))
+    backslash = {"\\"} if format.escape == "backslash" else set()
+    marks = {format.delimiter, format.enclosure, "\r", "\n", *format.eol} | backslash
+    return tuple(sorted(marks - {""}))
+
+
+def not_bare(format: TextFormat, *, single: bool) -> tuple[str, ...]:
+    """Return the texts that may not be written bare.
+
+    Args:
+        format: A checked one.
+        single: Whether records have one field only.
+    """
+    if format.enclose == "none":
+        return (format.null,)
+    mysql_null = ("NULL",) if format.escape == "backslash" else ()
+    return (format.null, *mysql_null, *(("", END_OF_DATA) if single else ()))
+
+
+def refused_anywhere(format: TextFormat) -> tuple[str, ...]:
+    """Return the texts that no value may hold, enclosed or not."""
+    ends = format.eol_ends_always and not format.record_length_digits
+    return (*format.refused, *((format.eol,) if ends else ()))
 
 
 def special_characters(format: TextFormat) -> frozenset[str]:
     """Return all characters that the marks are made of; a value without them stays as it is."""
     escape = {"\\", *_CODES} if format.escape == "backslash" else set()
-    return frozenset({"\r", "\n", *format.eol, *format.delimiter, *format.enclosure} | escape)
+    marks = {"\r", "\n", *format.eol, *format.delimiter, *format.enclosure, *format.refused}
+    return frozenset(marks | escape)
 
 
 def forbidden_bare(format: TextFormat) -> tuple[str, ...]:
@@ -103,6 +129,20 @@ def meets_enclosure(format: TextFormat) -> Refusal:
         f"the end of the value runs into the enclosure {format.enclosure!r} behind it, where a "
         "reader would end it too early",
         "use another --enclosure, such as a single character",
+    )
+
+
+def holds_refused(format: TextFormat, mark: str) -> Refusal:
+    """Return the refusal of a value with a text in it that no value may hold."""
+    if mark == format.eol:
+        return (
+            f"the value holds the end of a record {mark!r}, and SQL*Loader ends a record there "
+            "even inside an enclosure",
+            "use another --eol, or write the length of each record with --record-length 10",
+        )
+    return (
+        f"the value holds U+{ord(mark):04X}, which the program that loads this dialect cannot read",
+        "use another dialect, such as --dialect rfc4180, or replace the character with --query",
     )
 
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from writers.codecs.compression import CODECS, SUFFIXES, check_codec
 from writers.encryption.age import SUFFIX
-from writers.errors import FormatError
+from writers.errors import FormatError, ValueNotRepresentable
 from writers.files.staging import StagedFiles
 from writers.held_values import held_row
 from writers.large_rows import LargeRow, check_large_row
 from writers.model import PLAIN, TextFormat
 from writers.schema import check_schema
 from writers.text.encoders import encode_into, open_encoder
+from writers.text.first_cell import FirstCell
 from writers.text.record_count import RecordCounter
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def file_start(schema: pa.Schema, text_format: TextFormat) -> bytes:
     """
     if text_format.guard_formulas:
         schema = _guard_of(schema).schema
-    return _start(open_encoder(schema, text_format, "plain"))
+    return _start(open_encoder(schema, text_format, "plain"), text_format)
 
 
 def start_of_names(names: Sequence[str], text_format: TextFormat) -> bytes:
@@ -74,7 +75,7 @@ def start_of_names(names: Sequence[str], text_format: TextFormat) -> bytes:
 
         names = tuple(map(guarded_name, names))
     if is_simple(text_format):
-        return simple_header(names, text_format)
+        return _guarded(simple_header(names, text_format), text_format)
     import pyarrow as pa
 
     return file_start(pa.schema([(name, pa.string()) for name in names]), text_format)
@@ -143,7 +144,10 @@ class TextWriter(_TextFiles):
             self._guard.schema if self._guard else schema, spec.format, spec.encoder
         )
         self._schema = schema
-        self._start = _start(self._encoder) if writes_header else b""
+        self._format = spec.format
+        self._start = _start(self._encoder, spec.format) if writes_header else b""
+        self._first_cell: FirstCell | None = None
+        """Set while the first row of a file without header is to come."""
         self._size_limit = spec.file_size_bytes
         self._piece_bytes = spec.buffer_bytes
         if self._size_limit:
@@ -190,13 +194,23 @@ class TextWriter(_TextFiles):
         """Encode the rows of a piece; return the bytes they have become."""
         if piece.num_rows == 1 and piece.nbytes >= _WIDE_BYTES and (wide := held_row(piece)):
             return self._encode_large(wide)
+        if self._first_cell is not None:
+            first, self._first_cell = self._first_cell, None
+            if first.concerns(piece):
+                text = bytes(self._encoder.encode(piece.slice(0, 1)))
+                self._files.sink().write(first.passed(text))
+                rest = piece.slice(1)
+                return len(text) + (self._encode(rest) if rest.num_rows else 0)
         size, seconds = encode_into(self._files.sink(), self._encoder, piece)
         self._encode_seconds += seconds
         return size
 
     def _encode_large(self, row: LargeRow) -> int:
         size, started = 0, perf_counter()
+        first, self._first_cell = self._first_cell, None
         for piece in self._encoder.encode_large(row):
+            if first is not None:
+                piece = first.passed(piece)
             self._encode_seconds += perf_counter() - started
             self._files.sink().write(piece)
             size += len(piece)
@@ -213,6 +227,8 @@ class TextWriter(_TextFiles):
         self._file_rows = 0
         self._next_look = self._size_limit
         self._files.sink().write(self._start)
+        if not self._format.header:
+            self._first_cell = FirstCell(self._format, self._schema.names[0])
 
     def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Cut a batch into pieces of about `_piece_bytes` of text, guessed from earlier ones."""
@@ -267,12 +283,16 @@ class EncodedTextWriter(_TextFiles):
             raise FormatError(f"ready text cannot be written as {type(spec.format).__name__}.")
         super().__init__(replace(spec, file_size_bytes=0), spec.format, stem)
         self._counter = RecordCounter(spec.format.enclosure.encode())
+        self._first_cell = FirstCell(spec.format, "1")
+        self._first_cell.is_over |= spec.format.header
         self._files.sink().write(header)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append whole records; see `writers.base.EncodedWriter`."""
         self._counter.add(data)
-        self._files.sink().write(data)
+        self._files.sink().write(
+            data if self._first_cell.is_over else self._first_cell.passed(bytes(data))
+        )
 
     @property
     def records(self) -> int:
@@ -281,6 +301,8 @@ class EncodedTextWriter(_TextFiles):
 
     def close(self, rows: int) -> tuple[WrittenFile, ...]:
         """Finish the file; see `writers.base.EncodedWriter`."""
+        if rest := self._first_cell.rest():
+            self._files.sink().write(rest)
         return self._close(rows)
 
 
@@ -299,5 +321,17 @@ def _guard_of(schema: pa.Schema) -> FormulaGuard:
     return FormulaGuard(schema)
 
 
-def _start(encoder: PlainEncoder | NativeEncoder) -> bytes:
-    return encoder.preamble() + encoder.header()
+def _start(encoder: PlainEncoder | NativeEncoder, text_format: TextFormat) -> bytes:
+    return encoder.preamble() + _guarded(encoder.header(), text_format)
+
+
+def _guarded(header: bytes, text_format: TextFormat) -> bytes:
+    """Return a header whose first name is enclosed where it begins with U+FEFF."""
+    try:
+        return FirstCell(text_format, "1").passed(header)
+    except ValueNotRepresentable as error:
+        raise FormatError(
+            "the name of the first column begins with U+FEFF, which readers drop at the start of "
+            "a file.",
+            "use --no-header, --enclose minimal, or another name with --rename.",
+        ) from error

@@ -17,10 +17,10 @@ import pyarrow as pa
 from writers.arrow_compute import pc
 from writers.model import TextFormat
 from writers.records import dataclass
-from writers.text.civil import CivilFields
+from writers.text.civil import DAY_SECONDS, Civil, CivilFields
 from writers.text.datetime_texts import refuse_cut_fraction
 from writers.text.mask_texts import Zone, civil_texts
-from writers.text.masks import GROUPS, Mask, parse
+from writers.text.masks import GROUPS, ISO_TIMESTAMP, Mask, parse
 from writers.text.refusals import Place
 
 _FORM = (
@@ -56,7 +56,8 @@ class _Parsed:
 def timestamp_texts(texts: pa.Array, format: TextFormat, place: Place) -> pa.Array:
     """Return each timestamp under the mask for its kind, null for null.
 
-    Zoned ones follow `timestamp_tz_format`, the others `timestamp_format`.
+    Zoned ones follow `timestamp_tz_format`, the others `timestamp_format`. Where the format moves
+    zoned ones to UTC, they are written as ISO 8601 without an offset.
 
     Args:
         texts: string or large_string, of the form above.
@@ -71,15 +72,41 @@ def timestamp_texts(texts: pa.Array, format: TextFormat, place: Place) -> pa.Arr
     result = texts
     for zoned, mask in ((True, format.timestamp_tz_format), (False, format.timestamp_format)):
         chosen = pc.equal(pc.match_substring_regex(texts, r" [+-]"), zoned)
-        if mask is None:
+        if mask is None and not (zoned and format.moves_to_utc):
             result = pc.if_else(pc.fill_null(chosen, False), _iso(texts, zoned=zoned), result)
             continue
         rows = pc.indices_nonzero(chosen)
         if len(rows):
-            written = _masked(texts.take(rows), parse(mask), format, place.at(rows), zoned=zoned)
+            found = texts.take(rows)
+            if mask is None:
+                written = _in_utc(found, place.at(rows))
+            else:
+                written = _masked(found, parse(mask), format, place.at(rows), zoned=zoned)
             chosen = pc.fill_null(chosen, False)
             result = pc.replace_with_mask(result, chosen, pc.cast(written, result.type))
     return result
+
+
+def _in_utc(texts: pa.Array, place: Place) -> pa.Array:
+    parsed = _parse(texts, place)
+    place.refuse_where(
+        parsed.only_julian,
+        "the day is one of the Julian calendar only, and cannot be moved to UTC",
+        "write its offset with --timestamp-tz-format 'YYYY-MM-DD HH24:MI:SS.FF9TZH:TZM'",
+    )
+    seconds = pc.subtract(
+        pc.add(pc.multiply(parsed.civil.days, DAY_SECONDS), parsed.civil.daysecond),
+        parsed.zone.offsets,
+    )
+    fields = Civil(seconds.view(pa.timestamp("s")))
+    year, march_day = fields.year_parts
+    moved = CivilFields(
+        year=year,
+        march_day=march_day,
+        daysecond=fields.daysecond,
+        fraction=parsed.civil.fraction,
+    )
+    return civil_texts(moved, parsed.valid, ISO_TIMESTAMP, place, None)
 
 
 def _iso(texts: pa.Array, *, zoned: bool) -> pa.Array:

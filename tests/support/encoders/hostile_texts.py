@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from writers.model import TextFormat
+from writers.text.marks import refused_anywhere
 
 RUN_CHARACTERS = 64
 SURROGATES = range(0xD800, 0xE000)
@@ -109,15 +110,17 @@ def of_marks(format: TextFormat) -> Iterator[str]:
 
 
 def hostile_texts(format: TextFormat) -> list[str]:
-    """Return all texts for a dialect, each once, but those that it refuses to write.
+    """Return all texts that a dialect can write, each once.
 
-    Refused are values that no reader could tell from their enclosure: the end of one and the
-    first half of `~~` behind it.
+    It refuses a value whose end cannot be told from the enclosure after it, as with `~~`, and a value
+    with a text that the program for the dialect cannot read.
     """
     found: Iterable[str] = (*FIXED, *of_marks(format), *every_plane())
     controls = (text for code in CONTROLS for text in placed(chr(code)))
     unique = dict.fromkeys((*found, *controls))
-    return [text for text in unique if not _meets(text, format)]
+    refused = refused_anywhere(format)
+    written = [text for text in unique if not any(mark in text for mark in refused)]
+    return [text for text in written if not _meets(text, format)]
 
 
 def _meets(text: str, format: TextFormat) -> bool:

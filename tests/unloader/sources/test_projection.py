@@ -70,6 +70,16 @@ def test_the_database_renders_text_for_a_single_output_only() -> None:
     assert choose(columns, [CSV]).route == "arrow"
 
 
+def test_the_database_renders_no_empty_lines() -> None:
+    """A database leaves an empty text bare, so that of a single column would be an empty line."""
+    marked = OutputNeeds(text=TextFormat(null="\\N"))
+    one, two = [column(VALUE, RENDERED)], [column(VALUE, RENDERED, name=name) for name in "ab"]
+    assert choose(one, [marked], encodes=lambda text: True).route == "arrow"
+    assert choose(two, [marked], encodes=lambda text: True).route == "encoded"
+    chosen = OutputNeeds(text=TextFormat(null="\\N"), columns=("b",))
+    assert choose(two, [chosen], encodes=lambda text: True).route == "arrow"
+
+
 def test_text_under_a_mask_is_another_use() -> None:
     """A column whose text may follow a mask is read as the mask needs it."""
     plain = Reading(expression="any", output_type="string", serves=frozenset(("text",)))

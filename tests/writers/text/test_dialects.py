@@ -1,10 +1,14 @@
 """The named dialects, and contradictions between the options of a format."""
 
 from dataclasses import replace
+from datetime import datetime, timezone
 
+import pyarrow as pa
 import pytest
+from encoders import text_encoders
 
-from writers.errors import FormatError
+from writers.errors import FormatError, ValueNotRepresentable
+from writers.held_values import held_row
 from writers.model import TextFormat
 from writers.text.dialects import DIALECTS, check, dialect
 
@@ -94,3 +98,78 @@ def test_null_may_not_end_in_the_escape_character():
         check(TextFormat(escape="backslash", null="\\"))
     check(TextFormat(escape="backslash", null="\\\\"))
     check(TextFormat(null="\\"))
+
+
+@pytest.mark.parametrize("name", text_encoders.NAMES)
+@pytest.mark.parametrize("enclose", ["minimal", "strings", "all"])
+def test_a_dialect_refuses_what_its_program_cannot_read(name, enclose):
+    """U+0000 in text for PostgreSQL, and the end of record where SQL*Loader cuts at it."""
+    postgres = replace(DIALECTS["postgres"], enclose=enclose)
+    with pytest.raises(ValueNotRepresentable, match=r"column s, row 2: .*U\+0000.*--dialect"):
+        text_encoders.written(name, pa.record_batch({"s": ["a", "a\0b"]}), postgres)
+    streamed = replace(DIALECTS["sqlldr-var"], record_length_digits=0, eol="<EOR>", enclose=enclose)
+    batch = pa.record_batch({"s": ["<EO", "a<EOR>b"]})
+    with pytest.raises(ValueNotRepresentable, match="row 2: .*'<EOR>'.*--record-length"):
+        text_encoders.written(name, batch, streamed)
+    assert text_encoders.written(name, batch, replace(streamed, record_length_digits=10))
+    with pytest.raises(ValueNotRepresentable, match=r"U\+0000"):
+        wide = pa.record_batch({"s": ["x" * 3_000_000 + "\0"]})
+        large = held_row(wide)
+        assert large is not None
+        list(text_encoders.encoder(name, wide.schema, postgres).encode_large(large))
+
+
+@pytest.mark.parametrize("name", text_encoders.NAMES)
+@pytest.mark.parametrize(
+    ("options", "values", "lines"),
+    [
+        (
+            {"escape": "backslash"},
+            ["a\\b", "NULL", "nULL", "\\"],
+            ['"a\\\\b"', '"NULL"', "nULL", '"\\\\"'],
+        ),
+        ({"escape": "backslash", "null": "\\N"}, ["\\N", None, "N"], ['"\\\\N"', "\\N", "N"]),
+        ({"null": "\\N"}, ["", None, "\\.", "a"], ['""', "\\N", '"\\."', "a"]),
+        ({}, ["", None, "NULL", "\\"], ['""', "", "NULL", "\\"]),
+    ],
+)
+def test_minimal_encloses_what_programs_read_in_different_ways(name, options, values, lines):
+    """A backslash where it escapes, NULL there, and an empty text that is alone in its record."""
+    text = TextFormat(header=False, **options)
+    found = text_encoders.written(name, pa.record_batch({"s": pa.array(values, pa.string())}), text)
+    assert found.decode().split("\n") == [*lines, ""]
+
+
+@pytest.mark.parametrize("name", text_encoders.NAMES)
+@pytest.mark.parametrize("zone", ["UTC", "+02:00", "Europe/Berlin"])
+def test_timestamps_for_mysql_are_in_utc(name, zone):
+    """No offset is written, which MariaDB refuses, and the instant stays the same."""
+    moment = datetime(2024, 7, 1, 12, 0, 0, 123456, tzinfo=timezone.utc)
+    array = pa.array([moment, None], pa.timestamp("us", zone))
+    found = text_encoders.written(name, pa.record_batch({"t": array}), DIALECTS["mysql"])
+    assert found == b'"2024-07-01 12:00:00.123456"\n\\N\n'
+
+
+@pytest.mark.parametrize("name", text_encoders.NAMES)
+def test_timestamps_with_an_offset_each_are_moved_to_utc(name):
+    """Over midnight, the new year, and the years before 1; a Julian day has no other to move to."""
+    field = pa.field("t", pa.string(), metadata={"text_class": "timestamp"})
+    texts = [
+        "2024-01-01 00:30:00.123456789 +01:00",
+        "1999-12-31 23:30:00 -05:30",
+        "2000-03-01 01:00:00 +14:00[Pacific/Kiritimati]",
+        "-0044-03-15 00:00:00 +00:00",
+        "2024-07-01 12:00:00",
+    ]
+    batch = pa.record_batch([pa.array(texts)], schema=pa.schema([field]))
+    found = text_encoders.written(name, batch, replace(DIALECTS["mysql"], enclose="minimal"))
+    assert found.decode().splitlines() == [
+        "2023-12-31 23:30:00.123456789",
+        "2000-01-01 05:00:00",
+        "2000-02-29 11:00:00",
+        "0044-03-15 00:00:00 BC",
+        "2024-07-01 12:00:00",
+    ]
+    julian = pa.record_batch([pa.array(["1500-02-29 00:00:00 +01:00"])], schema=pa.schema([field]))
+    with pytest.raises(ValueNotRepresentable, match="--timestamp-tz-format"):
+        text_encoders.written(name, julian, DIALECTS["mysql"])

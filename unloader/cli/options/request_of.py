@@ -165,6 +165,9 @@ def _layout(values: Mapping[str, Any]) -> dict[str, Any]:
     if values["timestamp_format"] is not None or values["timestamp_tz_format"] is not None:
         # A mask of the user's own decides what is left out.
         found[f"{FORMAT}.fractions"] = "mask"
+    if values["dialect"] == "mysql" and values["encoding"] == "iso8859-1":
+        # MySQL's latin1 is this code page.
+        found[f"{FORMAT}.encoding"] = "cp1252"
     return found | (_NO_DELIMITED_TEXT if values["fixed"] else {"fixed": None})
 
 

@@ -43,6 +43,22 @@ def extract_of_output(extract: Extract, number: int) -> Extract:
     return replace(extract, projection=projection_of_output(extract.projection, number))
 
 
+def empty_line_notices(run: ResolvedRun) -> tuple[str, ...]:
+    """Return a line for each output that writes NULL as an empty line."""
+    found = []
+    for number, output in enumerate(run.outputs):
+        text = output.format
+        if not isinstance(text, TextFormat) or text.null or text.fixed or text.trailing_delimiter:
+            continue
+        columns = of_output(run, number).written.columns
+        if len(columns) == 1 and columns[0].nullable:
+            found.append(
+                f"NULL of the only column {columns[0].name} is written as an empty line, which "
+                r"many programs skip; --null '\N' writes another text"
+            )
+    return tuple(found)
+
+
 def routes_json(run: ResolvedRun) -> list[dict[str, Any]]:
     """Return what each output becomes, for whoever reads a plan."""
     found = []

@@ -108,7 +108,7 @@ std::unique_ptr<Format> Format::read(const uint8_t* description, size_t size) {
     format->length_digits = reader.number<uint32_t>();
     format->protection = static_cast<Protection>(reader.number<uint8_t>());
     format->refuse_enclosure = reader.flag();
-    format->backslashes = reader.flag();
+    format->refused = reader.list(text);
     format->enclosed_for = reader.list(text);
     format->equals = reader.list(text);
     format->forbidden = reader.list(text);

@@ -65,7 +65,7 @@ struct ColumnSpec {
     int32_t scale;   // of a decimal
     bool always;     // enclose every value but NULL
     bool leaves;     // no text of the type holds a character that the format minds
-    bool like_null;  // a text of the type may equal the NULL text
+    bool like_null;  // a text of the type may equal one of `equals`
     std::string moments;
 };
 
@@ -81,7 +81,7 @@ struct Format {
     uint32_t length_digits;
     Protection protection;
     bool refuse_enclosure;               // inside an enclosed value
-    bool backslashes;                    // in enclosed values, and in bare ones beside them
+    std::vector<std::string> refused;    // in any value, enclosed or not
     std::vector<std::string> enclosed_for;
     std::vector<std::string> equals;     // texts that may not stand bare
     std::vector<std::string> forbidden;  // in bare values

@@ -6,8 +6,6 @@
 namespace unloader {
 namespace {
 
-constexpr std::string_view BACKSLASH = "\\";
-
 char* put(char* out, std::string_view text) {
     if (!text.empty()) std::memcpy(out, text.data(), text.size());
     return out + text.size();
@@ -42,17 +40,6 @@ char* put_replaced(char* out, std::string_view text, const std::vector<Replaceme
     return put(out, text.substr(done));
 }
 
-// Tells whether a text is another once its backslashes are doubled.
-bool doubled_equals(std::string_view text, std::string_view other) {
-    size_t at = 0;
-    for (const char c : text) {
-        for (int left = c == '\\' ? 2 : 1; left; --left, ++at) {
-            if (at >= other.size() || other[at] != c) return false;
-        }
-    }
-    return at == other.size();
-}
-
 }  // namespace
 
 bool runs_into(std::string_view text, std::string_view mark) {
@@ -75,11 +62,14 @@ bool runs_into(std::string_view text, std::string_view mark) {
 Enclosing::Enclosing(const Format& format) : format_(format) {
     for (const auto& pair : format.inside) inside_.add_first(pair.from);
     inside_.add_first(format.enclosure);
+    for (const auto& mark : format.refused) {
+        inside_.add_first(mark);
+        outside_.add_first(mark);
+    }
     switch (format.protection) {
         case Protection::ENCLOSED:
             for (const auto& mark : format.enclosed_for) outside_.add_first(mark);
             for (const auto& mark : format.runs) outside_.add_first(mark);
-            if (format.backslashes) outside_.add_first(std::string(BACKSLASH));
             break;
         case Protection::ESCAPED:
             for (const auto& pair : format.bare) outside_.add_first(pair.from);
@@ -93,18 +83,15 @@ Enclosing::Enclosing(const Format& format) : format_(format) {
 }
 
 char* Enclosing::write(char* out, std::string_view text, bool always) const {
+    for (const auto& mark : format_.refused) {
+        if (holds(text, mark)) return nullptr;
+    }
     switch (format_.protection) {
         case Protection::ESCAPED: return escaped(out, text);
         case Protection::REFUSED: return may_stand_bare(text) ? put(out, text) : nullptr;
         case Protection::ENCLOSED: break;
     }
-    if (always || needs_enclosing(text)) return enclosed(out, text);
-    if (!format_.backslashes) return put(out, text);
-    for (const char c : text) {
-        if (c == '\\') *out++ = c;
-        *out++ = c;
-    }
-    return out;
+    return always || needs_enclosing(text) ? enclosed(out, text) : put(out, text);
 }
 
 char* Enclosing::enclosed(char* out, std::string_view text) const {
@@ -127,7 +114,6 @@ bool Enclosing::needs_enclosing(std::string_view text) const {
     const auto held = [&](const std::string& mark) { return holds(text, mark); };
     const auto& marks = format_.enclosed_for;
     if (minds(text) || std::any_of(marks.begin(), marks.end(), held)) return true;
-    if (format_.backslashes && doubled_equals(text, format_.null_text)) return true;
     const auto met = [&](const std::string& mark) { return runs_into(text, mark); };
     return std::any_of(format_.runs.begin(), format_.runs.end(), met);
 }

@@ -66,6 +66,7 @@ RECORDED: dict[str, Any] = {
         "date_format": "YYYYMMDDHH24MISS",
         "timestamp_format": "YYYYMMDDHH24MISS",
         "timestamp_tz_format": "YYYYMMDDHH24MISSTZH:TZM",
+        "utc": False,
         "fractions": "keep",
         "decimal_separator": ".",
         "boolean": "true/false",
@@ -73,6 +74,8 @@ RECORDED: dict[str, Any] = {
         "substitute": None,
         "fixed": [],
         "guard_formulas": False,
+        "refused": "",
+        "eol_ends_always": True,
     },
 }
 """Of a run by an earlier version."""
