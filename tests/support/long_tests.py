@@ -16,7 +16,11 @@ from _pytest.mark import ParameterSet
 from amounts import EVERYTHING
 
 TESTS = Path(__file__).parents[1]
-FOLDERS = {"vm": "virtual machines", "witnesses": "clients in other languages"}
+FOLDERS = {
+    "loaders": "programs that load the files",
+    "vm": "virtual machines",
+    "witnesses": "clients in other languages",
+}
 """Folders whose tests are all long, and what they are."""
 
 OTHER_ROUTES = "other routes to the same"

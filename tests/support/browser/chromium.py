@@ -1,16 +1,12 @@
 """Chromium and its driver: installed if need be, started, and asked what a page did.
 
-Both are Debian's packages, and are installed if this is root and apt-get is there. What is there
-already is taken as it is.
+Both are Debian's packages.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,27 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import debian
+from debian import Missing as Missing
+
 SWITCH = "UNLOADER_TEST_BROWSER"
 """Set to `off` in the environment, nothing is installed or started."""
 
-PACKAGES = ("chromium", "chromium-driver")
-_WANTED = f"install {' and '.join(PACKAGES)}"
-_PROGRAMS = ("chromium", "chromedriver")
-_APT = ("apt-get", "-qq", "-o", "DPkg::Lock::Timeout=60", "-o", "Dpkg::Use-Pty=0")
-_SECONDS = 300
-_LOCK = "unloader-vm"
-"""Folder of the cache with the lock of tests/vm, which calls apt-get, too: it takes one call at a
-time, and another one fails."""
+PACKAGES = ("chromium", "chromium-driver", "fonts-dejavu-core")
 
 _FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb"),
 )
-
-
-class Missing(Exception):
-    """There is no browser here; the text says why."""
 
 
 def prepared(*, install: bool = True) -> None:
@@ -50,53 +38,7 @@ def prepared(*, install: bool = True) -> None:
     Raises:
         Missing: It cannot be had.
     """
-    if os.environ.get(SWITCH) == "off":
-        raise Missing(f"{SWITCH} is off")
-    if _is_there():
-        return
-    if not install:
-        raise Missing(f"{_WANTED}, or run the long tests, which do")
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise Missing(f"{_WANTED}: this is not root with apt-get")
-    with _alone():
-        if _is_there():
-            return  # Another process of tests was first.
-        _apt("update")
-        _apt("install", "--yes", "--no-install-recommends", *PACKAGES, "fonts-dejavu-core")
-    if not _is_there():
-        raise Missing(f"{_WANTED}: the packages of that name here bring no {_PROGRAMS[1]}")
-
-
-def _is_there() -> bool:
-    return all(map(shutil.which, _PROGRAMS))
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Keep out the other processes of the tests that install something."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / _LOCK
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        lock = (cache / "lock").open("a")
-    except OSError as error:
-        raise Missing(f"{_WANTED}: {error}") from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _apt(*arguments: str) -> None:
-    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    try:
-        done = subprocess.run(
-            [*_APT, *arguments], env=env, capture_output=True, text=True, timeout=_SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        took = f"apt-get {arguments[0]} took more than {_SECONDS} s"
-        raise Missing(f"{_WANTED}: {took}") from None
-    if done.returncode:
-        said = (done.stderr.strip() or "nothing was said").splitlines()
-        raise Missing(f"{_WANTED}: apt-get {arguments[0]} failed: {said[-1]}")
+    debian.prepared(("chromium", "chromedriver"), PACKAGES, switch=SWITCH, install=install)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
