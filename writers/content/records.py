@@ -6,6 +6,7 @@ ends in the middle of is read again once there is more.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 
 from writers.errors import WriteError
@@ -44,26 +45,37 @@ class Records:
     def read(self, pieces: Iterator[str]) -> Iterator[list[Field]]:
         """Yield the fields of each record, the header among them.
 
+        A record that has not ended is read again once there is twice as much of it, so the time
+        grows with its size and not with the square of it.
+
         Raises:
             ValueError: The text is not of the dialect.
         """
+        waiting: list[str] = []
+        size = 0
         for piece in pieces:
-            self._text, self._at = self._text[self._at :] + piece, 0
-            yield from self._ready()
+            waiting.append(piece)
+            size += len(piece)
+            if size >= len(self._text):
+                yield from self._ready(waiting)
+                waiting, size = [], 0
         self._whole = True
-        yield from self._ready()
-        if self._at != len(self._text):
+        yield from self._ready(waiting)
+        if self._text:
             raise ValueError("the last record has no end")
 
-    def _ready(self) -> Iterator[list[Field]]:
+    def _ready(self, pieces: list[str]) -> Iterator[list[Field]]:
+        """Yield the records that end in the text and some further pieces, and keep the rest."""
+        self._text, self._at = "".join((self._text, *pieces)), 0
         while self._at < len(self._text):
             start = self._at
             try:
                 record = self._record()
             except _Incomplete:
-                self._at = start
+                self._text, self._at = self._text[start:], 0
                 return
             yield record
+        self._text, self._at = "", 0
 
     def _record(self) -> list[Field]:
         format = self.format
@@ -94,7 +106,7 @@ class Records:
         if not self._is_next(mark):
             if self._whole and self._at >= len(self._text):
                 raise _Incomplete(_ENDS_WITHIN)
-            raise ValueError(f"{mark!r} is missing behind a value")
+            raise ValueError(f"{mark!r} is missing after a value")
         self._at += len(mark)
 
     def _find(self, mark: str, start: int) -> int:
@@ -104,20 +116,19 @@ class Records:
         return found
 
     def _enclosed(self, mark: str) -> str:
-        escape = self.format.escape
         start = self._at
-        parts: list[str] = []
-        while True:
-            if escape == "backslash":
-                end, part = self._unescaped(start, mark)
-                self._at = end + len(mark)
-                return part
-            end = self._find(mark, start)
-            parts.append(self._text[start:end])
+        if self.format.escape == "backslash":
+            end, value = self._unescaped(start, mark)
             self._at = end + len(mark)
-            if escape != "double" or not self._is_next(mark):
-                return "".join(parts)
-            parts.append(mark)
+            return value
+        text = io.StringIO()
+        while True:
+            end = self._find(mark, start)
+            text.write(self._text[start:end])
+            self._at = end + len(mark)
+            if self.format.escape != "double" or not self._is_next(mark):
+                return text.getvalue()
+            text.write(mark)
             start = self._at + len(mark)
 
     def _bare(self, end: str) -> Field:
@@ -131,14 +142,15 @@ class Records:
         return None if self._text[start:stop] == self.format.null else value
 
     def _unescaped(self, start: int, end: str) -> tuple[int, str]:
-        r"""Return where a mark stands that no backslash is in front of, and the value before it."""
-        parts: list[str] = []
-        while True:
-            stop, escape = self._find(end, start), self._text.find("\\", start)
-            if escape < 0 or escape > stop:
-                return stop, "".join((*parts, self._text[start:stop]))
-            if escape + 1 >= len(self._text):
-                raise _Incomplete(_ENDS_WITHIN)
+        r"""Return the place of the first mark without a backslash before it, and the value."""
+        value = io.StringIO()
+        stop = self._find(end, start)
+        while (escape := self._text.find("\\", start, stop)) >= 0:
             following = self._text[escape + 1]
-            parts += (self._text[start:escape], _CODES.get(following, following))
+            value.write(self._text[start:escape])
+            value.write(_CODES.get(following, following))
             start = escape + 2
+            if start > stop:
+                stop = self._find(end, start)
+        value.write(self._text[start:stop])
+        return stop, value.getvalue()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
+import codecs
 import io
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import IO, TYPE_CHECKING
 
 from writers.encryption.parquet import reading_options
@@ -14,7 +13,7 @@ from writers.errors import WriteError
 from writers.files.checksums import DEFAULT, open_digest
 from writers.files.decrypting import decrypted
 from writers.files.os_errors import write_error
-from writers.files.readable import Readable, Stoppable, arrow_stream, open_bytes, parquet_source
+from writers.files.readable import Readable, arrow_stream, open_bytes, parquet_source
 from writers.model import PLAIN, Compression, Encryption, ParquetFormat, TextFormat
 from writers.records import dataclass
 
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _CHUNK_BYTES = 4 * 1024 * 1024
-BLOCK_BYTES = (16 << 20, 128 << 20, 1 << 30)
-"""What pyarrow's reader takes at a time; each but the first only where a record was too long for
-the one before."""
+_RECORD_BYTES = (1 << 31) - 2
+"""pyarrow's CSV reader takes no longer text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +91,10 @@ def _count(
     encryption: Encryption,
 ) -> int | None:
     import csv
-    import zlib
 
     import pyarrow as pa
-    import zstandard
 
-    damage = (pa.ArrowException, EOFError, ValueError, csv.Error, zlib.error, zstandard.ZstdError)
+    damage = (pa.ArrowException, ValueError, csv.Error)
     try:
         if isinstance(output_format, ParquetFormat):
             return _count_parquet(path, encryption)
@@ -145,49 +141,30 @@ def is_plain(text: TextFormat) -> bool:
 
 def _count_plain(path: Readable, text: TextFormat, compression: Compression) -> int:
     import pyarrow as pa
-
-    columns = _first_width(path, text, compression)
-    if columns == 0:
-        return 0
-    for block_bytes in BLOCK_BYTES:
-        try:
-            rows = _count_records(path, text, compression, columns, block_bytes)
-            break
-        except pa.ArrowInvalid as exc:
-            if "straddling" not in str(exc) or block_bytes == BLOCK_BYTES[-1]:
-                raise
-    return rows - 1 if text.header else rows
-
-
-def _count_records(
-    path: Readable, text: TextFormat, compression: Compression, columns: int, block_bytes: int
-) -> int:
-    import pyarrow as pa
     from pyarrow import csv
 
-    names = [f"f{position}" for position in range(columns)]
+    blocks = plain_records(path, text, compression)
+    first = next(blocks, None)
+    if first is None:
+        return 0
+    names = [f"f{position}" for position in range(_first_width(first, text))]
     # Counting records needs no values: one column is converted, as bytes.
     values = csv.ConvertOptions(include_columns=names[:1], column_types={names[0]: pa.binary()})
-    reading = csv.ReadOptions(use_threads=False, block_size=block_bytes, column_names=names)
-    with arrow_records(path, text, compression, reading, values) as reader:
-        return sum(int(batch.num_rows) for batch in reader)
+    tables = (arrow_table(each, text, names, values) for each in chain([first], blocks))
+    return sum(int(table.num_rows) for table in tables) - int(text.header)
 
 
-def _first_width(path: Readable, text: TextFormat, compression: Compression) -> int:
-    """Return the number of fields of the first record, 0 for an empty file."""
+def _first_width(block: bytes, text: TextFormat) -> int:
+    """Return the number of fields of the first record."""
     import csv
 
-    with io.TextIOWrapper(
-        decompressed(path, compression), encoding=text.encoding, newline=""
-    ) as file:
-        reader = csv.reader(file, delimiter=text.delimiter, quotechar=text.enclosure)
-        limit = csv.field_size_limit(BLOCK_BYTES[-1])
-        try:
-            for record in reader:
-                return max(1, len(record))
-        finally:
-            csv.field_size_limit(limit)
-    return 0
+    file = io.TextIOWrapper(io.BytesIO(block), encoding="utf-8", newline="")
+    limit = csv.field_size_limit(_RECORD_BYTES)
+    try:
+        record = next(csv.reader(file, delimiter=text.delimiter, quotechar=text.enclosure))
+    finally:
+        csv.field_size_limit(limit)
+    return max(1, len(record))
 
 
 def _count_prefixed(path: Readable, text: TextFormat, compression: Compression) -> int:
@@ -229,63 +206,105 @@ def count_fixed(path: Readable, text: TextFormat, compression: Compression) -> i
     return records
 
 
-@contextmanager
-def arrow_records(
-    path: Readable, text: TextFormat, compression: Compression, reading: Any, values: Any
-) -> Iterator[Any]:
-    """Return Arrow's reader of the records of delimited text; it may be given up at any time.
+def plain_records(path: Readable, text: TextFormat, compression: Compression) -> Iterator[bytes]:
+    """Yield the records of delimited text, some MiB of whole records at a time.
+
+    The file is read in the calling thread, so nothing reads it after the caller has stopped. A
+    record ends at an end of line with an even number of enclosures before it: one that belongs
+    to a value is written twice, and the value is then enclosed.
 
     Args:
         path: The file.
-        text: For which `is_plain` holds.
+        text: A dialect for which `is_plain` holds.
         compression: What it was compressed with.
-        reading: pyarrow's `ReadOptions`.
+
+    Raises:
+        OSError: The file cannot be opened or decompressed.
+        ValueError: The last record has no end, or a record is too long.
+    """
+    mark, end, delimiter = (each.encode() for each in (text.enclosure, text.eol, text.delimiter))
+    pieces: list[bytes] = []
+    size, enclosed = 0, False
+    with decompressed(path, compression) as file:
+        if text.encoding.lower() == "utf-8-sig":
+            file.read(len(codecs.BOM_UTF8))
+        while piece := file.read(_CHUNK_BYTES):
+            enclosed ^= bool(piece.count(mark) % 2)
+            # Pairs change nothing, and a value may have millions of them.
+            cut = _last_end(piece.replace(mark * 2, delimiter * 2), mark, end, enclosed)
+            if cut:
+                yield b"".join((*pieces, piece[:cut]))
+                pieces, size = [], 0
+            pieces.append(piece[cut:])
+            size += len(piece) - cut
+            if size > _RECORD_BYTES:
+                raise ValueError(f"a record has no end within {_RECORD_BYTES} bytes")
+    if size:
+        # An end of line of two bytes may be in two pieces.
+        rest = b"".join(pieces)
+        if enclosed or not rest.endswith(end):
+            raise ValueError("the last record has no end")
+        yield rest
+
+
+def _last_end(piece: bytes, mark: bytes, end: bytes, enclosed: bool) -> int:
+    """Return the place after the last record that ends in a piece, 0 if none does.
+
+    Args:
+        piece: A part of a file.
+        mark: The enclosure.
+        end: The end of line.
+        enclosed: Whether the end of the piece is within an enclosed value.
+    """
+    at = len(piece)
+    while True:
+        if enclosed:
+            at = piece.rfind(mark, 0, at)
+        found = piece.rfind(end, 0, at) if at >= 0 else -1
+        if found < 0:
+            return 0
+        enclosed = bool(piece.count(mark, found, at) % 2)
+        if not enclosed:
+            return found + len(end)
+        at = found
+
+
+def arrow_table(block: bytes, text: TextFormat, names: Sequence[str], values: Any) -> Any:
+    """Return some records as Arrow's CSV reader parses them.
+
+    Args:
+        block: As `plain_records` yields it.
+        text: The dialect.
+        names: The names that columns get.
         values: pyarrow's `ConvertOptions`.
 
     Raises:
-        OSError: The file cannot be opened.
-        pyarrow.ArrowInvalid: It is no such text.
+        pyarrow.ArrowInvalid: They are not records of the dialect.
     """
     import pyarrow as pa
     from pyarrow import csv
 
-    stoppable = None if isinstance(path, Path) else Stoppable(path.open())
-    file = arrow_stream(path) if stoppable is None else pa.PythonFile(stoppable, mode="r")
-    if compression.codec != "none":
-        file = pa.CompressedInputStream(file, compression.codec)
+    if block.startswith(codecs.BOM_UTF8):
+        # Arrow skips a byte order mark, and this one belongs to the first value.
+        block = codecs.BOM_UTF8 + block
+    reading = csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names)
     parsing = csv.ParseOptions(
         delimiter=text.delimiter,
         quote_char=text.enclosure,
         newlines_in_values=True,
         ignore_empty_lines=False,
     )
-    with file:
-        try:
-            with csv.open_csv(file, reading, parsing, values) as reader:
-                try:
-                    yield reader
-                finally:
-                    if stoppable is not None:
-                        stoppable.stop()
-        finally:
-            if stoppable is not None:
-                stoppable.stop()
+    return csv.read_csv(pa.BufferReader(block), reading, parsing, values)
 
 
 def decompressed(path: Readable, compression: Compression) -> Any:
-    """Return a file's bytes before they were compressed, as a file of Python's."""
+    """Return a file's bytes before they were compressed, as a file of Arrow's."""
     import pyarrow as pa
 
-    if compression.codec == "gzip":
-        return gzip.open(path if isinstance(path, Path) else path.open(), "rb")
+    file = arrow_stream(path)
     if compression.codec == "none":
-        return open(path, "rb") if isinstance(path, Path) else path.open()
-    if compression.codec == "zstd":
-        import zstandard
-
-        source: Any = path if isinstance(path, Path) else path.open()
-        return zstandard.open(source, "rb")
-    return pa.CompressedInputStream(arrow_stream(path), compression.codec)
+        return file
+    return pa.CompressedInputStream(file, compression.codec)
 
 
 class _Raw(io.RawIOBase):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -39,46 +38,6 @@ def open_bytes(file: Readable) -> Any:
         OSError: It cannot be opened.
     """
     return open(file, "rb", buffering=0) if isinstance(file, Path) else file.open()
-
-
-class Stoppable:
-    """A file that a thread of Arrow reads, until it is told that there is no more.
-
-    Arrow's CSV reader reads ahead in a thread of its own. Where the reader is given up early, its
-    end waits for that thread, and that thread for the interpreter: neither would go on. So whoever
-    gives it up stops the file first.
-
-    Args:
-        file: Open for reading; closed by `close`.
-    """
-
-    _PATIENCE_SECONDS = 1.0
-    """The thread does not ask again where it is far enough ahead."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._reading = threading.Lock()
-        self._stopped = False
-        self._ended = threading.Event()
-        self.closed = False
-
-    def read(self, size: int) -> bytes:
-        """Return the next bytes; none at the end, or once it is stopped."""
-        with self._reading:
-            data = b"" if self._stopped else self._file.read(size)
-        if not data:
-            self._ended.set()
-        return data
-
-    def stop(self) -> None:
-        """Let nothing more be read, and wait until nobody tries."""
-        self._stopped = True
-        self._ended.wait(self._PATIENCE_SECONDS)
-
-    def close(self) -> None:
-        """Close the file."""
-        self.closed = True
-        self._file.close()
 
 
 def arrow_stream(file: Readable) -> Any:

@@ -258,5 +258,5 @@ def test_a_value_behind_the_last_delimiter_is_found(
         assert text.endswith(b",\n")
         path.write_bytes(text[:-1] + b"x\n")
 
-    with pytest.raises(VerifyMismatch, match="goes on behind its last delimiter"):
+    with pytest.raises(VerifyMismatch, match="has text after its last delimiter"):
         api.verify(falsified("trailing", append), level="full")

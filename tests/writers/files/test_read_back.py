@@ -8,12 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from writers.content.reading import file_sums
+from writers.content.sums import ColumnSums
 from writers.errors import WriteError
 from writers.files.read_back import ReadBack, read_back
 from writers.files.readable import RemoteFile
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 from writers.registry import open_writer
+from writers.text.dialects import dialect
 
+BOM = "\ufeff"
 ROWS = pa.record_batch({"number": pa.array([1, 2, 3]), "text": ["a", "b,\n", None]})
 PREFIXED = TextFormat(record_length_digits=4, enclosure="~~", enclose="strings")
 
@@ -52,3 +56,85 @@ def test_a_damaged_remote_file_is_named() -> None:
     file = RemoteFile(name="bucket/t.parquet", open=lambda: io.BytesIO(b"PAR1 and no more"))
     with pytest.raises(WriteError, match=r"bucket/t\.parquet is not what was written"):
         read_back(file, ParquetFormat(), Compression(), rows=True)
+
+
+class ShortReads(io.BytesIO):
+    """A file that returns some bytes at a time, however many are asked for."""
+
+    def __init__(self, data: bytes, most: int) -> None:
+        super().__init__(data)
+        self._most = most
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(self._most if size is None or size < 0 else min(size, self._most))
+
+
+@pytest.mark.parametrize("most", [3, 4, 5, 7, 16, 1000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        TextFormat(),
+        TextFormat(header=False, eol="\r\n", encoding="utf-8-sig", enclose="all"),
+        TextFormat(delimiter="x", enclosure="'", eol="\r\n", trailing_delimiter=True),
+        TextFormat(enclosure="<q>", eol="$\n", encoding="utf-16-le"),
+        *(dialect(name) for name in ("tsv", "mysql", "sqlldr-var")),
+    ],
+)
+def test_records_may_end_anywhere_in_what_is_read(
+    tmp_path: Path, text: TextFormat, most: int
+) -> None:
+    """Rows and values are right, whether a piece ends in a mark, an end of line or a value."""
+    values = [
+        '"',
+        "''",
+        "~~a",
+        "\\",
+        "\\n\t",
+        "\r\n",
+        '"\n"',
+        "",
+        None,
+        BOM,
+        f'{BOM}"',
+        "x,\n'",
+        "long\n" * 9,
+        '""\n',
+    ]
+    rows = pa.record_batch({"v": values, "w": values[::-1]})
+    spec = OutputSpec(directory=str(tmp_path), format=text, compression=Compression())
+    writer = open_writer(spec, rows.schema, "t")
+    sums = ColumnSums(rows.schema)
+    for _ in range(7):
+        writer.write(rows)
+        sums.add(rows.columns, rows.num_rows)
+    (file,) = writer.close()
+    data = (tmp_path / file.path).read_bytes()
+    short = RemoteFile(name="t", open=lambda: ShortReads(data, most))
+    assert read_back(short, text, Compression(), rows=True).rows in (7 * len(values), None)
+    message = rows.schema.serialize().to_pybytes()
+    found = file_sums(short, spec, message, header=text.header, check=lambda: None)
+    assert found == sums.result()
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2", 'a,b\n1,"2\n', 'a,b\n"1"",2\n'])
+def test_a_record_without_an_end_is_damage(tmp_path: Path, text: str) -> None:
+    """A file that ends within a record is not what was written."""
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(WriteError, match="the last record has no end"):
+        read_back(path, TextFormat(), Compression(), rows=True)
+
+
+@pytest.mark.parametrize("name", ["tsv", "mysql", "sqlldr-var"])
+def test_a_value_is_whole_however_many_pieces_it_comes_in(tmp_path: Path, name: str) -> None:
+    """A value of 6 MB in which every fourth character is escaped, read some MiB at a time."""
+    rows = pa.record_batch({"v": ["ab\\c~~" * 1_000_000, None, "\\"]})
+    spec = OutputSpec(directory=str(tmp_path), format=dialect(name), compression=Compression())
+    writer = open_writer(spec, rows.schema, "t")
+    writer.write(rows)
+    (file,) = writer.close()
+    sums = ColumnSums(rows.schema)
+    sums.add(rows.columns, rows.num_rows)
+    message = rows.schema.serialize().to_pybytes()
+    path = tmp_path / file.path
+    assert file_sums(path, spec, message, header=True, check=lambda: None) == sums.result()
