@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import glob
-import hashlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from unloader.errors import (
 from unloader.model import SourceSpec
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.duckdb.driver import load_driver
+from unloader.sources.file_state import header_of, state_of
 from unloader.sources.registry import missing_driver
 from writers.records import dataclass
 
@@ -65,8 +64,7 @@ def connect(spec: SourceSpec, config: dict[str, str]) -> OpenFile:
     path = path_of(spec)
     if not path.is_file():
         raise SourceError(f"there is no file {path}", "check the path in the URL")
-    # Before DuckDB has it: POSIX drops a process's locks on a file when any descriptor is closed.
-    header = _header(path)
+    header = header_of(str(path), HEADER_BYTES)
     if header.startswith(SQLITE):
         raise ConfigError(f"{path} is a SQLite file", f"write sqlite://{path}")
     # Nothing is to be fetched from the network, an extension for another kind of file included.
@@ -83,32 +81,18 @@ def connect(spec: SourceSpec, config: dict[str, str]) -> OpenFile:
     # Zones of TIMESTAMPTZ must not follow the environment of a worker.
     with suppress(duckdb.Error):
         connection.execute("SET TimeZone = 'UTC'")
-    return OpenFile(connection=connection, path=path, identity=_identity(path, header))
+    return OpenFile(connection=connection, path=path, identity=identity_of(path, header))
 
 
-def _header(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(HEADER_BYTES)
-    except OSError:
-        return b""  # DuckDB has the words for what is wrong.
+def identity_of(path: Path, header: bytes | None = None) -> str:
+    """Return what distinguishes the state of the data from any other.
 
-
-def _identity(path: Path, header: bytes) -> str:
-    """Return what tells the state of the data from any other.
-
-    Not the number of the inode: a file that was restored is the same data. What was committed last
-    may lie in a log beside the file, where a writer was killed or keeps it from being written back.
+    What was committed last may be in a log beside the file, where a writer was killed or keeps it
+    from being written back.
     """
-    status = path.stat()
-    digest = hashlib.sha256(header).hexdigest()[:16]
-    parts = [f"size={status.st_size}", f"mtime_ns={status.st_mtime_ns}", f"header={digest}"]
-    for log in sorted(path.parent.glob(f"{glob.escape(path.name)}.wal*")):
-        with suppress(OSError):
-            status = log.stat()
-            name = log.name[len(path.name) + 1 :]
-            parts.append(f"{name}={status.st_size}/{status.st_mtime_ns}")
-    return " ".join(parts)
+    if header is None:
+        header = header_of(str(path), HEADER_BYTES)
+    return state_of(str(path), header, ".wal*")
 
 
 def first_line(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from unloader.sources.base import SHARES
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.duckdb.file import is_out_of_memory, relation, translated
 from unloader.sources.duckdb.statement import selector_statement
+from unloader.sources.file_state import FileAtSnapshot
 from unloader.sources.statement import select_list
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ that did not fit under the cap before."""
 class DuckDBReader:
     """A worker's read-only connection."""
 
-    def __init__(self, connection: Any) -> None:
-        """Take over an open connection."""
+    def __init__(self, connection: Any, file: FileAtSnapshot) -> None:
+        """Take over an open connection to a file."""
         self._connection = connection
+        self._file = file
         self._tried = 0
         """Caps that were too low."""
 
@@ -43,6 +45,12 @@ class DuckDBReader:
         self, extract: Extract, piece: Piece, *, batch_bytes: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield the piece's rows in batches of about `batch_bytes`."""
+        with self._file.read():
+            yield from self._batches(extract, piece, batch_bytes)
+
+    def _batches(
+        self, extract: Extract, piece: Piece, batch_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
         from writers.schema import read_schema
 
         schema = read_schema(extract.projection.schema)

@@ -13,8 +13,9 @@ from unloader.sources.base import Source
 from unloader.sources.declared import Declared, one_of
 from unloader.sources.duckdb.catalog import FILE, DuckDBCatalog
 from unloader.sources.duckdb.driver import load_driver
-from unloader.sources.duckdb.file import connect
+from unloader.sources.duckdb.file import connect, identity_of, path_of
 from unloader.sources.duckdb.reader import DuckDBReader
+from unloader.sources.file_state import FileAtSnapshot
 
 _LONGEST = {"HUGEINT": 40, "TIME WITH TIME ZONE": 24, "UHUGEINT": 39, "UUID": 36}
 """Types that are read as text of at most so many ASCII characters."""
@@ -47,11 +48,13 @@ class DuckDBSource(Source):
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> DuckDBReader:
         """Open the file in a worker; one thread, as the processes are the parallelism."""
+        path = path_of(spec)
+        wanted = snapshot.value if snapshot is not None and snapshot.value else None
+        at_snapshot = FileAtSnapshot(str(path), lambda: identity_of(path), wanted)
         file = connect(spec, {"threads": "1"})
-        if snapshot is not None and snapshot.value not in ("", file.identity):
+        try:
+            at_snapshot.check_opened(file.identity)
+        except SnapshotGone:
             file.connection.close()
-            raise SnapshotGone(
-                f"{file.path} is no longer the file that the snapshot was taken of",
-                "run again; nothing may write the file meanwhile",
-            )
-        return DuckDBReader(file.connection)
+            raise
+        return DuckDBReader(file.connection, at_snapshot)

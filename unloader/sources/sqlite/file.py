@@ -1,7 +1,7 @@
 """Where a SQLite database is, and what its complaints mean.
 
-Nothing here opens the file itself: POSIX drops every lock a process has on a file as soon as it
-closes any descriptor of that file, so only SQLite may open it.
+Nothing in this process but SQLite opens the file itself: POSIX drops every lock that a process has
+on a file as soon as the process closes any descriptor of it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,13 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 
 from unloader.errors import ConfigError, SourceError, TransientSourceError
 from unloader.model import SourceSpec
+from unloader.sources.file_state import header_of, state_of
+
+HEADER_BYTES = 100
+_FORMATS = slice(18, 20)
+"""The bytes of the header for the format that writing and reading need."""
+WAL_MODE = 2
+"""Their value in WAL mode (https://www.sqlite.org/fileformat.html)."""
 
 BUSY_SECONDS = 5.0
 """How long a statement waits for another program's lock, a commit as a rule."""
@@ -51,6 +58,25 @@ def database_path(spec: SourceSpec) -> str:
 def database_uri(path: str, mode: str) -> str:
     """Return the URI under which SQLite opens `path` in mode `ro` or `rw`; neither creates it."""
     return f"file://{quote_from_bytes(os.fsencode(path))}?mode={mode}"
+
+
+def database_state(path: str) -> str:
+    """Return what distinguishes the state of the data from any other.
+
+    With a rollback journal each commit moves the counter in the header. In WAL mode it does not, so
+    the time of the inode's last change stands in for it there.
+    """
+    header = header_of(path, HEADER_BYTES)
+    in_wal_mode = WAL_MODE in header[_FORMATS]
+    return state_of(path, header, "-wal", with_ctime=in_wal_mode)
+
+
+def state_while_read(state: str) -> str:
+    """Return what must not change of a state while the file is reserved.
+
+    The frames of a WAL stay in it then, but any program may copy them into the file.
+    """
+    return state.partition(" wal=")[2] or state
 
 
 def driver_error(doing: str, text: str) -> SourceError:

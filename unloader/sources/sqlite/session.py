@@ -9,7 +9,13 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from unloader.errors import SourceError, TransientSourceError
-from unloader.sources.sqlite.file import BUSY_SECONDS, database_uri, driver_error
+from unloader.sources.file_state import inode_of
+from unloader.sources.sqlite.file import (
+    BUSY_SECONDS,
+    database_state,
+    database_uri,
+    driver_error,
+)
 from unloader.sources.sqlite.sampling import add_function
 
 
@@ -30,6 +36,7 @@ class Session:
             SourceError: It is no database, or cannot be read.
         """
         self.path = path
+        self._inode = inode_of(path)
         self._reservation: sqlite3.Connection | None = None
         self._version = 0
         self._connection = _connect(path, "ro")
@@ -54,7 +61,7 @@ class Session:
             self._connection.interrupt()
 
     def reserve(self) -> str:
-        """Keep every writer out until `close`, and return text that tells the state from others.
+        """Keep every writer out until `close`, and return the state of the file.
 
         Raises:
             TransientSourceError: Another program is writing.
@@ -74,22 +81,13 @@ class Session:
             )
         # It moves with every commit of another connection, and with nothing else.
         self._version = self._data_version()
-        return self._state()
-
-    def _state(self) -> str:
-        """Return what tells this state of the data from any other.
-
-        Not the counter in the header: nothing here may open the file, see `file`. And not the
-        number of the inode: a file that was restored is the same data.
-        """
-        facts = ("schema_version", "page_count", "freelist_count", "user_version")
-        parts = [f"{fact}={self.rows(f'PRAGMA {fact}')[0][0]}" for fact in facts]
-        parts.append(f"mtime_ns={_written_ns(self.path)}")
-        wal = f"{self.path}-wal"
-        # An empty WAL only tells when somebody last opened the file.
-        if size := _size(wal):
-            parts.append(f"wal={size}/{_written_ns(wal)}")
-        return " ".join(parts)
+        state = database_state(self.path)
+        if inode_of(self.path) != self._inode:
+            self._release()
+            raise TransientSourceError(
+                f"{self.path} was replaced by another file while it was opened", "run again"
+            )
+        return state
 
     def intact(self) -> bool:
         """Return False if somebody wrote although the file is reserved."""
@@ -126,7 +124,7 @@ class Session:
             return (self._connection,)
         # The last connection that may write copies a WAL into the file and deletes it. A WAL with
         # content must stay as it was found, and does while a reader is open; an empty one goes.
-        if _size(f"{self.path}-wal"):
+        if _size(f"{os.path.realpath(self.path)}-wal"):
             return (self._reservation, self._connection)
         return (self._connection, self._reservation)
 
@@ -167,10 +165,4 @@ def _not_reserved(path: str, cause: str) -> SourceError:
 def _size(path: str) -> int:
     with suppress(OSError):
         return os.stat(path).st_size
-    return 0
-
-
-def _written_ns(path: str) -> int:
-    with suppress(OSError):
-        return os.stat(path).st_mtime_ns
     return 0

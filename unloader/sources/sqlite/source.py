@@ -20,10 +20,18 @@ from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.request.locations import UrlForm
 from unloader.sources.base import SHARES, ReadAgain, Source
 from unloader.sources.declared import Declared, one_of, text_length
+from unloader.sources.file_state import FileAtSnapshot
 from unloader.sources.registry import missing_driver
 from unloader.sources.sqlite import types as sqlite_types
 from unloader.sources.sqlite.catalog import SQLiteCatalog
-from unloader.sources.sqlite.file import BUSY_SECONDS, database_path, database_uri, driver_error
+from unloader.sources.sqlite.file import (
+    BUSY_SECONDS,
+    database_path,
+    database_state,
+    database_uri,
+    driver_error,
+    state_while_read,
+)
 from unloader.sources.sqlite.sampling import chosen, with_key
 from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.statement import (
@@ -95,8 +103,14 @@ class SQLiteSource(Source):
         return SQLiteCatalog(Session(database_path(spec)))
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> SQLiteReader:
-        """Open the file in a worker; a reservation held by the parent needs nothing done here."""
-        return SQLiteReader(database_path(spec))
+        """Open the file in a worker, in the state that the parent has reserved."""
+        path = database_path(spec)
+        reserved = None
+        if snapshot is not None and snapshot.kind == RESERVATION:
+            reserved = state_while_read(snapshot.value)
+        return SQLiteReader(
+            path, FileAtSnapshot(path, lambda: state_while_read(database_state(path)), reserved)
+        )
 
 
 def _dbapi() -> Any:
@@ -120,11 +134,12 @@ def _dbapi() -> Any:
 class SQLiteReader:
     """A worker's read-only connection."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, file: FileAtSnapshot) -> None:
         """Open the file.
 
         Raises:
             ConfigError: The driver is missing.
+            SnapshotGone: It is another file than the parent has reserved.
             SourceError: The file cannot be opened.
         """
         try:
@@ -132,6 +147,7 @@ class SQLiteReader:
         except ImportError as error:
             raise missing_driver(error, "sqlite") from error
         self._path = path
+        self._file = file
         self._cursor: Any = None
         self._one_by_one = False
         """A view or query has a wide row: its rows come one by one."""
@@ -140,6 +156,7 @@ class SQLiteReader:
             self._connection = dbapi.connect(database_uri(path, "ro"), autocommit=True)
         try:
             self._values(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
+            file.check_opened()
         except SourceError:
             self.close()
             raise
@@ -155,11 +172,12 @@ class SQLiteReader:
 
         schema = pa.ipc.read_schema(pa.py_buffer(extract.projection.schema))
         try:
-            found = self._bounded(with_key(extract), piece.selector, batch_bytes)
-            for batch in chosen(found, extract):
-                if batch.num_rows:
-                    yield sqlite_types.conform(batch, extract.projection.columns, schema)
-                del batch
+            with self._file.read():
+                found = self._bounded(with_key(extract), piece.selector, batch_bytes)
+                for batch in chosen(found, extract):
+                    if batch.num_rows:
+                        yield sqlite_types.conform(batch, extract.projection.columns, schema)
+                    del batch
         except SourceError as error:
             raise self._refusal(extract, piece.selector, error) from error
 

@@ -19,7 +19,7 @@ from processes.program import Program
 
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
-from unloader.errors import SourceError, TransientSourceError
+from unloader.errors import SnapshotGone, SourceError, TransientSourceError
 from unloader.model import Extract, SourceSpec
 from unloader.request.names import parse_table
 from unloader.sources.projection import OutputNeeds, project
@@ -143,6 +143,69 @@ def test_a_snapshot_tells_states_apart(path: Path) -> None:
         with closing(SQLiteSource().open_catalog(spec_of(path))) as catalog:
             values.append(catalog.snapshot("snapshot").value)
     assert values[0] == values[1] != values[2]
+
+
+def test_a_file_in_place_of_the_reserved_one_is_refused(path: Path, tmp_path: Path) -> None:
+    """A worker reads no file that nobody has reserved, though it has the same size and time."""
+    source, status = SQLiteSource(), path.stat()
+    with closing(source.open_catalog(spec_of(path))) as catalog:
+        snapshot = catalog.snapshot("snapshot")
+        assert "locked" in write_from_outside(path)
+        source.open_reader(spec_of(path), snapshot).close()
+        other = tmp_path / "other.db"
+        shutil.copy(path, other)
+        with closing(sqlite3.connect(other)) as connection, connection:
+            connection.execute("UPDATE t SET s = 'later'")
+        assert other.stat().st_size == status.st_size
+        os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+        other.replace(path)
+        with pytest.raises(SnapshotGone, match="no longer the file"):
+            source.open_reader(spec_of(path), snapshot)
+
+
+def test_a_program_may_copy_a_wal_into_the_reserved_file(tmp_path: Path) -> None:
+    """A checkpoint changes the file and not the data, so units before and after it are read."""
+    path = tmp_path / "data.db"
+    make(path, "wal")
+    source = SQLiteSource()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("UPDATE t SET s = 'in the WAL'")
+        with closing(source.open_catalog(spec_of(path))) as catalog:
+            snapshot = catalog.snapshot("snapshot")
+            table = catalog.describe(parse_table("t"))
+            extract = Extract(
+                source=spec_of(path),
+                snapshot=snapshot,
+                table=table,
+                query=None,
+                where=None,
+                projection=project(catalog, table, None, (OutputNeeds(text=None),)),
+            )
+            (piece,) = plan(table, PlanLimits(parallelism=1)).units[0].pieces
+            before = path.stat().st_mtime_ns
+            for _ in range(2):
+                with closing(source.open_reader(spec_of(path), snapshot)) as reader:
+                    batches = list(reader.batches(extract, piece, batch_bytes=9999))
+                assert sum(batch.num_rows for batch in batches) == ROWS
+                assert other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[0] == 0
+            assert path.stat().st_mtime_ns != before
+
+
+def test_the_log_beside_a_linked_file_belongs_to_its_state(tmp_path: Path) -> None:
+    """SQLite has the WAL beside the file, not beside a symbolic link to it."""
+    path, link = tmp_path / "data.db", tmp_path / "links" / "link.db"
+    make(path, "wal")
+    link.parent.mkdir()
+    link.symlink_to(path)
+    values = []
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA wal_autocheckpoint = 0")
+        for word in ("one", "two"):
+            other.execute(f"UPDATE t SET s = '{word}'")
+            with closing(SQLiteSource().open_catalog(spec_of(link))) as catalog:
+                values.append(catalog.snapshot("snapshot").value)
+    assert values[0] != values[1]
+    assert all(" wal=" in value for value in values)
 
 
 @pytest.fixture

@@ -1,0 +1,165 @@
+"""What distinguishes one state of a database file from another, and a check while it is read.
+
+A state is the file's header, size and time, and the content of the log beside it. The header has
+counters that a commit moves, also where size and time stay as they were: `touch -r`, `rsync -t`, a
+restored backup, a file system with coarse times. The inode is not part of a state: a file that was
+restored from a copy holds the same data.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from unloader.errors import SnapshotGone, SourceError
+
+_READ = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read(int(sys.argv[2])))"
+_HASHED_AT_ONCE = 1 << 20
+
+
+def header_of(path: str, length: int) -> bytes:
+    """Return the first bytes of a file, read by another process, which takes 10 ms.
+
+    POSIX drops all locks that a process has on a file as soon as the process closes any descriptor
+    of it. This process may have such locks, and so may the program that calls `unloader.api`.
+
+    Raises:
+        SourceError: The file cannot be read.
+    """
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _READ, path, str(length)],
+        capture_output=True,
+        check=False,
+        start_new_session=True,
+    )
+    if done.returncode:
+        cause = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise SourceError(f"{path} cannot be read: {cause}")
+    return done.stdout
+
+
+def state_of(path: str, header: bytes, logs: str, *, with_ctime: bool = False) -> str:
+    """Return one line that differs between any two states of a file.
+
+    A log is hashed as a whole, since a database that opens the file reads all of it, too. An empty
+    log only shows when a program last opened the file.
+
+    Args:
+        path: The file.
+        header: Its first bytes.
+        logs: Pattern of what the names of its logs have after the name of the file.
+        with_ctime: Take in the time of the last change of the inode, which no program can set. A
+            copy of the file is another state then.
+
+    Raises:
+        SourceError: The file is gone, or a log cannot be read.
+    """
+    # Logs are beside the file itself, also where the path is a symbolic link.
+    path = os.path.realpath(path)
+    try:
+        status = os.stat(path)
+        digest = hashlib.sha256(header).hexdigest()[:16]
+        parts = [f"header={digest}", f"size={status.st_size}", f"mtime_ns={status.st_mtime_ns}"]
+        if with_ctime:
+            parts.append(f"ctime_ns={status.st_ctime_ns}")
+        for log in sorted(glob.glob(glob.escape(path) + logs)):
+            with suppress(FileNotFoundError):
+                if os.stat(log).st_size:
+                    parts.append(f"{log[len(path) + 1 :]}={_digest_of(log)}")
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error}") from error
+    return " ".join(parts)
+
+
+def _digest_of(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(_HASHED_AT_ONCE):
+            digest.update(chunk)
+    return digest.hexdigest()[:16]
+
+
+class FileAtSnapshot:
+    """A file that a worker reads in the state of the run's snapshot.
+
+    Locks do not keep other programs from replacing the file, or from copying another one over it.
+    """
+
+    def __init__(self, path: str, state: Callable[[], str], wanted: str | None) -> None:
+        """Remember the file; to be called before the database opens it.
+
+        Args:
+            path: The file.
+            state: Returns the state in which the file is, as far as it must not change.
+            wanted: The state at the snapshot, None where there is no snapshot.
+        """
+        self._path, self._state, self._wanted = path, state, wanted
+        self._inode, self._stamp = inode_of(path), _stamp(path)
+
+    def check_opened(self, state: str | None = None) -> None:
+        """Check that the file which the database has opened is that of the snapshot.
+
+        Args:
+            state: The state in which it is, if that is known.
+
+        Raises:
+            SnapshotGone: It is another one.
+        """
+        if self._wanted is None:
+            return
+        same = self._wanted == (self._state() if state is None else state)
+        if not same or inode_of(self._path) != self._inode:
+            raise self._gone("is no longer the file that the snapshot was taken of")
+
+    @contextmanager
+    def read(self) -> Iterator[None]:
+        """Check after a unit that nothing was written into the file since it was opened.
+
+        A file that was moved or deleted meanwhile stays as it was for those who have it open.
+
+        Raises:
+            SnapshotGone: Something was written.
+        """
+        try:
+            yield
+        except Exception:
+            self._check_unchanged()
+            raise
+        self._check_unchanged()
+
+    def _check_unchanged(self) -> None:
+        now = _stamp(self._path)
+        if self._wanted is None or now == self._stamp or inode_of(self._path) != self._inode:
+            return
+        # Its rights or links may have changed, which is no harm.
+        if self._state() != self._wanted:
+            raise self._gone("was written while it was read")
+        self._stamp = now
+
+    def _gone(self, what: str) -> SnapshotGone:
+        return SnapshotGone(
+            f"{self._path} {what}", "run again; no program may write or replace the file meanwhile"
+        )
+
+
+def inode_of(path: str) -> tuple[int, int]:
+    """Return the device and inode of a file, zeros where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return (status.st_dev, status.st_ino)
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    """Return what changes whenever a file is written, zeros where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return (status.st_size, status.st_ctime_ns)
