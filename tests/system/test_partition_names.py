@@ -109,3 +109,77 @@ def test_an_odd_partition_is_chosen_by_its_name(
     )  # fmt: skip
     rows = [int(line) for path in dest.glob("*.csv") for line in path.read_text().split()]
     assert sorted(rows) == keys
+
+
+@pytest.fixture(scope="module")
+def levels(postgres: Any) -> str:
+    """Tables whose partitions have levels: declared ones, and children that inherit."""
+    url: str = postgres.database("levels of partitions")
+    postgres.run(
+        """
+        CREATE SCHEMA old; CREATE SCHEMA new;
+        CREATE TABLE ev (k int, region text) PARTITION BY LIST (k);
+        CREATE TABLE y1 PARTITION OF ev FOR VALUES IN (1) PARTITION BY LIST (region);
+        CREATE TABLE y1_eu PARTITION OF y1 FOR VALUES IN ('eu');
+        CREATE TABLE y1_us PARTITION OF y1 FOR VALUES IN ('us');
+        CREATE TABLE y2 PARTITION OF ev FOR VALUES IN (2);
+        CREATE TABLE old.p PARTITION OF ev FOR VALUES IN (3) PARTITION BY LIST (region);
+        CREATE TABLE old.a PARTITION OF old.p FOR VALUES IN ('eu');
+        CREATE TABLE new.p PARTITION OF ev FOR VALUES IN (4) PARTITION BY LIST (region);
+        CREATE TABLE new.a PARTITION OF new.p FOR VALUES IN ('eu');
+        CREATE TABLE b PARTITION OF old.p FOR VALUES IN ('us');
+        INSERT INTO ev VALUES (1, 'eu'), (1, 'us'), (2, 'eu'), (3, 'eu'), (3, 'us'), (4, 'eu');
+        CREATE TABLE parent (k int); CREATE TABLE y2_ () INHERITS (parent);
+        CREATE TABLE child () INHERITS (parent); CREATE TABLE grandchild () INHERITS (child);
+        INSERT INTO parent VALUES (0); INSERT INTO y2_ VALUES (1);
+        INSERT INTO child VALUES (2); INSERT INTO grandchild VALUES (3);
+        ANALYZE
+        """,
+        url=url,
+    )
+    return url
+
+
+@pytest.mark.parametrize(
+    ("table", "wanted", "rows"),
+    [
+        ("ev", "y1", ["1,eu", "1,us"]),
+        ("ev", "y1/y1_us,y2", ["1,us", "2,eu"]),
+        ("ev", "old.p", ["3,eu", "3,us"]),
+        ("ev", "old.p/a,new.p", ["3,eu", "4,eu"]),
+        ("parent", "child", ["2", "3"]),
+        ("parent", "child/child,parent", ["0", "2"]),
+    ],
+)
+def test_a_level_stands_for_all_below_it(
+    levels: str, tmp_path: Path, table: str, wanted: str, rows: list[str]
+) -> None:
+    """Also where two levels differ in their schema alone, and where a level has rows itself."""
+    dest = tmp_path / "out"
+    command.run(
+        "run", levels, "--table", table, "--to", str(dest), "--partition", wanted, "--no-header",
+        "--quiet",
+    )  # fmt: skip
+    found = [line for path in dest.glob("*.csv") for line in path.read_text().split()]
+    assert sorted(found) == rows
+    command.run("verify", str(dest), levels)
+
+
+@pytest.mark.parametrize(
+    ("tables", "wanted", "said"),
+    [
+        (["ev"], "y2,nix,y1_eu", "--partition nix, y1_eu matches no partition of public.ev"),
+        (["ev"], "y1_eu", "use names such as y1/y1_eu, or see all 6"),
+        (["ev", "parent"], "y2,y2_", "public.ev: --partition y2_ matches no partition"),
+        (["y2"], "y2", "public.y2 has no partitions that can be read separately"),
+    ],
+)
+def test_each_pattern_has_to_match_in_each_table(
+    levels: str, tmp_path: Path, tables: list[str], wanted: str, said: str
+) -> None:
+    """A misspelt partition is an error, and so is one that only another table has."""
+    asked = [part for table in tables for part in ("--table", table)]
+    dest = tmp_path / "out"
+    arguments = ("run", levels, *asked, "--to", f"{dest}/{{table}}", "--partition", wanted)
+    assert said in command.error_of(*arguments, status=5)
+    assert not dest.exists()

@@ -12,6 +12,7 @@ from partition_planner.simulate import Simulation, simulate
 from unloader.api.translation import translated
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import ReadColumn, Request, SourceSpec, TableName, TableSummary, ValueOptions
+from unloader.resolve.chosen_table import check_as_text
 from unloader.resolve.resolved import ResolvedRun
 from unloader.sources.projection import OutputNeeds, choose, encodes_of
 from unloader.sources.registry import source_of
@@ -121,7 +122,8 @@ def describe(
     """Return a table's columns, partitions and what each column would become.
 
     Raises:
-        UnloaderError: SourceError if there is no such table or no right to read it.
+        UnloaderError: SourceError if there is no such table or no right to read it, UsageError if
+            a pattern of `as_text` matches no column.
     """
     with translated():
         observe(PhaseStarted(phase="connecting"))
@@ -129,6 +131,7 @@ def describe(
         try:
             observe(PhaseStarted(phase="table"))
             info = catalog.describe(table, observe)
+            check_as_text([column.name for column in info.columns], as_text)
             readings = catalog.readings(info, None, ValueOptions())
             encodes = encodes_of(catalog)
             csv, parquet = (

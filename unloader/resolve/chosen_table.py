@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from partition_planner.model import TableInfo
 from unloader.errors import UsageError
 from unloader.events import Observer, silent
@@ -42,10 +44,19 @@ def with_columns(table: TableInfo, selection: Selection, folding: Folding) -> Ta
         )
     names = [column.name for column in table.columns]
     chosen = choose_columns(names, selection.columns, selection.exclude, folding)
-    for pattern in selection.as_text:
-        if not matching_any(chosen, (pattern,)):
-            raise UsageError(
-                f"--as-text {pattern} matches no column", "use one of: " + ", ".join(chosen[:50])
-            )
+    check_as_text(chosen, selection.as_text)
     columns = tuple(table.columns[names.index(name)] for name in chosen)
     return replace(table, columns=columns)
+
+
+def check_as_text(names: Sequence[str], patterns: Sequence[str]) -> None:
+    """Check that each pattern of `--as-text` matches a column.
+
+    Raises:
+        UsageError: One does not.
+    """
+    for pattern in patterns:
+        if not matching_any(names, (pattern,)):
+            raise UsageError(
+                f"--as-text {pattern} matches no column", "use one of: " + ", ".join(names[:50])
+            )

@@ -5,6 +5,7 @@ A part is `--partition`, `--sample`, with or without `--sample-by`, or `--limit-
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 from partition_planner.division import plan_part
@@ -13,10 +14,13 @@ from partition_planner.planner import plan as make_plan
 from partition_planner.sampling import sampled_plan
 from unloader.errors import PlanFailed, UsageError
 from unloader.model import Part, SampledKeys, Selection
-from unloader.request.names import matching_partitions, one_column
+from unloader.request.names import matching_partitions, one_column, typed
 from unloader.sources.abilities import describe_query
 from unloader.sources.base import Catalog
 from unloader.sources.sampling import check_able, sampled_keys
+
+SHOWN_NAMES = 5
+"""Partitions that an error names."""
 
 
 def keys_of(catalog: Catalog, table: TableInfo, selection: Selection) -> SampledKeys | None:
@@ -91,24 +95,42 @@ def plan_of(table: TableInfo, selection: Selection, limits: PlanLimits) -> Plan:
     Rows that are limited in number are read in one go: no unit knows of the rows of others.
 
     Raises:
-        PlanFailed: No partition matches.
+        PlanFailed: A pattern matches no partition.
         PlanError: From the planner itself.
     """
-    wanted = None
-    if selection.partitions:
-        names = (part.name for part in table.partitions)
-        wanted = matching_partitions(names, selection.partitions)
-        if not wanted:
-            raise PlanFailed(
-                f"no partition of {table.name} matches {', '.join(selection.partitions)}",
-                f"see their names with: unloader describe SOURCE --table {table.name}",
-            )
+    wanted = _partitions(table, selection.partitions) if selection.partitions else None
     if selection.limit_rows is not None:
         limits = replace(limits, split="none")
     share = selection.sampled_share
     if share is not None and takes_units(selection):
         return sampled_plan(table, limits, share, wanted)
     return _estimated(make_plan(table, limits, wanted), selection)
+
+
+def _partitions(table: TableInfo, patterns: tuple[str, ...]) -> frozenset[str]:
+    """Return the partitions that patterns match, each of them at least one."""
+    names = [part.name for part in table.partitions]
+    typed_name = ".".join(typed(each, "any") for each in (table.schema, table.name) if each)
+    described = shlex.join(("unloader", "describe", "SOURCE", "--table", typed_name))
+    if not names:
+        raise PlanFailed(
+            f"{table.label} has no partitions that can be read separately, and --partition asks "
+            f"for {', '.join(patterns)}",
+            f"leave out --partition, or use --where; for a missing privilege see: {described}",
+        )
+    known = frozenset(names)
+    missed = [
+        each for each in patterns if each not in known and not matching_partitions(names, (each,))
+    ]
+    if not missed:
+        return matching_partitions(names, patterns)
+    near = [name for name in names if name.casefold().endswith(f"/{missed[0].casefold()}")]
+    shown = (near or names)[:SHOWN_NAMES]
+    raise PlanFailed(
+        f"--partition {', '.join(missed)} matches no partition of {table.label}",
+        f"use names such as {', '.join(shown)}, or see all {len(names)} with: {described}; of "
+        "several tables, give each its own partition below its [[table]] in a job file",
+    )
 
 
 def planned_part(plan: Plan, part: Part | None) -> Plan:

@@ -206,7 +206,9 @@ class _Choosing:
         if self.wanted.allow_unmatched:
             self.notices.append(f"{text} in {origin}: {what}")
             return
-        hint = hint or "list the tables with: unloader describe SOURCE"
+        hint = hint or (
+            "list the tables with: unloader describe SOURCE, or accept it with --allow-unmatched"
+        )
         where = f"{what} in {self.listing.where}"
         self.problems.append(TableProblem(kind="unmatched", table=text, what=where, hint=hint))
 
@@ -235,7 +237,7 @@ class _Choosing:
             some = set(self._matching(pattern))
             found |= some
             if not some:
-                self._unmatched(pattern.text, pattern.origin, "it matches no table", "")
+                self._unmatched(pattern.text, pattern.origin, "the exclusion matches no table", "")
         return frozenset(found)
 
     def _matching(self, pattern: TablePattern) -> Iterator[tuple[str, str]]:

@@ -178,11 +178,15 @@ def test_chosen_ranges_hold_their_own_rows_alone(path: Path) -> None:
 
 
 def test_no_partition_of_that_name(path: Path) -> None:
-    """Patterns that match nothing are a plan error, also where there are no partitions."""
-    for table in ("t", "plain"):
+    """Each pattern that matches nothing is a plan error, also where there are no partitions."""
+    for table, patterns, said in (
+        ("t", ("q*",), r"--partition q\* matches no partition of main\.t"),
+        ("t", ("p1", "q*", "P2", "p"), r"--partition q\*, p matches no partition of main\.t"),
+        ("plain", ("q*",), r"main\.plain has no partitions that can be read separately"),
+    ):
         with (
-            pytest.raises(PlanFailed, match="matches q"),
-            prepared(job_of(path, table, partitions=("q*",))),
+            pytest.raises(PlanFailed, match=said),
+            prepared(job_of(path, table, partitions=patterns)),
         ):
             pass
 

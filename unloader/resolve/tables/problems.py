@@ -24,7 +24,8 @@ class TableProblem:
     @property
     def sentence(self) -> str:
         """Table and reason."""
-        return f"{self.table}: {self.error.message.rstrip('. ')}"
+        message = self.error.message.rstrip(". ")
+        return message if message.startswith(self.table) else f"{self.table}: {message}"
 
     @classmethod
     def of(cls, problem: SelectionProblem, entry: int | None = None) -> TableProblem:
@@ -54,7 +55,10 @@ def told_at_once(
     """
     tables = len({each.table for each in problems})
     if len(problems) == of == 1 and not problems[0].mend:
-        return problems[0].error
+        (problem,) = problems
+        if problem.table in problem.error.message:
+            return problem.error
+        return type(problem.error)(problem.sentence, problem.error.hint)
     kinds = {type(each.error) for each in problems}
     kind = kinds.pop() if len(kinds) == 1 else PlanFailed
     named = [each.sentence for each in problems[:SHOWN]]

@@ -67,11 +67,16 @@ WITH RECURSIVE tree (root, oid, path, names) AS (
   SELECT given.oid, given.oid, ARRAY[]::oid[], ARRAY[]::text[]
   FROM unnest($1::oid[]) AS given (oid)
   UNION ALL
-  SELECT tree.root, i.inhrelid, tree.path || i.inhrelid,
-         tree.names || c.relname::text COLLATE "default"
-  FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid JOIN pg_class c ON c.oid = i.inhrelid)
+  SELECT tree.root, i.inhrelid, tree.path || i.inhrelid, tree.names || (
+           CASE WHEN count(*) OVER (PARTITION BY tree.root, tree.path, c.relname) > 1
+                THEN n.nspname::text || '.' ELSE '' END || c.relname::text) COLLATE "default"
+  FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid JOIN pg_class c ON c.oid = i.inhrelid
+       JOIN pg_namespace n ON n.oid = c.relnamespace)
 SELECT DISTINCT ON (tree.root, tree.oid) tree.root, tree.oid, tree.path,
-       array_to_string(tree.names, '/') AS name, n.nspname AS schema, c.relname AS relation,
+       array_to_string(CASE WHEN EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = tree.oid)
+                            THEN tree.names || tree.names[cardinality(tree.names)]
+                            ELSE tree.names END, '/') AS name,
+       n.nspname AS schema, c.relname AS relation,
        c.relkind::text AS kind, coalesce(am.amname, '') AS access_method,
        CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint END AS rows,
        CASE WHEN c.oid = ANY ($2::oid[]) THEN
@@ -87,6 +92,8 @@ LEFT JOIN pg_am am ON am.oid = c.relam
 WHERE c.relkind <> 'p'
 ORDER BY tree.root, tree.oid, tree.path
 """
+"""Partitions of one parent that differ in nothing but the schema are named with it. A table with
+children that inherit from it is a level, and its own rows are one more name below: `a/a`."""
 
 LOCKED = """
 SELECT DISTINCT relation FROM pg_locks
