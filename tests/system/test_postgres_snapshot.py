@@ -85,3 +85,24 @@ def test_output_is_one_state_while_a_writer_commits(
     assert int(seen) >= 20
     assert int(now) > int(seen), "no transaction committed while the unload ran"
     assert (more, less) == ("0", "0")
+
+
+def test_verify_of_a_sound_run_reads_as_such(postgres: Any, tmp_path: Path) -> None:
+    """A snapshot ends with every run; a difference then is one of the source, not of the files."""
+    url = postgres.database("verified_later")
+    postgres.run("CREATE TABLE t AS SELECT generate_series(1, 100) AS id", url=url)
+    dest = tmp_path / "out"
+    command.run("run", url, "--table", "t", "--to", str(dest), "--quiet")
+    done = command.ended("verify", str(dest), url)
+    assert done.returncode == 0
+    assert "the run's snapshot ended with the run" in done.stderr
+    assert "SQLSTATE" not in done.stderr
+    postgres.run("INSERT INTO t VALUES (101)", url=url)
+    error = command.error_of("verify", str(dest), url, status=8)
+    assert "the manifest has 100 rows, the source counts 101 (as the source is now)" in error
+    assert "Next: the files are as the run wrote them" in error
+    unsnapped = tmp_path / "unsnapped"
+    command.run(
+        "run", url, "--table", "t", "--to", str(unsnapped), "--consistency", "none", "--quiet"
+    )
+    assert "the run had no snapshot" in command.ended("verify", str(unsnapped), url).stderr

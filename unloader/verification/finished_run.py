@@ -103,12 +103,16 @@ def verify(
     elif extra:
         observe(Notice(text=_extra_text(extra)))
     if found:
-        raise VerifyMismatch(
-            f"{destination}: {some_of(found)}",
-            "unload the table again, or restore the files"
-            if len(found) > 1 or not (extra and checks.strict)
-            else f"move them away, or let the loader read the names in {MANIFEST}",
-        )
+        if extra and checks.strict and len(found) == 1:
+            hint = f"move them away, or let the loader read the names in {MANIFEST}"
+        elif state is not None and not state.at_snapshot and not read.differences:
+            hint = (
+                "the files are as the run wrote them; if the source was written to since, that is "
+                "the difference, and only another run has the rows of now"
+            )
+        else:
+            hint = "unload the table again, or restore the files"
+        raise VerifyMismatch(f"{destination}: {some_of(found)}", hint)
     return _answer(destination, manifest, state, checks.level, _not_compared(fetched, state), extra)
 
 
@@ -189,7 +193,7 @@ def _answer(
         "rows": manifest.totals.rows,
         "bytes": manifest.totals.bytes,
         "source_rows": said.rows if said else None,
-        "snapshot": said.state if said else "not asked",
+        "snapshot": said.when if said else "not asked",
         "level": level,
         "not_compared": not_compared,
         "result": "ok",
@@ -230,11 +234,11 @@ def _source_differences(
         filtered = f" and {left_out} that a filter left out" if left_out else ""
         yield (
             f"the manifest has {manifest.totals.rows} rows{filtered}, the source counts {said.rows}"
-            f" ({said.state})"
+            f" ({said.when})"
         )
     elif said.content is not None and read.content is not None and fetched is not None:
         unhashed = {**fetched.left_out, **said.content.unhashed}
-        places = ("in the files", f"in the source ({said.state})")
+        places = ("in the files", f"in the source ({said.when})")
         yield from differing(
             read.content, said.content.sums, said.content.columns, places, unhashed
         )

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from typing import cast
 
 from partition_planner.model import KeyRange, Selector, selector_from_json
-from unloader.errors import SourceError, UsageError, VerifyMismatch
+from unloader.errors import SnapshotGone, SourceError, UsageError, VerifyMismatch
 from unloader.events import Observer, PhaseStarted
 from unloader.manifest.asked import OptionsRecord
 from unloader.manifest.model import Manifest
@@ -21,11 +21,13 @@ from unloader.model import (
     NamePart,
     PlanOptions,
     Selection,
+    Snapshot,
     SourceSpec,
     TableName,
     ValueOptions,
 )
 from unloader.resolve.planning import keys_of, plan_of
+from unloader.sources.base import Capabilities
 from unloader.sources.hashing import HashingCatalog
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.readings import ENCODED_TYPE
@@ -37,8 +39,6 @@ from unloader.worker.masked_failures import source_words_left_out
 from writers.content.sums import total
 from writers.model import ContentSums, TextFormat
 from writers.records import dataclass
-
-_GONE = "the run's snapshot is gone: compared with the source as it is now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +58,15 @@ class SourceState:
     """What a source says of a run that was read from it."""
 
     rows: int
-    state: str
-    """In words: at which point in time."""
+    at_snapshot: bool
+    """Read at the run's snapshot, not as the source is now."""
     content: SourceContent | None = None
     """Where it was asked for."""
+
+    @property
+    def when(self) -> str:
+        """In words: at which point in time."""
+        return "at the run's snapshot" if self.at_snapshot else "as the source is now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +105,7 @@ def ask(question: Question, sources: OpenSources, observe: Observer) -> SourceSt
         except SourceError as error:
             if error.retryable:
                 raise
-            sources.tell(f"{_GONE}, for it can no longer read the earlier state: {error.message}")
-            return _asked(replace(question, source=source), sources, observe, told=True)
+            return _asked(replace(question, source=source), sources, observe, refused=error)
     return _asked(replace(question, source=source), sources, observe)
 
 
@@ -121,7 +125,11 @@ def _check_tellable(question: Question) -> None:
 
 
 def _asked(
-    question: Question, sources: OpenSources, observe: Observer, *, told: bool = False
+    question: Question,
+    sources: OpenSources,
+    observe: Observer,
+    *,
+    refused: SourceError | None = None,
 ) -> SourceState:
     manifest, source = question.manifest, question.source
     opened = sources.at(source)
@@ -130,9 +138,9 @@ def _asked(
         check_able(catalog, source.kind)
     was = manifest.snapshot
     same = snapshot.kind != "none" and snapshot.is_same(was)
-    state = "at the run's snapshot" if same else "as the source is now"
-    if not same and not told:
-        sources.tell(_GONE)
+    if not same:
+        why = _why_not_same(catalog.capabilities, was, refused)
+        sources.tell(f"{why}, so the source is compared as it is now")
     extract, selectors = _extract(opened, question), _sampled(manifest)
     masked = any(column.masked for column in manifest.columns)
     with source_words_left_out(masked, extract.projection.columns):
@@ -142,7 +150,27 @@ def _asked(
             else cast(SamplingCatalog, catalog).count_selected(extract, selectors)
         )
     content = _content(opened, question, observe) if question.values else None
-    return SourceState(rows=rows, state=state, content=content)
+    return SourceState(rows=rows, at_snapshot=same, content=content)
+
+
+def _why_not_same(
+    capabilities: Capabilities, was: Snapshot | None, refused: SourceError | None
+) -> str:
+    """Return why a source is not read at the snapshot of a run.
+
+    Args:
+        capabilities: Of the source.
+        was: The run's snapshot.
+        refused: What the source said when it was to go back to that snapshot.
+    """
+    if was is None or was.kind == "none":
+        return "the run had no snapshot"
+    if refused is None:
+        return "the source has changed since the run"
+    if isinstance(refused, SnapshotGone) and not capabilities.snapshot_outlives_run:
+        # It is so after every run, and nothing has failed.
+        return "the run's snapshot ended with the run"
+    return f"the run's snapshot cannot be read any more ({refused.message})"
 
 
 def _content(opened: OpenedSource, question: Question, observe: Observer) -> SourceContent:

@@ -404,7 +404,7 @@ def test_no_run_at_all(tmp_path: Path) -> None:
 def test_a_source_that_changed_is_compared_as_it_is(
     copy: Callable[[str], Path], database: Path, tmp_path: Path
 ) -> None:
-    """More rows now are a difference, and whoever watches hears that the snapshot is gone."""
+    """More rows now are a difference, and a notice says why they are compared."""
     later = tmp_path / "later.db"
     shutil.copy(database, later)
     with closing(duckdb.connect(str(later))) as connection:
@@ -412,7 +412,10 @@ def test_a_source_that_changed_is_compared_as_it_is(
     destination, heard = copy("csv"), list[Event]()
     with pytest.raises(VerifyMismatch, match=f"{ROWS} rows, the source counts {ROWS + 5} .as the"):
         api.verify(destination, source_of(later), observe=heard.append)
-    assert any(isinstance(event, Notice) and "snapshot is gone" in event.text for event in heard)
+    assert any(
+        isinstance(event, Notice) and "the source has changed since the run" in event.text
+        for event in heard
+    )
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_a_source_that_has_changed_is_told_of_once(source: SourceSpec, home: Pat
 
     with pytest.raises(VerifyMismatch) as caught:
         api.verify(home, source, observe=listen)
-    assert [text for text in told if "the run's snapshot is gone" in text] == told
+    assert [text for text in told if "the source has changed since the run" in text] == told
     assert len(told) == 1
     message = caught.value.message
     assert "2 of 4 tables" in message

@@ -183,8 +183,8 @@ SELECTION = (
         owner=Selection,
         planned=True,
         record="partition",
-        help="Only partitions that match one of these patterns, each of which has to match one. The "
-        "name of a level stands for all below it: YEAR, YEAR/MONTH. Separated by commas, or "
+        help="Only partitions that match one of these patterns, each of which has to match one. "
+        "The name of a level stands for all below it: YEAR, YEAR/MONTH. Separated by commas, or "
         "repeated.",
     ),
     Option(
