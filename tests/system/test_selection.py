@@ -20,6 +20,8 @@ SOME = ["postgresql", *also("selections", "duckdb", "sqlite")]
 TWO = ["postgresql", "duckdb", *also("selections", "sqlite")]
 """The same, of which a plain run tries a server and a file."""
 
+EVERY = ["postgresql", "duckdb", "sqlite"]
+
 ROWS = 5000
 FILL = "SELECT {i} AS id, 'v' || {i} AS \"Value\", {i} % 5 AS k FROM {source}"
 
@@ -156,6 +158,39 @@ def test_condition_that_is_none(url: str, tmp_path: Path, where: str) -> None:
     assert "--where" in error
     assert "Next: give " in error
     assert not (tmp_path / "o").exists()
+
+
+WRONG_SQL = ("k = $1", "k = ?", "k = 'x", "k = 1 /* open", '"k = 1', "k = 1; SELECT 1", "nope = 1")
+"""Behind `WHERE`, whatever the database."""
+
+
+@pytest.mark.parametrize("option", ["--where", "--query"])
+@pytest.mark.parametrize("url", EVERY, indirect=True)
+def test_wrong_sql_is_an_error_of_its_option(url: str, tmp_path: Path, option: str) -> None:
+    """The error names the option, has the database's own words, and no word of a lost session."""
+    for text in WRONG_SQL:
+        sql = text if option == "--where" else f"SELECT id FROM t WHERE {text}"
+        selected = ("--table", "t") if option == "--where" else ()
+        error = command.error_of(
+            "run", url, *selected, option, sql, "--to", str(tmp_path / "o"), status=4
+        )
+        given = f"{option} {text}" if option == "--where" else option
+        assert f"error: {given} is not accepted: " in error, error
+        assert "Next: give " in error, error
+        assert "lost" not in error
+        assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize("url", EVERY, indirect=True)
+def test_sql_that_fails_on_a_row_points_to_its_option(url: str, tmp_path: Path) -> None:
+    """The error of a worker says where to look, not only that the database has a log."""
+    if url.startswith("sqlite"):
+        pytest.skip("every text has an integer there")
+    error = command.error_of(
+        "run", url, "--table", "t", "--where", 'CAST("Value" AS int) > 0',
+        "--to", str(tmp_path / "o"), "--progress", "none", status=4,
+    )  # fmt: skip
+    assert "--where" in error.partition("Next: ")[2]
 
 
 @pytest.mark.parametrize("url", TWO, indirect=True)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, cast
 
-from unloader.errors import UsageError
+from unloader.errors import SourceError, UsageError
+from unloader.sources.statement import not_accepted
 
 if TYPE_CHECKING:
     from partition_planner.model import TableInfo
@@ -151,13 +152,19 @@ def describe_query(catalog: Catalog, query: str) -> TableInfo:
 
     Raises:
         UsageError: The source knows no queries.
-        SourceError: The query is not valid, or columns share a name.
+        SourceError: The query is not valid, or columns share a name; the message has the database's
+            own words.
     """
     if not catalog.capabilities.queries:
         raise UsageError(
             "--query does not apply to this source, which has no queries", "give --table"
         )
-    return cast(QueryCatalog, catalog).describe_query(query)
+    try:
+        return cast(QueryCatalog, catalog).describe_query(query)
+    except SourceError as error:
+        raise not_accepted(
+            "--query", error, "give --query one SELECT, as the database itself takes it"
+        ) from error
 
 
 def check_where(catalog: Catalog, extract: Extract) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from unloader.errors import SourceError
+from unloader.errors import SnapshotGone, SourceError
 from unloader.model import Extract, ReadColumn
 
 
@@ -101,7 +101,21 @@ def check_condition(explain: Callable[[str], object], relation: str, where: str)
         try:
             explain(select("1", relation, [wanted]))
         except SourceError as error:
-            message = f"--where {where} is not accepted: {error.message}"
-            usual = error.hint == error.usual_hint
-            hint = "give --where one condition over the table's columns" if usual else error.hint
-            raise type(error)(message, hint) from error
+            hint = "give --where one condition over the table's columns"
+            raise not_accepted(f"--where {where}", error, hint) from error
+
+
+def not_accepted(given: str, error: SourceError, hint: str) -> SourceError:
+    """Return the database's error on SQL of the user as one of the option.
+
+    A lost connection or snapshot says nothing of the SQL, and is returned as it is.
+
+    Args:
+        given: The option, with its text where that is short.
+        error: What the database said.
+        hint: What to do next where the database's error knows nothing better.
+    """
+    if error.retryable or isinstance(error, SnapshotGone):
+        return error
+    usual = error.hint == error.usual_hint
+    return type(error)(f"{given} is not accepted: {error.message}", hint if usual else error.hint)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from numa import told
+from unloader.errors import SourceError
 from unloader.failures import failure_of
 from unloader.model import (
     AttemptFailure,
@@ -142,6 +143,16 @@ def _proved(task: Proof) -> AttemptFailure | None:
 
 
 def _failure(task: UnitTask, error: Exception) -> AttemptFailure:
+    found = _failure_as_shown(task, error)
+    given = (("--where", task.extract.where), ("--query", task.extract.query))
+    options = " and ".join(option for option, sql in given if sql is not None)
+    if options and found.hint == SourceError.usual_hint:
+        # What the user wrote is a likelier cause than the database.
+        return replace(found, hint=f"see that {options} suits every row, and {found.hint}")
+    return found
+
+
+def _failure_as_shown(task: UnitTask, error: Exception) -> AttemptFailure:
     transforms = [output.transform for output in task.outputs]
     if not any(transforms):
         return failure_of(error)

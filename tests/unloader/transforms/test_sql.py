@@ -117,6 +117,12 @@ def test_what_depends_on_other_rows_is_refused(sql: str) -> None:
     refused(sql)
 
 
+@pytest.mark.parametrize("sql", ["id = $1", "id = ?", "id = $name"])
+def test_a_parameter_is_refused_as_one(sql: str) -> None:
+    """Nothing gives it a value, and it is not a second expression."""
+    assert "has a parameter, for which there is no value" in refused(sql)
+
+
 def test_no_function_without_arguments_tells_the_time() -> None:
     """Of all functions that an expression may call, whatever DuckDB will add to them."""
     import duckdb

@@ -247,9 +247,12 @@ class PostgresCatalog:
                 else qualified(extract.table.schema, extract.table.name)
             )
             with self._apart():
-                check_condition(
-                    lambda sql: self._session.rows(f"EXPLAIN {sql}"), relation, extract.where
-                )
+                check_condition(self._plan, relation, extract.where)
+
+    def _plan(self, sql: str) -> None:
+        """Have a statement without parameters planned."""
+        self._session.column_names(sql)
+        self._session.rows(f"EXPLAIN {sql}")
 
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
         """Lock the relations against all that a snapshot does not cover, as pg_dump does.

@@ -24,6 +24,7 @@ from unloader.sources.postgres.libpq.errors import (
     Cancelled,
     LibpqError,
     Malformed,
+    ServerError,
 )
 
 TRANSIENT_STATES = (
@@ -60,6 +61,8 @@ CHANGED = "connect to PostgreSQL itself: what is in between may change what it s
 """For text that no server sends."""
 
 HINTS = {
+    "22": "an expression of --where, of --query or of a view does not suit the value of a row: "
+    "correct it, or leave such rows out",
     "25006": "unloader only reads: leave out the function that writes, or call it elsewhere",
     FULL: SessionsRefused.usual_hint,
     "28P01": "check the user in the URL and the password in UNLOADER_PASSWORD or --password-file",
@@ -77,7 +80,7 @@ HINTS = {
     "42501": "grant SELECT on the table and its partitions; where policies of row level security "
     "apply, grant BYPASSRLS, or unload what they let through with --enable-row-security",
 }
-"""What to do next, by SQLSTATE."""
+"""What to do next, by SQLSTATE or its class, the first two characters."""
 
 
 Phase = Literal["connecting", "open", "closed"]
@@ -105,7 +108,7 @@ def translated(error: LibpqError, *, phase: Phase) -> SourceError:
     kind: type[SourceError] = SnapshotGone if state == _TOO_OLD else SourceError
     if state.startswith(TRANSIENT_STATES):
         kind = TransientSourceError
-    return kind(f"PostgreSQL: {text}", HINTS.get(state, ""))
+    return kind(f"PostgreSQL: {text}", HINTS.get(state) or HINTS.get(state[:2], ""))
 
 
 def one_line(error: BaseException) -> str:
@@ -117,7 +120,9 @@ def one_line(error: BaseException) -> str:
 def is_loss(error: LibpqError, phase: Phase) -> bool:
     """Return whether the connection is lost, or of no use any more, after this error."""
     if error.sqlstate:
-        return error.sqlstate.startswith(LOST_STATES)
+        # A foreign table may lose its own connection, under the same states.
+        ends = not isinstance(error, ServerError) or error.ends_session
+        return ends and error.sqlstate.startswith(LOST_STATES)
     return isinstance(error, Broken) or (phase == "closed" and not isinstance(error, BadSetting))
 
 

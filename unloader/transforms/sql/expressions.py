@@ -85,6 +85,8 @@ def checked(
     document = _parsed(connection, sql, what)
     statement = document["statements"][0]
     items = statement["node"].pop("select_list", [])
+    if statement.get("named_param_map"):
+        raise UsageError(f"{what} has a parameter, for which there is no value", _HINT)
     if len(document["statements"]) != 1 or len(items) != 1 or _plain(statement) != _bare():
         raise UsageError(f"{what} is more than one expression", _HINT)
     if items[0].get("alias"):

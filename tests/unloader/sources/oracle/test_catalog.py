@@ -27,6 +27,7 @@ from unloader.errors import (
 )
 from unloader.model import Extract, SessionOptions, Snapshot
 from unloader.request.names import parse_table
+from unloader.sources.abilities import describe_query
 from unloader.sources.oracle.catalog import OracleCatalog
 from unloader.sources.oracle.source import OracleSource
 
@@ -359,8 +360,8 @@ def test_queries_are_described(server: OracleServer, catalog: OracleCatalog) -> 
     ("query", "words"),
     [
         ("SELECT ID, NAME AS ID FROM PLAIN", "named 'ID'|ORA-00918"),
-        ("DROP TABLE PLAIN", "no query"),
-        ("/* SELECT */ PURGE RECYCLEBIN -- SELECT", "no query"),
+        ("DROP TABLE PLAIN", "not a query"),
+        ("/* SELECT */ PURGE RECYCLEBIN -- SELECT", "not a query"),
         ("SELECT 1 FROM DUAL) a, (SELECT 2 FROM DUAL", "ORA-"),
         ("SELECT ID FROM PLAIN WHERE ID = :x", ":X"),
         ("SELECT NOSUCH FROM PLAIN", "ORA-00904"),
@@ -371,7 +372,7 @@ def test_queries_that_are_none(
 ) -> None:
     """What is no single query, or has columns of one name, is refused; nothing of it is run."""
     with pytest.raises(SourceError, match=words) as caught:
-        catalog.describe_query(query)
+        describe_query(catalog, query)
     assert caught.value.hint != caught.value.usual_hint
     assert ("SCOTT", "PLAIN") in server.database.catalog.tables
 

@@ -65,6 +65,22 @@ def test_what_stays_wrong_is_not_tried_again(error: LibpqError) -> None:
         assert not isinstance(translated(error, phase=phase), TransientSourceError)  # type: ignore[arg-type]
 
 
+def test_an_error_within_a_session_does_not_end_it(sessions: tuple[Session, Session]) -> None:
+    """Not even under a state of lost connections, as of a foreign table or of missing values."""
+    session, _ = sessions
+    for sql in (
+        "DO $$ BEGIN RAISE 'the other server is gone' USING ERRCODE = '08006'; END $$",
+        "SELECT $1::int",
+    ):
+        with pytest.raises(SourceError) as caught:
+            session.rows(sql)
+        assert "connection was lost" not in caught.value.message
+        assert session.alive
+    with pytest.raises(SourceError, match=r"there is no parameter \$1"):
+        session.column_names("SELECT $1::int")
+    assert session.value("SELECT 1") == 1
+
+
 def terminate(victim: Session, by: Session) -> None:
     """End a session and wait until the server has."""
     pid = victim.value("SELECT pg_backend_pid()")

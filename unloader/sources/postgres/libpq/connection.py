@@ -175,7 +175,11 @@ class Connection:
         return rows
 
     def describe(self, sql: str) -> list[tuple[str, int]]:
-        """Return names and object numbers of types of a statement's columns; it is not run."""
+        """Return names and object numbers of types of a statement's columns; it is not run.
+
+        Raises:
+            ServerError: It is not a statement, or has parameters, for which there are no values.
+        """
         self._begin()
         self._sent(self._libpq.PQsendPrepare(self._handle, b"", c_text(sql), 0, None))
         for result in self._results():
@@ -184,7 +188,11 @@ class Connection:
         columns: list[tuple[str, int]] = []
         for result in self._results():
             columns = self._columns(result)
+            parameters = self._libpq.PQnparams(result)
             self._libpq.PQclear(result)
+            if parameters:
+                # In the server's words on COPY; a statement without COPY is told otherwise.
+                raise ServerError("there is no parameter $1", "42P02")
         return columns
 
     def copy(
@@ -398,7 +406,8 @@ class Connection:
         field = self._libpq.PQresultErrorField
         state = (field(result, SQLSTATE) or b"").decode()
         text = field(result, PRIMARY) or self._libpq.PQresultErrorMessage(result) or b""
-        return ServerError(text.decode(errors="replace"), state)
+        ends = field(result, SEVERITY) != b"ERROR"
+        return ServerError(text.decode(errors="replace"), state, ends_session=ends)
 
     def _broken(self, error: LibpqError | None = None) -> Broken:
         """Return the error of a lost connection, in the server's last words if it had any."""

@@ -24,7 +24,15 @@ class LibpqError(Exception):
 
 
 class ServerError(LibpqError):
-    """The server refused a statement."""
+    """The server refused a statement.
+
+    Attributes:
+        ends_session: The session may have ended with it: its severity is not ERROR, or not known.
+    """
+
+    def __init__(self, text: str, sqlstate: str = "", *, ends_session: bool = True) -> None:
+        super().__init__(text, sqlstate)
+        self.ends_session = ends_session
 
 
 class Broken(LibpqError):

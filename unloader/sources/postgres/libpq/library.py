@@ -110,6 +110,7 @@ def _declare(loaded: ctypes.CDLL) -> None:
         "PQclear": (None, (pointer,)),
         "PQntuples": (number, (pointer,)),
         "PQnfields": (number, (pointer,)),
+        "PQnparams": (number, (pointer,)),
         "PQfname": (text, (pointer, number)),
         "PQftype": (ctypes.c_uint, (pointer, number)),
         "PQgetvalue": (text, (pointer, number, number)),
