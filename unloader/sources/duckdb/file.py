@@ -77,7 +77,10 @@ def connect(spec: SourceSpec, config: dict[str, str]) -> OpenFile:
                 f"{path} is open for writing in another process: {first_line(error)}",
                 "run again when that process has closed it",
             ) from error
-        raise SourceError(f"{path} cannot be opened: {first_line(error)}") from error
+        raise SourceError(
+            f"{path} cannot be opened: {first_line(error)}",
+            "check the path in the URL, and that this user may read the file",
+        ) from error
     # Zones of TIMESTAMPTZ must not follow the environment of a worker.
     with suppress(duckdb.Error):
         connection.execute("SET TimeZone = 'UTC'")

@@ -57,6 +57,8 @@ AGAIN = "run again when the server takes connections: a lost snapshot cannot be 
 
 SERVER_GONE = "run again when the server takes connections; its log says why the session ended"
 
+UNREACHED = "check host and port in the URL, and that the server is up"
+
 CHANGED = "connect to PostgreSQL itself: what is in between may change what it sends"
 """For text that no server sends."""
 
@@ -82,6 +84,13 @@ HINTS = {
 }
 """What to do next, by SQLSTATE or its class, the first two characters."""
 
+CONNECTING_HINTS = {
+    "42501": "grant CONNECT on the database to the user",
+    "42704": "correct the options in the URL, in the service file or in PGOPTIONS",
+    "55000": "name another database at the end of the URL, or have this one take connections: "
+    "ALTER DATABASE ... ALLOW_CONNECTIONS true",
+}
+"""Of states that mean something else while a session is opened."""
 
 Phase = Literal["connecting", "open", "closed"]
 """What is known of the connection at the time of an error."""
@@ -99,16 +108,31 @@ def translated(error: LibpqError, *, phase: Phase) -> SourceError:
     if isinstance(error, Malformed):
         return SourceError(f"COPY sent text that is not {error}", CHANGED)
     text, state = _with_state(error), error.sqlstate
+    if isinstance(error, BadSetting):
+        return SourceError(f"PostgreSQL: {text}", _setting_hint(text))
     if _is_full(error):
         return SessionsRefused(f"PostgreSQL: {text}", HINTS[FULL])
     if is_loss(error, phase) or (phase == "connecting" and state in TRANSIENT_STATES):
         what = "failed" if phase == "connecting" else "was lost"
         lost = ConnectFailed if phase == "connecting" else TransientSourceError
-        return lost(f"PostgreSQL: the connection {what}: {text}", SERVER_GONE)
+        hint = UNREACHED if phase == "connecting" and not state else SERVER_GONE
+        if "hot standby mode" in text or "session is " in text:
+            hint = "see which hosts of the URL are as its target_session_attrs asks"
+        return lost(f"PostgreSQL: the connection {what}: {text}", hint)
     kind: type[SourceError] = SnapshotGone if state == _TOO_OLD else SourceError
     if state.startswith(TRANSIENT_STATES):
         kind = TransientSourceError
-    return kind(f"PostgreSQL: {text}", HINTS.get(state) or HINTS.get(state[:2], ""))
+    hint = CONNECTING_HINTS.get(state) if phase == "connecting" else None
+    return kind(f"PostgreSQL: {text}", hint or HINTS.get(state) or HINTS.get(state[:2], ""))
+
+
+def _setting_hint(text: str) -> str:
+    if "no password supplied" in text:
+        return (
+            "set UNLOADER_PASSWORD, give --password-file or --password-prompt, or put the password "
+            "into ~/.pgpass"
+        )
+    return "correct it in the URL, in the service file or in the PG... variable that sets it"
 
 
 def one_line(error: BaseException) -> str:

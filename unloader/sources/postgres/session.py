@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from unloader.errors import ConnectFailed, SessionsRefused, SourceError, TransientSourceError
+from unloader.errors import ConnectFailed, SessionsRefused, SourceError
 from unloader.model import SourceSpec
 from unloader.sources.base import Text
 from unloader.sources.password import password_of
@@ -121,17 +121,14 @@ class Session:
             settings["password"] = password
         try:
             return self._calling(lambda: Connection(settings))
-        except SessionsRefused:
-            raise
-        except TransientSourceError as error:
+        except SourceError as error:
             refused = refusal(error, spec.location)
             if refused is not None:
                 raise refused from error
+            if isinstance(error, SessionsRefused) or not error.retryable:
+                raise
             # The system's own words name neither a socket nor a host that nobody knows.
-            raise ConnectFailed(
-                f"{error.message}, for {spec.location}",
-                "check host and port in the URL, and that the server is up",
-            ) from error
+            raise ConnectFailed(f"{error.message}, for {spec.location}", error.hint) from error
 
     @property
     def alive(self) -> bool:

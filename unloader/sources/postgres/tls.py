@@ -63,8 +63,10 @@ def refusal(error: BaseException | None, location: str) -> SourceError | None:
                 "certificate; sslmode=require encrypts without knowing who answers",
             )
         if _NO_TLS in str(error):
+            mode = _given(location).get("sslmode") or os.environ.get("PGSSLMODE")
+            asked = f"sslmode={mode} asks for" if mode else "is asked for by default on a network"
             return SourceError(
-                f"{location} does not offer TLS, which is asked for by default on a network",
+                f"{location} does not offer TLS, which {asked}",
                 "switch TLS on in the server (ssl = on); if the network is trusted, write "
                 "sslmode=disable into the URL",
             )

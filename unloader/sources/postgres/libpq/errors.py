@@ -7,6 +7,12 @@ import re
 _STATED = re.compile(r"[^\s:]+:\s+(?P<state>(?=[A-Z]*[0-9])[0-9A-Z]{5}):\s+(?P<text>.*)")
 """How a server's refusal to connect is told, if it is asked for with its SQLSTATE."""
 
+_UNMET = re.compile(
+    r"no password supplied|channel binding|authentication method|GSSAPI|SCRAM|SASL|SSPI|"
+    r"certificate file|private key file|authentication response"
+)
+"""Words of libpq where what the server asks for and what the client has do not fit."""
+
 _SETTINGS = re.compile(r"invalid |missing |could not match |definition of service |syntax error")
 """How libpq's words begin on settings that it does not understand."""
 
@@ -44,7 +50,7 @@ class Malformed(LibpqError):
 
 
 class BadSetting(LibpqError):
-    """A setting of the connection that libpq does not understand."""
+    """The settings of the connection cannot lead to one, whatever becomes of the server."""
 
 
 class Cancelled(LibpqError):
@@ -65,4 +71,5 @@ def refused(text: str) -> LibpqError:
     stated = list(_STATED.finditer(text))
     if stated:
         return Broken(stated[-1]["text"], stated[-1]["state"])
-    return Broken(text)
+    unmet = [line for line in text.splitlines() if _UNMET.search(line)]
+    return BadSetting(unmet[-1]) if unmet else Broken(text)
