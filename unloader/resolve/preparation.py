@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from numa.model import Topology
 from partition_planner.model import Plan, TableInfo
 from unloader.errors import UnloaderError, UsageError
-from unloader.events import Observer, PhaseStarted, silent
+from unloader.events import Notice, Observer, PhaseStarted, silent
 from unloader.model import (
     COMPARING,
     Extract,
@@ -180,8 +180,7 @@ def _prepare(
     table = chosen_table(catalog, request.selection, observe)
     observe(PhaseStarted(phase="planning"))
     ready = prepared_table(request, source, catalog, snapshot, table, seats(), planned)
-    observe(PhaseStarted(phase="locking"))
-    hold(ready)
+    hold(catalog, ready.extract, ready.plan, observe)
     return ready
 
 
@@ -350,15 +349,18 @@ def _projected(
     )
 
 
-def hold(ready: Prepared) -> None:
+def hold(catalog: Catalog, extract: Extract, plan: Plan, observe: Observer) -> None:
     """Check the condition, and keep what is to be read as it is until the catalog is closed.
 
     Raises:
         SourceError: The condition is wrong, or something cannot be held.
         SnapshotGone: Something has changed since the snapshot, so that its rows are lost.
     """
-    check_where(ready.catalog, ready.extract)
-    ready.catalog.hold(ready.extract, ready.plan.selectors)
+    observe(PhaseStarted(phase="locking"))
+    check_where(catalog, extract)
+    catalog.hold(extract, plan.selectors)
+    for text in catalog.unheld():
+        observe(Notice(text=text))
 
 
 def format_of(

@@ -18,9 +18,9 @@ from unloader.resolve.broken_run import BrokenRun
 from unloader.resolve.chosen_table import chosen_table
 from unloader.resolve.patience import Patience
 from unloader.resolve.plan_fit import check_fits
+from unloader.resolve.preparation import hold
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
-from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.sources.registry import source_of
@@ -113,6 +113,4 @@ def enter_table(run: ResolvedRun, catalog: Catalog, observe: Observer) -> None:
     observe(PhaseStarted(phase="table"))
     table = chosen_table(catalog, run.request.selection, observe)
     check_fits(run.plan, table, run.request.selection.partitions)
-    observe(PhaseStarted(phase="locking"))
-    check_where(catalog, run.extract)
-    catalog.hold(run.extract, run.plan.selectors)
+    hold(catalog, run.extract, run.plan, observe)

@@ -195,6 +195,13 @@ class Catalog(Protocol):
         """
         return
 
+    def unheld(self) -> tuple[str, ...]:
+        """Return a sentence for each kind of thing that `hold` could not keep as it is.
+
+        Optional: there is none.
+        """
+        return ()
+
     def statement(self, extract: Extract, selector: Selector) -> str:
         """Return what a worker reads for a selector, each selector's its own; shown to the user.
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from unloader.errors import SnapshotGone, SourceError, TransientSourceError
+from unloader.events import Notice, Observer, silent
 from unloader.sources.statement import condition, select
 
 if TYPE_CHECKING:
@@ -54,15 +55,26 @@ class CountingCatalog(Protocol):
         """
 
 
-def hold_tables(catalog: Catalog, tables: Sequence[Held]) -> tuple[SourceError | None, ...]:
+def hold_tables(
+    catalog: Catalog, tables: Sequence[Held], observe: Observer = silent
+) -> tuple[SourceError | None, ...]:
     """Keep what is to be read of each table as it is; return what keeps each from being held.
+
+    Args:
+        catalog: Has the snapshot.
+        tables: What is to be held.
+        observe: Called with a notice of each thing that cannot be held.
 
     Raises:
         SourceError: The connection is lost, or the snapshot of all.
     """
     if catalog.capabilities.holds_many:
-        return cast(HoldingCatalog, catalog).hold_tables(tables)
-    return tuple(error_or_none(partial(catalog.hold, *each)) for each in tables)
+        found = cast(HoldingCatalog, catalog).hold_tables(tables)
+    else:
+        found = tuple(error_or_none(partial(catalog.hold, *each)) for each in tables)
+    for text in catalog.unheld():
+        observe(Notice(text=text))
+    return found
 
 
 def count_tables(catalog: Catalog, extracts: Sequence[Extract]) -> tuple[int | SourceError, ...]:

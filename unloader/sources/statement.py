@@ -62,12 +62,14 @@ def limit_clause(limit_rows: int | None) -> str:
     return "" if limit_rows is None else f" LIMIT {limit_rows}"
 
 
-def select_count(relation: str, conditions: Sequence[str], limit_rows: int | None) -> str:
+def select_count(
+    relation: str, conditions: Sequence[str], limit_rows: int | None, count: str = "count(*)"
+) -> str:
     """Return a SELECT of the number of rows, which counts no further than to a limit."""
     if limit_rows is None:
-        return select("count(*)", relation, conditions)
+        return select(count, relation, conditions)
     rows = select("1", relation, conditions) + limit_clause(limit_rows)
-    return f"SELECT count(*) FROM ({rows}) AS counted"
+    return f"SELECT {count} FROM ({rows}) AS counted"
 
 
 def check_distinct(names: Sequence[str]) -> None:

@@ -50,7 +50,8 @@ def enter_tables(
             problems[number] = problem
     observe(PhaseStarted(phase="locking"))
     good = [number for number in range(len(runs)) if number not in problems]
-    held = hold_tables(catalog, [(runs[at].extract, runs[at].plan.selectors) for at in good])
+    wanted = [(runs[at].extract, runs[at].plan.selectors) for at in good]
+    held = hold_tables(catalog, wanted, observe)
     for number, error in zip(good, held, strict=True):
         if error is not None:
             problems[number] = _refused(runs[number], error)

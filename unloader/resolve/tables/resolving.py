@@ -250,7 +250,7 @@ class _Resolving:
         self._each(ready, problems, lambda number: check_where(catalog, ready[number].extract))
         good = [number for number in ready if number not in problems]
         held = [(ready[number].extract, ready[number].plan.selectors) for number in good]
-        for number, error in zip(good, hold_tables(catalog, held), strict=True):
+        for number, error in zip(good, hold_tables(catalog, held, self.observe), strict=True):
             if error is None:
                 continue
             # What may pass, such as a lock, is waited for again, unless the others need not wait.

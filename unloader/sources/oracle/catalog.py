@@ -20,7 +20,7 @@ from unloader.model import (
 )
 from unloader.request.names import matching_partitions
 from unloader.selection.listing import ListedTable, Listing, Obstacle
-from unloader.sources.base import Capabilities
+from unloader.sources.base import Capabilities, Catalog
 from unloader.sources.hashing import Hasher
 from unloader.sources.many_tables import GONE
 from unloader.sources.oracle.columns.native import described_column
@@ -74,7 +74,7 @@ class _Described:
     layout: Layout
 
 
-class OracleCatalog:
+class OracleCatalog(Catalog):
     """The parent's session; opened again where the database ended it while the workers read."""
 
     capabilities = Capabilities(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from functools import partial
@@ -28,7 +28,7 @@ from unloader.sources.base import Capabilities
 from unloader.sources.hashing import Hasher
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.errors import AGAIN
-from unloader.sources.postgres.exported import EXPORTED, enter, export
+from unloader.sources.postgres.exported import EXPORTED, check_unchanged, enter, export
 from unloader.sources.postgres.hashing import HASHING, hasher_of
 from unloader.sources.postgres.load import PostgresLoad
 from unloader.sources.postgres.reader import session_in
@@ -41,6 +41,7 @@ from unloader.sources.postgres.selectors import (
     selector_statement,
 )
 from unloader.sources.postgres.session import Session, session_name
+from unloader.sources.postgres.tables.called import hold_called
 from unloader.sources.postgres.tables.counting import batches, counted, counted_together, summed
 from unloader.sources.postgres.tables.describing import described, described_tables, is_single
 from unloader.sources.postgres.tables.holding import held_tables
@@ -64,6 +65,10 @@ from unloader.sources.statement import (
 if TYPE_CHECKING:
     from unloader.sources.postgres.keeping.client import Kept
     from writers.model import TextFormat
+
+
+NAMES_SHOWN = 10
+"""Of functions and tables in one line of the log."""
 
 
 class PostgresCatalog:
@@ -95,6 +100,9 @@ class PostgresCatalog:
         self._kept: Kept | None = None
         self._cancelled = False
         self._in_snapshot = False
+        self._called: dict[str, None] = {}
+        self._unlocked: dict[str, None] = {}
+        self._foreign: dict[str, None] = {}
         self._name = session_name(spec)
         self._policies_apply = spec.session.enable_row_security
         parts = urlsplit(spec.location)
@@ -121,11 +129,10 @@ class PostgresCatalog:
 
     def list_tables(self) -> Listing:
         """Return all tables as of the snapshot; rights are as of now."""
-        path = self._session.value("SELECT current_schemas(true)::text[]")
         return Listing.of(
             listed_tables(self._session, policies_apply=self._policies_apply),
             folding=self.capabilities.folding,
-            default_schemas=tuple(path or ()),
+            default_schemas=dictionary.users_schemas(self._session, implicit=True),
             where=self._where,
         )
 
@@ -141,14 +148,19 @@ class PostgresCatalog:
     def describe_query(self, query: str) -> TableInfo:
         """Return the columns of the query, as the server names them."""
         with self._apart():
-            # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
-            self._session.column_names(query)
-            found = self._session.column_names(f"SELECT * FROM {derived_table(query)}")
+            with self._session.users_path():
+                # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
+                self._session.column_names(query)
+                found = self._session.column_names(f"SELECT * FROM {derived_table(query)}")
+            types = dictionary.types(self._session, [oid for _, oid in found])
         check_distinct([name for name, _ in found])
         return TableInfo(
             schema=None,
             name="query",
-            columns=tuple(self._query_column(name, oid) for name, oid in found),
+            # A description has no precision for numerics: they stay exact text.
+            columns=tuple(
+                ColumnInfo(name=name, native_type=types[oid], nullable=None) for name, oid in found
+            ),
             named_partitions=False,
             row_ranges=False,
         )
@@ -246,7 +258,7 @@ class PostgresCatalog:
                 if extract.query is not None
                 else qualified(extract.table.schema, extract.table.name)
             )
-            with self._apart():
+            with self._apart(), self._session.users_path():
                 check_condition(self._plan, relation, extract.where)
 
     def _plan(self, sql: str) -> None:
@@ -268,12 +280,7 @@ class PostgresCatalog:
                 return
             with self._holding():
                 changed = self._locked_and_changed(extract, selectors)
-            if changed is not None:
-                raise SnapshotGone(
-                    f"{changed} was truncated, rewritten or replaced since the snapshot was taken",
-                    "run again: the snapshot is from before that, and cannot see those rows any "
-                    "more",
-                )
+            check_unchanged(changed)
         if self._kept is not None:
             self._kept.hold(extract, selectors)
 
@@ -308,9 +315,11 @@ class PostgresCatalog:
             for each in relations
             if relation_name(*each) not in locked
         )
-        for batch in batches(list(others)):
-            self._session.execute("; ".join(batch))
-        return dictionary.changed(self._session, names) is None
+        with self._session.users_path():
+            for batch in batches(list(others)):
+                self._session.execute("; ".join(batch))
+        called = self._hold_called([each.where for each, _ in tables if each.where])
+        return self._changed(names, by_name=called) is None
 
     def _check_policies(self, extract: Extract) -> None:
         """Refuse a table whose rows policies choose, unless the user asked for those rows."""
@@ -344,12 +353,49 @@ class PostgresCatalog:
         others = [each for each in dict.fromkeys(relations.values()) if each not in by_lock]
         # With its columns: the planner leaves out what a column reads that nobody asks for.
         columns = select_list(extract.projection.columns)
-        for batch in batches([select(columns, relation, ()) for relation in others]):
-            self._session.rows("EXPLAIN " + " UNION ALL ".join(batch))
-        if extract.query is not None:
-            return dictionary.changed(self._session) or dictionary.renamed(self._session)
-        names = sorted({relation_name(extract, selector) for selector in selectors})
-        return dictionary.changed(self._session, names)
+        with self._session.users_path():
+            for batch in batches([select(columns, relation, ()) for relation in others]):
+                self._session.rows("EXPLAIN " + " UNION ALL ".join(batch))
+        texts = [text for text in (extract.query, extract.where) if text is not None]
+        called = self._hold_called(texts)
+        by_name = [] if extract.query is not None else selectors
+        names = sorted({relation_name(extract, each) for each in by_name})
+        return self._changed(names, by_name=bool(texts) or called)
+
+    def _hold_called(self, texts: Sequence[str]) -> bool:
+        """Lock what functions of users read; return whether any is called."""
+        called = hold_called(self._session, texts)
+        self._called |= dict.fromkeys(called.functions)
+        self._unlocked |= dict.fromkeys(called.unlocked)
+        self._foreign |= dict.fromkeys(called.foreign)
+        return bool(called.functions)
+
+    def _changed(self, names: Sequence[str], *, by_name: bool) -> str | None:
+        """Return a locked relation that is not as it was at the snapshot.
+
+        Args:
+            names: Of what is read by name.
+            by_name: Texts, of the user or of functions, name others.
+        """
+        found = dictionary.changed(self._session, names)
+        return found or (dictionary.renamed(self._session) if by_name else None)
+
+    def unheld(self) -> tuple[str, ...]:
+        """Return what follows from functions and foreign tables that are read."""
+        found = []
+        if self._called:
+            unlocked = f", except {_listed(self._unlocked)}" if self._unlocked else ""
+            found.append(
+                f"rows come through functions: {_listed(self._called)}; the tables that they name "
+                f"are locked{unlocked}; if they read a table that is not, and it is truncated or "
+                "rewritten before that, the run ends with an error"
+            )
+        if self._foreign:
+            found.append(
+                f"rows come through foreign tables: {_listed(self._foreign)}; no snapshot and no "
+                "lock of this server covers them, so that a part of a change may be read"
+            )
+        return tuple(found)
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
         """Return the sample of a column's values."""
@@ -452,27 +498,21 @@ class PostgresCatalog:
             if not rows:
                 raise no_such_table(table, (), self.capabilities.folding, self._where)
             return oid, rows[0]["schema"], rows[0]["name"]
-        path = self._session.value("SELECT current_schemas(false)::text[]")
         found = resolve(
             table,
             listed,
             folding=self.capabilities.folding,
-            default_schemas=tuple(path or ()),
+            default_schemas=dictionary.users_schemas(self._session, implicit=False),
             where=self._where,
         )
         row = rows[listed.index(found)]
         return row["oid"], row["schema"], row["name"]
 
-    def _query_column(self, name: str, oid: int) -> ColumnInfo:
-        # A query's description has no precision for numerics: they stay exact text.
-        base = self._session.value(
-            "SELECT format_type(coalesce(nullif(typbasetype, 0), oid), NULL) "
-            "FROM pg_type WHERE oid = $1",
-            oid,
-        )
-        native = self._session.value("SELECT format_type($1::oid, NULL)", oid)
-        attributes = (("base_type", base),) if base != native else ()
-        return ColumnInfo(name=name, native_type=native, nullable=None, attributes=attributes)
+
+def _listed(names: Collection[str]) -> str:
+    """Return some names, and how many more there are."""
+    shown = ", ".join(list(names)[:NAMES_SHOWN])
+    return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN} more"
 
 
 def _summary(row: Any, size: Any = None) -> TableSummary:

@@ -62,6 +62,10 @@ WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum
 """
 
+TYPES = """
+SELECT given.oid, format_type(given.oid, NULL) AS name FROM unnest($1::oid[]) AS given (oid)
+"""
+
 LEAVES = """
 WITH RECURSIVE tree (root, oid, path, names) AS (
   SELECT given.oid, given.oid, ARRAY[]::oid[], ARRAY[]::text[]
@@ -213,8 +217,27 @@ def meant(session: Session, table: TableName) -> int | None:
         part.text if not part.quoted and _PLAIN.fullmatch(part.text) else quoted(part.text)
         for part in parts
     )
-    found = session.value("SELECT to_regclass($1::text)::oid", text)
+    sql = "SELECT pg_catalog.to_regclass($1::pg_catalog.text)::pg_catalog.oid"
+    with session.users_path():
+        found = session.value(sql, text)
     return None if found is None else int(found)
+
+
+def users_schemas(session: Session, *, implicit: bool) -> tuple[str, ...]:
+    """Return the schemas of the user's search path that exist, in its order.
+
+    Args:
+        session: Any.
+        implicit: With those that are searched without being named, such as `pg_catalog`.
+    """
+    sql = "SELECT pg_catalog.current_schemas($1::boolean)::pg_catalog.text[]"
+    with session.users_path():
+        return tuple(session.value(sql, implicit) or ())
+
+
+def types(session: Session, oids: Sequence[int]) -> dict[int, str]:
+    """Return the names of types without precision, by oid; those of users name their schema."""
+    return {row["oid"]: row["name"] for row in session.rows(TYPES, list(oids))}
 
 
 def sizes(session: Session, oids: list[int]) -> dict[int, Any]:

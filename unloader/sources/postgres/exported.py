@@ -65,5 +65,14 @@ def enter(session: Session, value: str) -> None:
         )
 
 
+def check_unchanged(changed: str | None) -> None:
+    """Raise `SnapshotGone` if there is a relation that is not as it was at the snapshot."""
+    if changed is not None:
+        raise SnapshotGone(
+            f"{changed} was truncated, rewritten or replaced since the snapshot was taken",
+            "run again: the snapshot is from before that, and cannot see those rows any more",
+        )
+
+
 def _state(session: Session) -> str:
     return hashlib.sha256(session.value(_STATE).encode()).hexdigest()[:16]

@@ -7,10 +7,15 @@ same for most types, but takes the blanks off a `char(n)`; `concat` takes the ou
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from unloader.sources.hashing import HashedColumn, Hashing, SqlHasher
 from unloader.sources.postgres.selectors import selector_statement
 from unloader.sources.postgres.session import Session
+
+if TYPE_CHECKING:
+    from unloader.sources.postgres.libpq.values import Row
 
 _INTEGER = re.compile(r"u?int\d+")
 
@@ -20,41 +25,68 @@ def _text(column: HashedColumn) -> str | None:
     if kind == "string":
         return _string(column)
     if _INTEGER.fullmatch(kind) or kind in ("bool", "date32[day]", "timestamp[us]"):
-        return f"({value})::text"
+        return f"({value})::pg_catalog.text"
     if kind.startswith("decimal128"):
-        return f"trim_scale({value})::text"
+        return f"pg_catalog.trim_scale({value})::pg_catalog.text"
     if kind in ("float", "double"):
-        send = "float4send" if kind == "float" else "float8send"
-        return f"CASE WHEN {value} = 'NaN' THEN 'NaN' ELSE encode({send}({value}), 'hex') END"
+        send = "pg_catalog.float4send" if kind == "float" else "pg_catalog.float8send"
+        bits = f"pg_catalog.encode({send}({value}), 'hex')"
+        return f"CASE WHEN {value} OPERATOR(pg_catalog.=) 'NaN' THEN 'NaN' ELSE {bits} END"
     if kind == "binary":
-        return f"decode({value}, 'hex')"
+        return f"pg_catalog.decode({value}, 'hex')"
     if kind == "timestamp[us, tz=UTC]":
-        return f"replace({value}, 'Z', '+00:00')"
+        return f"pg_catalog.replace({value}, 'Z', '+00:00')"
     return None
 
 
 def _string(column: HashedColumn) -> str:
     value, native = column.expression, column.read.source_type
     if native == "text" or native.startswith("character varying"):
-        return f"({value})::text"
-    # A composite of NULLs is none, yet IS NULL.
-    shown = f"CASE WHEN num_nulls({value}) = 0 THEN concat({value}) END"
+        return f"({value})::pg_catalog.text"
+    # A composite of NULLs is not NULL, yet IS NULL.
+    is_value = f"pg_catalog.num_nulls({value}) OPERATOR(pg_catalog.=) 0"
+    shown = f"CASE WHEN {is_value} THEN pg_catalog.concat({value}) END"
     if column.text_class != "number":
         return shown
-    plain = f"strpos({shown}, '.') > 0 AND strpos({shown}, 'e') = 0"
+    point, exponent = (f"pg_catalog.strpos({shown}, '{each}')" for each in ".e")
+    plain = f"{point} OPERATOR(pg_catalog.>) 0 AND {exponent} OPERATOR(pg_catalog.=) 0"
+    trimmed = f"pg_catalog.rtrim(pg_catalog.rtrim({shown}, '0'), '.')"
     return (
-        f"CASE WHEN {plain} THEN rtrim(rtrim({shown}, '0'), '.') "
-        f"WHEN {shown} = '-0' THEN '0' ELSE {shown} END"
+        f"CASE WHEN {plain} THEN {trimmed} "
+        f"WHEN {shown} OPERATOR(pg_catalog.=) '-0' THEN '0' ELSE {shown} END"
     )
 
 
+def _in_utf8(column: HashedColumn) -> str | None:
+    """Return SQL for the UTF-8 of a text, in a database that has another encoding."""
+    text = _text(column)
+    if text is None or column.kind != "string":
+        return text  # Of ASCII, or bytes.
+    return f"pg_catalog.convert_to({text}, 'UTF8')"
+
+
+_DIGITS = "'x' OPERATOR(pg_catalog.||) pg_catalog.left(pg_catalog.md5({}), 16)"
+
 HASHING = Hashing(
     text=_text,
-    sum="sum(('x' || left(md5({}), 16))::bit(64)::bigint)",
+    count="pg_catalog.count",
+    sum=f"pg_catalog.sum(({_DIGITS})::bit(64)::bigint)",
     statement=selector_statement,
 )
 
 
 def hasher_of(session: Session) -> SqlHasher:
     """Return what computes checksums in a session inside the run's snapshot."""
-    return SqlHasher(hashing=HASHING, rows=session.rows, cancel=session.cancel, close=session.close)
+    # What is in SQL_ASCII has no encoding that the server knows, and comes as it is.
+    plain = session.value("SHOW server_encoding") in ("UTF8", "SQL_ASCII")
+
+    def rows(sql: str) -> list[Row]:
+        with session.users_path():
+            return session.rows(sql)
+
+    return SqlHasher(
+        hashing=HASHING if plain else replace(HASHING, text=_in_utf8),
+        rows=rows,
+        cancel=session.cancel,
+        close=session.close,
+    )

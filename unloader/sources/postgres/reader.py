@@ -10,7 +10,8 @@ from partition_planner.model import Piece
 from unloader.errors import UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.sources.base import Text
-from unloader.sources.postgres.exported import EXPORTED, enter
+from unloader.sources.postgres import dictionary
+from unloader.sources.postgres.exported import EXPORTED, check_unchanged, enter
 from unloader.sources.postgres.selectors import selector_statement
 from unloader.sources.postgres.session import CopyDialect, Session
 from unloader.sources.postgres.types import base_type, is_number
@@ -65,6 +66,7 @@ class PostgresReader:
         for chunks in self._connected().copy(sql, CopyDialect(), batch_bytes):
             yield from _parsed(chunks, parser, wide)
             del chunks
+        self._check_called(extract)
 
     def encoded(
         self, extract: Extract, piece: Piece, text: TextFormat
@@ -83,6 +85,7 @@ class PostgresReader:
         sql = selector_statement(select_list(extract.projection.columns), extract, piece.selector)
         columns = [column.name for column in extract.projection.columns]
         yield from self._connected().copy(sql, dialect, ENCODED_PIECE_BYTES, columns)
+        self._check_called(extract)
 
     @property
     def encoded_rows(self) -> int:
@@ -93,6 +96,20 @@ class PostgresReader:
         """Close the session."""
         with suppress(UnloaderError):
             self._session.close()
+
+    def _check_called(self, extract: Extract) -> None:
+        """Check that what functions have read for the rows is as it was at the snapshot.
+
+        The session keeps the lock of every relation that it has read, by whatever means, until its
+        transaction ends. Ordinary tables are locked by the parent, and read by no function.
+
+        Raises:
+            SnapshotGone: A relation was truncated, rewritten or replaced before it was read.
+        """
+        is_plain = extract.query is None and extract.where is None and extract.table.row_ranges
+        apply = extract.source.session.enable_row_security
+        if self._session.in_transaction and not (is_plain and not apply):
+            check_unchanged(dictionary.changed(self._session) or dictionary.renamed(self._session))
 
     def _connected(self) -> Session:
         if not self._session.alive:

@@ -27,20 +27,22 @@ def sampled_keys(column: ColumnInfo, share: float) -> SampledKeys | None:
     if text is None:
         return None
     # Bytes have one order; that of texts is the collation's.
-    hashed = f"sha256(convert_to(nullif({text}, ''), 'UTF8'))"
+    filled = f"CASE WHEN {text} OPERATOR(pg_catalog.<>) '' THEN {text} END"
+    hashed = f"pg_catalog.sha256(pg_catalog.convert_to({filled}, 'UTF8'))"
+    most = f"pg_catalog.decode('{below(share)}', 'hex')"
     return SampledKeys(
         column=column.name,
         share=share,
         text=text,
-        condition=f"{hashed} < decode('{below(share)}', 'hex')",
+        condition=f"{hashed} OPERATOR(pg_catalog.<) {most}",
     )
 
 
 def _text(value: str, kind: str) -> str | None:
     if kind in _PLAIN:
-        return f"{value}::text"
+        return f"{value}::pg_catalog.text"
     if kind == "numeric":
-        return f"trim_scale({value})::text"
+        return f"pg_catalog.trim_scale({value})::pg_catalog.text"
     if kind == "bytea":
-        return f"encode({value}, 'hex')"
+        return f"pg_catalog.encode({value}, 'hex')"
     return None

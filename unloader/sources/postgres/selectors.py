@@ -18,10 +18,10 @@ def selector_statement(columns: str, extract: Extract, selector: Selector) -> st
     """Return a SELECT of `columns` over the rows of one selector."""
     conditions: list[str] = []
     if isinstance(selector, RowRange):
-        if selector.first is not None:
-            conditions.append(f"ctid >= '({selector.first},0)'::tid")
-        if selector.last is not None:
-            conditions.append(f"ctid < '({selector.last},0)'::tid")
+        for compared, block in ((">=", selector.first), ("<", selector.last)):
+            if block is not None:
+                row = f"'({block},0)'::pg_catalog.tid"
+                conditions.append(f"ctid OPERATOR(pg_catalog.{compared}) {row}")
     else:
         assert isinstance(selector, (NamedPartition, WholeTable)), "no other is described"
     conditions += row_conditions(extract)

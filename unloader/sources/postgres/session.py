@@ -30,18 +30,29 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SETTINGS = """
-SET default_transaction_read_only = on; SET standard_conforming_strings = on;
+SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET exit_on_error = off;
+SET default_transaction_read_only = on; SET default_transaction_deferrable = off;
+SET default_transaction_isolation = 'read committed'; SET row_security = {policies};
 SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres';
-SET bytea_output = 'hex'; SET extra_float_digits = 1; SET row_security = {policies};
-SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0;
+SET bytea_output = 'hex'; SET extra_float_digits = 1; SET quote_all_identifiers = off;
+SET standard_conforming_strings = on; SET array_nulls = on; SET gin_fuzzy_search_limit = 0;
 SET max_parallel_workers_per_gather = {gather}; SET jit = off; SET synchronize_seqscans = off;
-SET application_name = '{name}'
+SET enable_tidscan = on; SET application_name = '{name}'; SET search_path = {path}
 """
-"""The first line keeps a function in a condition or a query of the user from writing. The next ones
-fix the text of values. With row_security off a policy that may hide rows is an
-error: nobody asked for what it lets through. Without synchronized scans the order of rows is that
-of the heap, the same on each run. A worker that comes upon a TRUNCATE waiting for the
-parent's lock would wait for ever: no server sees that the parent waits for the worker."""
+"""What a role, a database or PGOPTIONS may have set otherwise, and would change a run without an
+error. Limits of time come first: the server may end the session while it reads the others. A limit
+of GIN indexes leaves out rows of a condition. Without `enable_tidscan` each range of blocks reads
+the whole table. A read-only session keeps a function in a condition or a query of the user from
+writing. With row_security off a policy that may hide rows is an error: the user did not ask for the
+rows that it lets through. Without synchronized scans the order of rows is that of the heap, the
+same on each run. `max_parallel_workers_per_gather`: a parallel worker that meets a TRUNCATE which
+waits for the parent's lock would wait for ever, as no server sees that the parent waits for it."""
+
+SETTINGS_SINCE = {14: "idle_session_timeout = 0", 17: "transaction_timeout = 0"}
+"""Further ones, by the version that brought them."""
+
+OWN_PATH = "pg_catalog, pg_temp"
+"""The search path of our own statements. No user can put a function, type or operator there."""
 
 PARENT_GATHER = 2
 """PostgreSQL's own default; workers get 0, as our processes are the parallelism."""
@@ -50,7 +61,7 @@ LONGEST_LOCK_MILLISECONDS = 2**31 - 1
 """The server refuses a longer lock_timeout; this one is 24 days."""
 
 CHECKING_VERSION = 14
-LIMITING_VERSION = 17
+"""First major version with `client_connection_check_interval`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,14 +99,17 @@ class Session:
         self._lost = False
         self._lock_timeout = "DEFAULT"
         self._rows_copied = 0
+        self._wants_own_path = self._has_own_path = True
         try:
             self._connection = self._connect(spec)
             policies = "on" if spec.session.enable_row_security else "off"
             name = session_name(spec, program)
-            self.execute(SETTINGS.format(gather=gather, name=name, policies=policies))
+            settings = SETTINGS.format(gather=gather, name=name, policies=policies, path=OWN_PATH)
+            since = [each for first, each in SETTINGS_SINCE.items() if self.version[0] >= first]
+            self._run("; SET ".join([settings, *since]))
             if spec.session.lock_timeout_seconds:
                 self._lock_timeout = str(_lock_timeout(spec))
-                self.execute(f"SET lock_timeout = {self._lock_timeout}")
+                self._run(f"SET lock_timeout = {self._lock_timeout}")
             self._watch_connection()
         except BaseException:
             self.close()
@@ -104,15 +118,11 @@ class Session:
     def _watch_connection(self) -> None:
         """Let the server end a query whose client was killed; where it cannot, it finds out later.
 
-        The setting exists from PostgreSQL 14 on, and on systems that can poll a socket's end. From
-        17 on the server may also set an end to whole transactions: ours last as long as the run.
+        The setting works on systems that can poll a socket's end.
         """
         if self.version[0] >= CHECKING_VERSION:
             with suppress(SourceError):
-                self.execute("SET client_connection_check_interval = '10s'")
-        if self.version[0] >= LIMITING_VERSION:
-            with suppress(SourceError):
-                self.execute("SET transaction_timeout = 0")
+                self._run("SET client_connection_check_interval = '10s'")
 
     def _connect(self, spec: SourceSpec) -> Connection:
         password = password_of(spec)
@@ -152,7 +162,22 @@ class Session:
 
     def execute(self, sql: str) -> None:
         """Run statements without a result."""
-        self._calling(lambda: self._open.execute(sql))
+        self._set_path()
+        self._run(sql)
+
+    @contextmanager
+    def users_path(self) -> Iterator[None]:
+        """Resolve names in the block by the search path that the user's own sessions have.
+
+        For statements that have text of the user, ask what a name of the user stands for, or read
+        rows: a function in a view resolves names as it runs. What is ours in such a statement names
+        its schema, operators included. Everywhere else names are those of `pg_catalog`.
+        """
+        before, self._wants_own_path = self._wants_own_path, False
+        try:
+            yield
+        finally:
+            self._wants_own_path = before
 
     @contextmanager
     def apart(self) -> Iterator[None]:
@@ -164,45 +189,51 @@ class Session:
         Raises:
             SourceError: What the block raised.
         """
-        self.execute("SAVEPOINT unloader")
+        self._run("SAVEPOINT unloader")
+        has_own_path = self._has_own_path
         try:
             yield
         except Exception:
             if self.alive:
                 with suppress(SourceError):
-                    self.execute("ROLLBACK TO SAVEPOINT unloader; RELEASE SAVEPOINT unloader")
+                    self._run("ROLLBACK TO SAVEPOINT unloader; RELEASE SAVEPOINT unloader")
+                    self._has_own_path = has_own_path
             raise
-        self.execute("RELEASE SAVEPOINT unloader")
+        self._run("RELEASE SAVEPOINT unloader")
 
     @contextmanager
     def waiting(self, seconds: float) -> Iterator[None]:
         """Wait no longer than that for a lock within the block, inside a transaction."""
         milliseconds = max(1, min(round(seconds * 1000), LONGEST_LOCK_MILLISECONDS))
-        self.execute(f"SET LOCAL lock_timeout = {milliseconds}")
+        self._run(f"SET LOCAL lock_timeout = {milliseconds}")
         try:
             yield
         finally:
             if self.alive:
                 with suppress(SourceError):
-                    self.execute(f"SET LOCAL lock_timeout = {self._lock_timeout}")
+                    self._run(f"SET LOCAL lock_timeout = {self._lock_timeout}")
 
     def rows(self, sql: str, *arguments: object) -> list[Row]:
         """Return all rows of a query, whose values are found by position or by name."""
+        self._set_path()
         return self._calling(lambda: self._open.query(sql, arguments))
 
     def value(self, sql: str, *arguments: object) -> Any:
         """Return the first value of the first row, None where there is no row."""
-        rows = self._calling(lambda: self._open.query(sql, arguments))
+        rows = self.rows(sql, *arguments)
         return rows[0][0] if rows else None
 
     def column_names(self, sql: str) -> list[tuple[str, int]]:
         """Return names and type OIDs of a query's columns without running it."""
+        self._set_path()
         return self._calling(lambda: self._open.describe(sql))
 
     def copy(
         self, sql: str, dialect: CopyDialect, piece_bytes: int, columns: Sequence[str] = ()
     ) -> Iterator[tuple[Text, ...]]:
         """Yield the result of a query as CSV text, in pieces of less than `piece_bytes`.
+
+        Names are resolved as in `users_path`.
 
         A row that may not be shorter than that is a piece by itself, and in memory twice while it
         is read. The socket is read only while the caller waits for a piece. Broken off, it costs
@@ -215,6 +246,8 @@ class Session:
             columns: Names of all columns of the result. With them the server may be asked for its
                 text form, whose rows are turned into the bytes of the CSV form as they come.
         """
+        with self.users_path():
+            self._set_path()
         self._rows_copied = 0
         form = _text_form(dialect, columns)
         statement = _copy_statement(sql, dialect if form is None else None)
@@ -242,6 +275,17 @@ class Session:
     def _open(self) -> Connection:
         assert self._connection is not None  # From the constructor on.
         return self._connection
+
+    def _set_path(self) -> None:
+        if self._has_own_path != self._wants_own_path:
+            own = self._wants_own_path
+            # What a reset goes back to is the path of the role, the database or the URL.
+            self._run(f"SET search_path = {OWN_PATH}" if own else "RESET search_path")
+            self._has_own_path = own
+
+    def _run(self, sql: str) -> None:
+        """Run statements in which no name is resolved."""
+        self._calling(lambda: self._open.execute(sql))
 
     def _calling(self, call: Callable[[], T]) -> T:
         try:

@@ -29,12 +29,13 @@ _MASKS: dict[str, Mask] = {_DATE: "date", _TIMESTAMP: "timestamp", _ZONED: "time
 """Types whose text may follow a format of the user."""
 _TYPED = frozenset({*_INTEGERS, *_FLOATS, "boolean"})
 """Types whose Arrow values have the server's text and no other."""
-_BOOLEAN_CASTS = {"true/false": "::text", "t/f": "", "1/0": "::integer"}
-"""COPY itself prints t and f."""
+_BOOLEAN_CASTS = {"true/false": "::pg_catalog.text", "t/f": "", "1/0": "::integer"}
+"""COPY itself prints t and f. Rows are read by the search path of the user, so that functions and
+types name their schema; `integer` and `numeric` are words of the grammar."""
 _BINARY_TEXTS = {
     "prefixed-hex": "{}",
-    "hex": "encode({}, 'hex')",
-    "base64": r"replace(encode({}, 'base64'), E'\n', '')",
+    "hex": "pg_catalog.encode({}, 'hex')",
+    "base64": r"pg_catalog.replace(pg_catalog.encode({}, 'base64'), E'\n', '')",
 }
 _AS_ASKED = "exact text, as asked for"
 _MAX_DECIMAL = 38
@@ -126,7 +127,7 @@ def _text_expressions(column: ColumnInfo) -> Iterator[tuple[str, str, frozenset[
         yield f"{name}::numeric", "amount without the currency of the locale", frozenset()
     elif _is_zoned(base):
         # The session is in UTC, so the only + is that of the offset.
-        yield f"replace({name}::text, '+00', '+00:00')", "instant in UTC", frozenset()
+        yield _utc(name, "+00:00"), "instant in UTC", frozenset()
     else:
         yield name, "", frozenset()
 
@@ -163,7 +164,7 @@ def _value(column: ColumnInfo, name: str, base: str) -> Reading:
         note = "amount without the currency of the locale, exact text"
         return Reading(expression=f"{name}::numeric", output_type="string", note=note)
     if base == "bytea":
-        return Reading(expression=f"encode({name}, 'hex')", output_type="binary")
+        return Reading(expression=_BINARY_TEXTS["hex"].format(name), output_type="binary")
     return _temporal_or_text(name, base)
 
 
@@ -187,13 +188,18 @@ def _temporal_or_text(name: str, base: str) -> Reading:
         return Reading(expression=name, output_type="timestamp[us]")
     if plain == _ZONED:
         return Reading(
-            expression=f"replace({name}::text, '+00', 'Z')",
+            expression=_utc(name, "Z"),
             output_type="timestamp[us, tz=UTC]",
             note="instant in UTC",
         )
     # Arrow's time ends before midnight, PostgreSQL's at 24:00:00, so that is exact text, too.
     native = plain in ("text", "character varying", "character", "name", "xml", "bpchar", '"char"')
     return Reading(expression=name, output_type="string", note="" if native else "exact text")
+
+
+def _utc(name: str, offset: str) -> str:
+    """Return SQL for the text of an instant, in a session that is in UTC."""
+    return f"pg_catalog.replace({name}::pg_catalog.text, '+00', '{offset}')"
 
 
 def _metadata(column: ColumnInfo, output_type: str) -> tuple[tuple[str, str], ...]:

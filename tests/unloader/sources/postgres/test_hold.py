@@ -287,7 +287,7 @@ def test_nobody_waits_for_ever(url: str) -> None:
     assert session.value("SHOW lock_timeout") == "30s"
     session.execute("SET lock_timeout = '50ms'")
     other = Session(SourceSpec(kind="postgresql", location=url))
-    other.execute("BEGIN; LOCK TABLE plain")
+    other.execute("BEGIN; LOCK TABLE public.plain")
     with pytest.raises(TransientSourceError, match=r"55P03.*no other session"):
         list(session.copy("SELECT v FROM plain", CopyDialect(), 1024))
     other.close()
@@ -312,7 +312,7 @@ def test_the_wait_for_a_lock_is_an_option(
     with closing(Session(SourceSpec(kind="postgresql", location=url, session=session))) as ours:
         assert ours.value("SHOW lock_timeout") == wanted
     with closing(Session(SourceSpec(kind="postgresql", location=url))) as other:
-        other.execute("BEGIN; LOCK TABLE plain")
+        other.execute("BEGIN; LOCK TABLE public.plain")
         error = command.error_of(
             "run", url, "--table", "plain", "--to", str(tmp_path / "out"), "--lock-timeout",
             seconds, "--retries", "1", "--retry-delay", "0.1", "--progress", "none", status=4,

@@ -25,6 +25,8 @@ from unloader.sources.statement import (
 
 T = TypeVar("T")
 
+ROWS = "pg_catalog.count(*)"
+
 BATCH_RELATIONS = 100
 """Relations that one statement counts or locks."""
 
@@ -33,8 +35,8 @@ def counted(session: Session, extract: Extract) -> int:
     """Return the rows of the query, of the table, or of the partitions asked for."""
     conditions, most = row_conditions(extract), extract.limit_rows
     if extract.query is not None:
-        sql = select_count(derived_table(extract.query), conditions, most)
-        return int(session.value(sql))
+        sql = select_count(derived_table(extract.query), conditions, most, ROWS)
+        return _number(session, sql)
     name = qualified(extract.table.schema, extract.table.name)
     oid = session.value("SELECT $1::text::regclass::oid", name)
     leaves = dictionary.leaves(session, oid)
@@ -45,13 +47,15 @@ def counted(session: Session, extract: Extract) -> int:
     elif [leaf.oid for leaf in leaves] != [oid] and _through_the_parent(session, oid, leaves):
         # Who has rights on columns alone may not ask which partition a row is from.
         if dictionary.tells_partitions(session, oid):
-            conditions.insert(0, f"{name}.tableoid = ANY (ARRAY[{_oids(leaves)}]::oid[])")
-        return int(session.value(select_count(name, conditions, most)))
+            own = f"ARRAY[{_oids(leaves)}]::pg_catalog.oid[]"
+            conditions.insert(0, f"{name}.tableoid OPERATOR(pg_catalog.=) ANY ({own})")
+        return _number(session, select_count(name, conditions, most, ROWS))
     else:
         relations = [leaf.relation for leaf in leaves]
     alias = quoted(extract.table.name)
     counts = [
-        select_count(f"ONLY {qualified(*each)} AS {alias}", conditions, most) for each in relations
+        select_count(f"ONLY {qualified(*each)} AS {alias}", conditions, most, ROWS)
+        for each in relations
     ]
     total = summed(session, counts)
     return total if most is None else min(total, most)
@@ -62,8 +66,13 @@ def summed(session: Session, counts: list[str]) -> int:
     total = 0
     for batch in batches(counts):
         text = " UNION ALL ".join(batch)
-        total += int(session.value(f"SELECT sum(count)::bigint FROM ({text}) AS counts"))
+        total += _number(session, f"SELECT pg_catalog.sum(count)::bigint FROM ({text}) AS counts")
     return total
+
+
+def _number(session: Session, sql: str) -> int:
+    with session.users_path():
+        return int(session.value(sql))
 
 
 def counted_together(session: Session, extracts: Mapping[int, Extract]) -> dict[int, int]:
@@ -79,11 +88,13 @@ def counted_together(session: Session, extracts: Mapping[int, Extract]) -> dict[
         own = leaves.get(oid, ()) if oid is not None else ()
         if [leaf.oid for leaf in own] == [oid]:
             relation = f"ONLY {name} AS {quoted(extract.table.name)}"
-            items = f"{at} AS at, count(*) AS rows"
+            items = f"{at} AS at, {ROWS} AS rows"
             counts.append(select(items, relation, row_conditions(extract)))
     if not counts:
         return {}
-    return {int(row["at"]): int(row["rows"]) for row in session.rows(" UNION ALL ".join(counts))}
+    with session.users_path():
+        rows = session.rows(" UNION ALL ".join(counts))
+    return {int(row["at"]): int(row["rows"]) for row in rows}
 
 
 def batches(items: list[T]) -> Iterator[list[T]]:
