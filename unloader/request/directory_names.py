@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from unloader.errors import ConfigError, UsageError
+from unloader.request.file_names import safe_part, safe_start
 from writers.objects.location import is_location
 from writers.records import dataclass
 
@@ -18,8 +19,6 @@ TABLE_FIELDS = ("schema", "table")
 """Fields that tell the directories of the tables of one run apart."""
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]")
-_NO_START = (".", "_", "-")
 _MAX_BYTES = 255
 
 _ANY = {"date": r"\d{8}", "run_id": r"\d{8}T\d{6}Z-[0-9a-f]+"}
@@ -89,7 +88,7 @@ def is_dated(place: str) -> bool:
 
 
 def directory_name(place: str, values: DirectoryValues) -> str:
-    """Return the directory of one run; characters that no name can hold become `%XX`.
+    """Return the directory of one run; characters that are unsafe in a name become `%XX`.
 
     So does a dot, an underscore or a hyphen that a value would put in front of a name: no value
     leads out of the directory, or is taken for a hidden file or an option.
@@ -163,17 +162,17 @@ def _pattern(name: str, values: DirectoryValues | None, date: str = "") -> str:
         if field[1] in any_run or values is None:
             parts.append(any_run.get(field[1], ".+"))
         else:
-            value = _safe(str(getattr(values, field[1])))
-            parts.append(re.escape(_not_in_front(value) if not field.start() else value))
+            value = safe_part(str(getattr(values, field[1])))
+            parts.append(re.escape(safe_start(value) if not field.start() else value))
     return "".join((*parts, re.escape(name[at:])))
 
 
 def _filled(part: str, values: DirectoryValues) -> str:
     if not has_fields(part):
         return part
-    name = _FIELD.sub(lambda field: _safe(str(getattr(values, field[1]))), part)
+    name = _FIELD.sub(lambda field: safe_part(str(getattr(values, field[1]))), part)
     if _FIELD.match(part):
-        name = _not_in_front(name)
+        name = safe_start(name)
     if not name:
         raise ConfigError(
             f"the part {part} of --to is empty, since the run has no {part.strip('{}')}",
@@ -185,11 +184,3 @@ def _filled(part: str, values: DirectoryValues) -> str:
             "leave a field of --to out",
         )
     return name
-
-
-def _not_in_front(name: str) -> str:
-    return f"%{ord(name[0]):02X}{name[1:]}" if name.startswith(_NO_START) else name
-
-
-def _safe(text: str) -> str:
-    return _UNSAFE.sub(lambda match: f"%{ord(match.group()):02X}", text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from urllib.parse import quote
 
 from unloader.errors import ConfigError, UsageError
 from writers.records import dataclass, replace
@@ -14,8 +15,9 @@ DEFAULT_TABLE_TEMPLATE = "{table}{part}.{ext}"
 """Used instead of the default of --file-name where one file holds the whole table."""
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
-_COMMANDS = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
-"""Control characters, ends of line, and what changes the direction of text."""
+DIRECTIONS = r"\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+"""Unicode's ends of line, and the characters that change the direction of text."""
+_COMMANDS = rf"\x00-\x1f\x7f-\x9f{DIRECTIONS}"
 _UNSAFE = re.compile(rf"[{_COMMANDS}/\\]")
 _NO_START = (".", "_", "-")
 _MAX_BYTES = 255
@@ -90,10 +92,10 @@ def check_template(
 
 
 def file_name(template: str, values: NameValues) -> str:
-    """Return the name of one file; characters that no file name can hold become `%XX`.
+    """Return the name of one file; characters that are unsafe in a name become `%XX`.
 
-    So does a dot or an underscore in front, for such names are the run's own and readers of whole
-    directories pass them over; and a hyphen, for other programs take such a name for an option.
+    So does a dot or an underscore at the beginning: such names are the run's own, and readers of
+    whole directories skip them. So does a hyphen, which other programs take for an option.
 
     Raises:
         ConfigError: The name is longer than file systems allow.
@@ -139,6 +141,21 @@ def check_distinct(names: Iterable[str]) -> None:
         seen.add(folded)
 
 
+def safe_part(text: str) -> str:
+    """Return a text as a part of a name of a file or directory; what is unsafe becomes `%XX`.
+
+    Unsafe are slashes, backslashes, control characters and what changes the direction of text.
+    """
+    if _UNSAFE.search(text) is None:
+        return text
+    return _UNSAFE.sub(lambda match: quote(match.group(), safe=""), text)
+
+
+def safe_start(name: str) -> str:
+    """Return a name whose first character is `%XX` if it is a dot, an underscore or a hyphen."""
+    return f"%{ord(name[0]):02X}{name[1:]}" if name.startswith(_NO_START) else name
+
+
 def _filled(template: str, values: Mapping[str, str]) -> str:
     """Return a template with what its fields stand for; `*` for those that are not told."""
     found = []
@@ -146,8 +163,8 @@ def _filled(template: str, values: Mapping[str, str]) -> str:
         found.append(literal)
         if field is not None:
             known = values.get(field)
-            found.append("*" if known is None else _safe(known))
-    return _begun_safely("".join(found))
+            found.append("*" if known is None else safe_part(known))
+    return safe_start("".join(found))
 
 
 @lru_cache(maxsize=64)
@@ -155,18 +172,3 @@ def _pieces(template: str) -> tuple[tuple[str, str | None], ...]:
     """Return each text of a template with the field that follows it; None for the last one."""
     parts = _FIELD.split(template)
     return tuple(zip(parts[::2], (*parts[1::2], None), strict=True))
-
-
-def _begun_safely(name: str) -> str:
-    return f"%{ord(name[0]):02X}{name[1:]}" if name.startswith(_NO_START) else name
-
-
-def _safe(text: str) -> str:
-    if _UNSAFE.search(text) is None:
-        return text
-    return _UNSAFE.sub(lambda match: _encoded(match.group()), text)
-
-
-def _encoded(char: str) -> str:
-    """Return one character as URLs write it."""
-    return "".join(f"%{byte:02X}" for byte in char.encode())

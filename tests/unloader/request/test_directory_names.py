@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from unloader.cli.display import render
 from unloader.errors import ConfigError
 from unloader.request.directory_names import (
     DirectoryValues,
@@ -14,7 +15,9 @@ from unloader.request.directory_names import (
     existing,
     is_dated,
 )
+from unloader.request.file_names import NameValues, file_name
 from unloader.storage.directories.local import LocalDirectories
+from writers.records import replace
 
 VALUES = DirectoryValues(
     schema="S.1", table="T+(x", date="20261122", run_id="20261122T013000Z-0a1b2c"
@@ -50,6 +53,20 @@ def test_values_that_could_lead_elsewhere(table: str, name: str) -> None:
     values = DirectoryValues(schema="", table=table, date="", run_id="")
     assert directory_name("/x/{table}", values) == f"/x/{name}"
     assert beside("/x/{table}{date}", values)[1].fullmatch(f"{name}20261122")
+
+
+def test_directories_encode_what_files_encode() -> None:
+    """Every character of a table's name becomes the same in both, and no terminal obeys any."""
+    for number in (*range(0x800), *range(0x2000, 0x2100), 0xFEFF, 0x1F600):
+        for table in (f"a{chr(number)}b", f"{chr(number)}b"):
+            values = replace(VALUES, table=table)
+            of_file = NameValues(
+                schema="", table=table, partition="", unit="", part=None, ext="csv", date=""
+            )
+            name = directory_name("/x/{table}", values).removeprefix("/x/")
+            assert file_name("{table}", of_file) == name
+            assert render.one_line(name) == name
+            assert beside("/x/{table}{date}", values)[1].fullmatch(f"{name}20261122")
 
 
 @pytest.mark.parametrize(("schema", "what"), [("", "is empty"), ("x" * 300, "is longer")])

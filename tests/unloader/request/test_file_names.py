@@ -144,6 +144,7 @@ def test_names_must_differ_by_more_than_case() -> None:
         ("\x9b2J", "%C2%9B2J"),
         ("invoice\u202efdp.exe", "invoice%E2%80%AEfdp.exe"),
         ("two\u2028lines", "two%E2%80%A8lines"),
+        ("right\u200fto\u061cleft", "right%E2%80%8Fto%D8%9Cleft"),
         ("-rf", "%2Drf"),
         ("~root", "~root"),
     ],

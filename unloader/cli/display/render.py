@@ -14,6 +14,7 @@ from typing import Any
 
 from unloader.cli.streams import give_up, was_closed
 from unloader.errors import AnswerLost
+from unloader.request.file_names import DIRECTIONS
 
 UNKNOWN = "-"
 
@@ -28,7 +29,7 @@ _INVISIBLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
 )
 """Controls, ends of line, and what changes the direction of text or has no width."""
-_COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_COMMANDS = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{DIRECTIONS}]")
 """What a terminal obeys, but for tabs and ends of line."""
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _IN_SQL = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\s+""")
