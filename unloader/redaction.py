@@ -3,8 +3,9 @@
 There are two lines of defence. The first is not here: no message is made of an argument that was
 refused, because nobody knows what it holds. This module is the second. `redact` hides
 
-- the secrets of this process, wherever they stand: those in the variables below, and those that
-  were read from a file or typed at the prompt and handed to `learn`;
+- the secrets of this process, wherever they stand: those in variables that are called after a
+  secret (`is_secret`), and those that were read from a file or a catalog's configuration, or typed
+  at the prompt, and handed to `learn`;
 - whatever has the form of a password, known or not: `//user:password@`, `user/password@`,
   `password=...`, `IDENTIFIED BY ...`.
 
@@ -12,10 +13,11 @@ Standard output and standard error pass it as a whole, in the workers, too (`gua
 driver's warning and a traceback do. Files are written by those who know their fields: texts pass
 `redact`, names and SQL must stay exact, since a later run or `verify` reads them.
 
-A secret is searched for without regard to case. One of fewer than `SHORTEST` characters is not
-searched for: it would be found in every other word. One of fewer than `LONG` characters, or of
-letters alone, is hidden where it stands as a word of its own. A word that stands in the open is
-not hidden (`known_openly`): whose password is the user's name gains nothing from unreadable output.
+A secret is searched for without regard to case. One of fewer than `SHORTEST` characters, or of
+fewer than `LONG` digits, is not searched for: it would be found in other words and numbers. One of
+fewer than `LONG` characters, or of letters alone, is hidden where it is a word for itself. A word
+that is shown openly is not hidden (`known_openly`): a password that equals the user's name gains
+nothing from unreadable output.
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, TextIO, cast
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN = "***"
 
@@ -43,8 +45,10 @@ VARIABLES = (
     TOKEN_VARIABLE,
     PARQUET_KEY_VARIABLE,
     "PGPASSWORD",
+    "MYSQL_PWD",
 )
-"""Variables whose value is a secret; the last is PostgreSQL's own."""
+"""Variables whose whole value is a secret that this program or a driver uses; `is_secret` knows
+others by their names."""
 
 SHORTEST = 4
 LONGEST_SECRET = 65_536
@@ -56,13 +60,51 @@ _OUR_WORDS = frozenset(
 )
 """Words of our own messages and URLs."""
 
-_FIELD_NAME = r"(?:(?<!/)(?:password|passwd|pwd|passphrase|secret|token)|(?<![\w/])pass)"
-_FIELD_VALUE = r"""(?:\\"[^"]*"|"(?:[^"\\]|\\.)*"|'[^']*'|\{[^}]*\}|[^\s;&'",)]+)"""
-_SQL_VALUE = r"""(?:\\"[^"]*"|"[^"]*"|'[^']*'|[^\s,;'"]+)"""
+_SECRET = (
+    r"(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|authorization|webhook"
+    r"|(?<![a-z])(?:pass|sas|sig|signature)|(?:db|my|pg|sql|ssl|user|root|admin|store)pass"
+    r"|(?:access|account|api|auth|encryption|hmac|mask|masking|master|parquet|private|secret|shared"
+    r"|signing|ssl|storage)[_-]?key)s?\d{0,3}"
+)
+"""What the name of a secret has in it: that of a variable, and that of a field in a text."""
+_ABOUT = (
+    r"_?(?:file|path|dir|directory|keyring|prompt)|_(?:name|id|user|host|port|type|kind|count|"
+    r"provider|service|age|ttl|timeout|length|size|limit)"
+)
+"""What such a name ends with if it is about a secret, such as the place of one."""
+_VARIABLE = re.compile(rf"(?i){_SECRET}|_(?:headers|connection_string)$")
+_NO_SECRET = re.compile(rf"(?i)(?:{_ABOUT})$|^(?:OLD)?PWD$|^UNLOADER_")
+"""The variables of our options have secrets only where `VARIABLES` says so."""
 
-_FIELD_WORDS = ("pass", "pwd", "secret", "token")
+_QUOTED = r"""\\"[^"]*"|"(?:[^"\\]|\\.)*"|'[^']*'"""
+_BARE = r"""(?:\\.|[^\s;&'",)\\])+"""
+_SCHEME = r"(?:(?:Bearer|Basic)\s+)?"
+_NAME = rf"{_SECRET}(?:(?!(?:{_ABOUT})\b)_\w{{1,40}})?"
+_FIELD = re.compile(
+    rf"(?i)((?<!/){_NAME}(?:\\?[\"'])?\s{{0,8}}=\s{{0,8}}{_SCHEME})({_QUOTED}|\{{[^}}]*\}}|{_BARE})"
+)
+"""`password=...`"""
+_MEMBER = re.compile(rf"(?i)({_NAME}\\?[\"']\s{{0,8}}:\s{{0,8}})({_QUOTED})")
+"""`"password": "..."`, as JSON has it; a number there is a number of rows, and stays."""
+_HEADER = re.compile(
+    rf"(?i)((?:authorization|-(?:key|token|secret|signature)):\s{{1,8}}{_SCHEME})([^\s'\"]+)"
+)
+"""`Authorization: Bearer ...`, as HTTP has it."""
+_FIELDS = (_FIELD, _MEMBER, _HEADER)
+_FIELD_WORDS = (
+    "pass",
+    "pwd",
+    "secret",
+    "token",
+    "credential",
+    "authoriz",
+    "webhook",
+    "key",
+    "sig",
+    "sas",
+)
 """One of them is in each name of such a field."""
-_FIELD = re.compile(rf"(?i)({_FIELD_NAME}(?:\s{{0,8}}=|[\"']\s{{0,8}}[:=])\s{{0,8}}){_FIELD_VALUE}")
+_SQL_VALUE = r"""(?:\\"[^"]*"|"[^"]*"|'[^']*'|[^\s,;'"]+)"""
 _IDENTIFIED = re.compile(
     rf"(?i)(\bIDENTIFIED\s+BY\s+(?:VALUES\s+)?){_SQL_VALUE}(\s+REPLACE\s+)?(?(2){_SQL_VALUE})"
 )
@@ -89,31 +131,21 @@ def learn(secret: str | None) -> None:
     _learned.update(filter(None, (secret or "").splitlines()))
 
 
+def learn_fields(fields: Mapping[str, object]) -> None:
+    """Hide the secrets in a configuration from now on, such as the properties of a catalog."""
+    _learned.update(_secrets_in(tuple((name, str(value)) for name, value in fields.items())))
+
+
 def known_openly(words: Iterable[str | None]) -> None:
     """Do not hide these words, which the user gave in the open, even if one is the password."""
     _open_words.update(word.lower() for word in words if word)
 
 
 def is_secret(variable: str) -> bool:
-    """Return whether a variable of this name holds a secret."""
-    return variable in VARIABLES or variable.startswith(MASKING_KEY_VARIABLE)
-
-
-def environment(*, passwords: bool = False) -> dict[str, str]:
-    """Return our environment for another program, without the secrets in it.
-
-    Those that were learned are left out under whatever name they stand, if they are long and odd:
-    whose password is the user's name needs that.
-
-    Args:
-        passwords: It connects to the database as we do, and needs the variables for that.
-    """
-    kept = VARIABLES if passwords else ()
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in kept or not (is_secret(name) or _is_learned(value.strip()))
-    }
+    """Return whether a variable of this name holds a secret: ours, a driver's or another's."""
+    if variable in VARIABLES or variable.startswith(MASKING_KEY_VARIABLE):
+        return True
+    return not _NO_SECRET.search(variable) and _VARIABLE.search(variable) is not None
 
 
 def redact(text: str) -> str:
@@ -133,7 +165,7 @@ def redact_forms(text: str) -> str:
 
 def holds_field(text: str) -> bool:
     """Return whether a text has `password=...` or the like in it."""
-    return _FIELD.search(text) is not None
+    return any(field.search(text) for field in _FIELDS)
 
 
 def holds_sql_password(sql: str) -> bool:
@@ -210,8 +242,42 @@ def guard_streams() -> None:
 
 def _now() -> tuple[frozenset[str], frozenset[str]]:
     """Return the secrets and the open words known now; variables may be set by a prompt."""
-    secrets = {*_learned, *(os.environ.get(name, "") for name in VARIABLES)}
+    secrets = _learned | _secrets_in(tuple(os.environ.items()))
     return frozenset(secrets), frozenset(_open_words)
+
+
+@lru_cache(maxsize=4)
+def _secrets_in(fields: tuple[tuple[str, str], ...]) -> frozenset[str]:
+    """Return the secrets in named values: variables of the environment, properties of a catalog.
+
+    A value that is called after a secret may be a path, a number or a word such as `true`. Those
+    are left out, since hiding them would take them out of every text.
+    """
+    found = set()
+    for name, value in fields:
+        if name in VARIABLES or name.startswith(MASKING_KEY_VARIABLE):
+            found.add(value)
+            continue
+        if name.startswith("UNLOADER_"):
+            continue
+        parts = {match[2].strip("\\\"'") for field in _FIELDS for match in field.finditer(value)}
+        logins = (match[3] for match in _USER_PASSWORD.finditer(value))
+        parts.update(each for each in logins if not _PORT.match(each))
+        if is_secret(name):
+            # `CLIENT:SECRET` is the form of a credential of Iceberg's catalogs.
+            parts.update((value, *value.splitlines(), value.rpartition(":")[2]))
+            if name.endswith("_HEADERS"):
+                parts.update(item.partition("=")[2] for item in value.split(","))
+        parts.update([unquote(part).rpartition(" ")[2] for part in parts])
+        found.update(filter(_is_odd, parts))
+    return frozenset(found)
+
+
+def _is_odd(value: str) -> bool:
+    """Return whether the value of a variable can hardly be anything but a secret."""
+    if len(value) < (LONG if value.isalpha() else _shortest(value)):
+        return False
+    return not (value.startswith("/") and os.path.exists(value))
 
 
 @lru_cache(maxsize=8)
@@ -223,11 +289,16 @@ def _patterns(
     found = {
         form.lower(): _pattern_of(form, anywhere=_is_telling(secret))
         for secret in secrets
-        if len(secret.strip()) >= SHORTEST and secret.lower() not in left_alone
+        if len(secret.strip()) >= _shortest(secret) and secret.lower() not in left_alone
         for form in _forms(secret)
     }
     # The longest first: one secret may be the beginning of another.
     return tuple(sorted(found.items(), key=lambda item: -len(item[0])))
+
+
+def _shortest(secret: str) -> int:
+    # A short number is the same as many a number of rows, and JSON has to keep those.
+    return LONG if secret.strip().isdigit() else SHORTEST
 
 
 def _pattern_of(form: str, *, anywhere: bool) -> re.Pattern[str]:
@@ -237,10 +308,6 @@ def _pattern_of(form: str, *, anywhere: bool) -> re.Pattern[str]:
         before = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[nrt]))"
         escaped = rf"{before}{escaped}(?![^\W_])"
     return re.compile(escaped, re.IGNORECASE)
-
-
-def _is_learned(value: str) -> bool:
-    return value in _learned and _is_telling(value)
 
 
 def _is_telling(secret: str) -> bool:
@@ -270,11 +337,19 @@ def _hide_in_line(line: str) -> str:
         line = _TOKEN.sub(_hide_in_token, line)
     folded = line.lower()
     if any(word in folded for word in _FIELD_WORDS):
-        line = _FIELD.sub(rf"\1{HIDDEN}", line)
+        for field in _FIELDS:
+            line = field.sub(_hide_value, line)
         line = _SQL_PASSWORD.sub(rf"\1{HIDDEN}", line)
     if "identified" in folded:
         line = _IDENTIFIED.sub(_hide_identified, line)
     return line
+
+
+def _hide_value(match: re.Match[str]) -> str:
+    """Keep the quotes, so that JSON stays JSON."""
+    value = match[2].removeprefix("\\")
+    quote_mark = match[2][: len(match[2]) - len(value) + 1] if value[0] in "\"'" else ""
+    return f"{match[1]}{quote_mark}{HIDDEN}{quote_mark}"
 
 
 def _hide_in_token(match: re.Match[str]) -> str:

@@ -42,6 +42,20 @@ def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
         "SET ROLE r IDENTIFIED  BY hunter2",
         "ALTER USER u IDENTIFIED BY VALUES 'hunter2' REPLACE hunter2",
         "ALTER ROLE u PASSWORD 'hunter2'",
+        "AWS_SECRET_ACCESS_KEY=hunter2",
+        "aws_session_token = hunter2",
+        "AZURE_STORAGE_KEY=hunter2==",
+        "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=hunter2==",
+        "STRIPE_API_KEY=hunter2",
+        "DB_PASS=hunter2",
+        "DBPASS='hunter2'",
+        "DB_PASSWORD_PROD=hunter2",
+        "https://x.blob.core.windows.net/c?sv=1&sig=hunter2&se=1",
+        "sslpassword=hunter2",
+        "> Authorization: Bearer hunter2",
+        "Authorization=Basic hunter2",
+        "X-Vault-Token: hunter2",
+        json.dumps(json.dumps({"api_key": "hunter2"})),
     ],
 )
 def test_what_looks_like_a_password_is_hidden(text: str) -> None:
@@ -63,10 +77,13 @@ def test_what_looks_like_a_password_is_hidden(text: str) -> None:
         "replace an earlier run with --overwrite",
         "2026-11-22T07:08:13Z unit 0001, 10:30 left",
         "--password-file FILE",
+        "password_file=/run/secrets/db token_id=7 bypass=1 compass=2 order_key=5",
+        json.dumps({"password": 3, "api_key": {"nulls": 0}, "token": None}),
     ],
 )
-def test_other_texts_are_left_alone(text: str) -> None:
+def test_other_texts_are_left_alone(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Users, ports, paths, times and our own sentences hold no password."""
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")  # It has the parameters of this test in it.
     assert redact(text) == text
 
 
@@ -90,6 +107,69 @@ def test_a_secret_of_the_process_is_hidden_however_it_is_written(written: str) -
         f"a {HIDDEN} b",
         f"a x{HIDDEN}x b",
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hidden"),
+    [
+        ("MYSQL_PWD", "tiger", "tiger"),
+        ("AWS_SECRET_ACCESS_KEY", "hunter/2+x", "hunter/2+x"),
+        ("AZURE_STORAGE_CONNECTION_STRING", "AccountName=x;AccountKey=hunter2==", "hunter2=="),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hunter2,x=hunter3", "hunter2"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hunter2,x=hunter3", "hunter3"),
+        ("PYICEBERG_CATALOG__LAKE__CREDENTIAL", "client:hunter2", "hunter2"),
+        ("PYICEBERG_CATALOG__LAKE__S3__SECRET_ACCESS_KEY", "hunter2", "hunter2"),
+        ("DBPASS", "hunter2", "hunter2"),
+        ("https_proxy", "http://joe:hunter2@proxy:3128", "hunter2"),
+        ("DATABASE_URL", "postgresql://etl:hunter2@db01:5432/x", "hunter2"),
+        ("JAVA_OPTS", "-Djavax.net.ssl.keyStorePassword=hunter2 -Xmx1g", "hunter2"),
+        ("GOOGLE_CREDENTIALS", '{"type": "x", "private_key": "hunter2"}', "hunter2"),
+    ],
+)
+def test_secrets_in_variables_are_hidden(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, hidden: str
+) -> None:
+    """The name of a variable, or the form of its value, says what is secret in it."""
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")  # It has the parameters of this test in it.
+    assert redact(f"a {hidden} b") == f"a {hidden} b"
+    monkeypatch.setenv(name, value)
+    assert redact(f"a {hidden} b") == f"a {HIDDEN} b"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", "/var/run/token-1"),
+        ("AWS_ACCESS_KEY_ID", "AKIA0123456789"),
+        ("PGSSLKEY", "/etc/hosts"),
+        ("MAX_TOKENS", "4096"),
+        ("USE_TOKEN", "true"),
+        ("PWD", "/some/where"),
+        ("SORT_KEY", "order_id_1"),
+        ("UNLOADER_PASSWORD_KEYRING", "sales/etl-1"),
+        ("UNLOADER_WHERE", "token = 'abc12345'"),
+    ],
+)
+def test_variables_without_a_secret_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """Paths, numbers, words and our own options would be missed in every text."""
+    monkeypatch.setenv(name, value)
+    assert redact(f"a {value[-8:]} b") == f"a {value[-8:]} b"
+
+
+def test_json_stays_json() -> None:
+    """A password may be a short number, or stand before a quote that JSON has escaped."""
+    learn("1000")
+    document = {"rows": 1000, "password": 7, "where": 'pwd=a"b', "secret": 'x"y', "key": ["1000"]}
+    found = json.loads(redact(json.dumps(document)))
+    assert found == {
+        "rows": 1000,
+        "password": 7,
+        "where": f"pwd={HIDDEN}",
+        "secret": HIDDEN,
+        "key": ["1000"],
+    }
 
 
 def test_short_secrets_and_words_do_not_shred_texts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ Nothing of it is imported where no option asks for it.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -123,7 +124,15 @@ class _Watch:
         command = self._values[event.replace("-", "_")]
         if command is None:
             return None
-        return Hook(event=event, command=command, timeout_seconds=self._values["hook_timeout"])
+        variables = self._values["hook_env"]
+        if missing := ", ".join(name for name in variables if name not in os.environ):
+            _notice(f"--hook-env: not set, so the command does not get it: {missing}")
+        return Hook(
+            event=event,
+            command=command,
+            timeout_seconds=self._values["hook_timeout"],
+            variables=variables,
+        )
 
     def _run(self, hook: Hook) -> str:
         from unloader.operations.hooks import run_hook

@@ -11,18 +11,24 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Literal
 
 from unloader.events import RouteFinished
 from unloader.operations.account import Account
-from unloader.redaction import environment, redact
+from unloader.redaction import redact
 from unloader.storage.paths import absolute, path_of
 from writers.objects.location import is_location
 from writers.records import dataclass
 
 PREFIX = "UNLOADER_RUN_"
+
+PASSED = frozenset(
+    ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "PWD")
+)
+"""Variables that every command gets, with all `LC_...`: programs need them to start. Any other may
+hold a secret, whatever its name is, and only `--hook-env` passes it on."""
 
 Event = Literal["on-success", "on-failure"]
 
@@ -44,6 +50,8 @@ class Hook:
     command: str
     timeout_seconds: float
     """0 is no limit."""
+    variables: tuple[str, ...] = ()
+    """Names of variables that it gets besides those in `PASSED`."""
 
 
 def run_hook(
@@ -65,7 +73,7 @@ def run_hook(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**environment(), **facts(account)},
+            env={**_environment(hook.variables), **facts(account)},
             start_new_session=True,
         )
     except OSError as error:
@@ -156,6 +164,14 @@ class _Output:
 
     def _lines(self, data: bytes) -> Iterator[str]:
         yield from data.decode("utf-8", "backslashreplace").splitlines()
+
+
+def _environment(variables: Collection[str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in PASSED or name.startswith("LC_") or name in variables
+    }
 
 
 def _route_line(route: RouteFinished) -> str:

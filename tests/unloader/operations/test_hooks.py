@@ -55,6 +55,65 @@ def test_after_a_run(source: str, to: tuple[str, ...], tmp_path: Path) -> None:
     assert not (tmp_path / "wrong").exists()
 
 
+SECRETS = {
+    "UNLOADER_PASSWORD": "cnry-01",
+    "PGPASSWORD": "cnry-02",
+    "MYSQL_PWD": "cnry-03",
+    "PGSSLPASSWORD": "cnry-04",
+    "AWS_SECRET_ACCESS_KEY": "cnry/05+x",
+    "AWS_SESSION_TOKEN": "cnry-06",
+    "AZURE_STORAGE_KEY": "cnry-07==",
+    "AZURE_STORAGE_CONNECTION_STRING": "AccountName=x;AccountKey=cnry-08==;Suffix=x",
+    "AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=cnry-09",
+    "GOOGLE_SERVICE_ACCOUNT_KEY": '{"private_key": "cnry-10"}',
+    "PYICEBERG_CATALOG__LAKE__CREDENTIAL": "client:cnry-11",
+    "PYICEBERG_CATALOG__LAKE__URI": "postgresql+psycopg2://etl:cnry-12@db01/x",
+    "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20cnry-13",
+    "UNLOADER_MASKING_KEY_X": "cnry-14",
+    "UNLOADER_SESSION_SQL": "SET ROLE r IDENTIFIED BY cnry16",
+    "STRIPE_API_KEY": "cnry-17",
+    "DBPASS": "cnry-18",
+    "https_proxy": "http://joe:cnry-19@proxy:3128",
+    "ODDLY_CALLED": "cnry-20",
+}
+
+
+def test_no_variable_is_passed_on_unasked(source: str, to: tuple[str, ...], tmp_path: Path) -> None:
+    """A secret may have any name, so a command gets what programs need to start, and our facts."""
+    dump = f"cd {tmp_path}; {DUMP}"
+    command.run("run", source, *to, "--on-success", dump, env={**SECRETS, "LC_TIME": "C"})
+    found = facts(tmp_path)
+    assert not any("cnry" in value for value in found.values())
+    # The shell itself adds the last two.
+    others = {name for name in found if not name.startswith(PREFIX)} - {"SHLVL", "_", "OLDPWD"}
+    assert others <= {*hooks.PASSED, "LC_TIME"}
+    assert {"PATH", "HOME", "LC_TIME"} <= others
+
+
+def test_a_variable_that_is_named_is_passed_on(
+    source: str, to: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Its value gets through whole, and is hidden in what the command writes."""
+    names = ",".join(SECRETS)
+    dump = f"cd {tmp_path}; {DUMP}; env"
+    passing = ("--hook-env", names, "--hook-env", "NOT_SET_1")
+    done = command.ended("run", source, *to, *passing, "--on-success", dump, env=SECRETS)
+    assert done.returncode == 0
+    found = facts(tmp_path)
+    assert {name: found[name] for name in SECRETS} == SECRETS
+    assert "--hook-env: not set, so the command does not get it: NOT_SET_1" in done.stderr
+    shown = [line for line in done.stderr.splitlines() if "cnry" in line]
+    assert shown == ["ODDLY_CALLED=cnry-20"]
+
+
+def test_a_value_is_not_taken_for_a_name(source: str, to: tuple[str, ...]) -> None:
+    """`NAME=VALUE` is refused, and not shown."""
+    done = command.ended("run", source, *to, "--hook-env", "DB_PASS=cnry-1")
+    assert done.returncode == 2
+    assert "give names alone" in done.stderr
+    assert "cnry" not in done.stderr
+
+
 def test_after_a_failure(source: str, to: tuple[str, ...], tmp_path: Path) -> None:
     """Message and status of the error; the command's own failure is told and changes neither."""
     hooks = ("--on-failure", f"cd {tmp_path}; {DUMP}; exit 3", "--on-success", "false")

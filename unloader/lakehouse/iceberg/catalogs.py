@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from unloader.errors import ConfigError, OutputFailed, UsageError
 from unloader.lakehouse.places import place_of
-from unloader.redaction import redact
+from unloader.redaction import learn_fields, redact
 from writers.records import dataclass
 
 if TYPE_CHECKING:
@@ -53,13 +53,18 @@ def open_catalog(name: Name) -> Catalog:
     try:
         from pyiceberg.catalog import load_catalog
         from pyiceberg.exceptions import NotInstalledError
+        from pyiceberg.utils.config import Config
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"the module {error.name!r} is not installed, which Iceberg tables need",
             "pip install 'unloader[iceberg]'",
         ) from error
     try:
-        return load_catalog(name.catalog)
+        learn_fields(Config().get_catalog_config(name.catalog) or {})
+        catalog = load_catalog(name.catalog)
+        # A REST catalog adds properties, and may hand out credentials.
+        learn_fields(catalog.properties)
+        return catalog
     except (NotInstalledError, ModuleNotFoundError) as error:
         raise ConfigError(
             f"the catalog {name.catalog} needs a library that is not installed: {error}",
@@ -77,9 +82,11 @@ def loaded(catalog: Catalog, name: Name) -> Table | None:
 
     with answering(name):
         try:
-            return catalog.load_table(name.identifier)
+            found = catalog.load_table(name.identifier)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
+    learn_fields(found.io.properties)
+    return found
 
 
 @contextmanager

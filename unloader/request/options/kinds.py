@@ -188,6 +188,22 @@ class Widths(Kind):
         return items
 
 
+class Variables(Items):
+    """Names of variables of the environment; the option may be repeated."""
+
+    def __init__(self) -> None:
+        """Show that a name is expected."""
+        super().__init__("NAME", keep_quotes=True)
+
+    def read(self, value: Any) -> tuple[str, ...]:
+        """Return the names of one occurrence."""
+        names = super().read(value)
+        if not all(re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) for name in names):
+            # It is not shown: `NAME=VALUE` may have been meant.
+            raise ValueError("one is not the name of a variable; give names alone, without values")
+        return names
+
+
 class Order(Items):
     """Columns with their direction; the option may be repeated."""
 

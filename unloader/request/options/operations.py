@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from unloader.request.options.kinds import SECONDS, Choice, Kind, PathText
+from unloader.request.options.kinds import SECONDS, Choice, Kind, PathText, Variables
 from unloader.request.options.option import Option
 
 _operations = partial(Option, section="Operations", commands=("run", "resume"), effect="unrecorded")
@@ -53,5 +53,13 @@ OPTIONS = (
         default=300.0,
         help="Seconds after which the command of --on-success or --on-failure is ended. 0 sets no "
         "limit.",
+    ),
+    _operations(
+        name="hook-env",
+        kind=Variables(),
+        multiple=True,
+        help="Pass this variable of the environment on to the command of --on-success or "
+        "--on-failure. Without it the command gets PATH, HOME, the locale and the like, and the "
+        "variables UNLOADER_RUN_*. Repeat it or separate names by commas.",
     ),
 )

@@ -13,6 +13,7 @@ import re
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from unloader.errors import ConfigError, SourceError
+from unloader.redaction import learn
 
 _BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -97,9 +98,12 @@ def _service(name: str) -> dict[str, str]:
     services = ConfigParser()
     try:
         services.read(path)
-        return dict(services[name])
+        found = dict(services[name])
     except (Error, KeyError, OSError, UnicodeDecodeError):
         return {}  # The driver finds none there, either.
+    for name in ("password", "sslpassword"):
+        learn(found.get(name))
+    return found
 
 
 def _hosts(given: dict[str, str]) -> list[str]:

@@ -16,7 +16,7 @@ from partition_planner.model import Selector
 from unloader.errors import ConfigError, SnapshotGone, SourceError
 from unloader.failures import error_of
 from unloader.model import AttemptFailure, Extract, SourceSpec
-from unloader.redaction import environment
+from unloader.redaction import PASSWORD_VARIABLE, is_secret
 from unloader.sources.postgres.errors import AGAIN
 from unloader.sources.postgres.keeping import records
 from unloader.sources.postgres.keeping.messages import (
@@ -190,8 +190,7 @@ def _start() -> Connection:
             [sys.executable, "-m", _PROGRAM, str(theirs.fileno())],
             check=False,
             cwd="/",
-            # It outlives the run, and needs no key of its masks.
-            env={**environment(passwords=True), "PYTHONPATH": os.pathsep.join(paths)},
+            env={**_environment(), "PYTHONPATH": os.pathsep.join(paths)},
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
             stdin=subprocess.DEVNULL,
@@ -205,3 +204,12 @@ def _start() -> Connection:
                 f"see why: {sys.executable} -m {_PROGRAM}, or run without --keep-snapshot",
             )
         return Connection(ours.detach())
+
+
+def _environment() -> dict[str, str]:
+    """Return our variables without secrets that are not for the database: a keeper outlives us."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in (PASSWORD_VARIABLE, "PGPASSWORD") or not is_secret(name)
+    }
