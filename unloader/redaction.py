@@ -62,7 +62,7 @@ _OUR_WORDS = frozenset(
 
 _SECRET = (
     r"(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|authorization|webhook"
-    r"|(?<![a-z])(?:pass|sas|sig|signature)|(?:db|my|pg|sql|ssl|user|root|admin|store)pass"
+    r"|(?<![a-z])(?:pass|pw|sas|sig|signature)|(?:db|my|pg|sql|ssl|user|root|admin|store)pass"
     r"|(?:access|account|api|auth|encryption|hmac|mask|masking|master|parquet|private|secret|shared"
     r"|signing|ssl|storage)[_-]?key)s?\d{0,3}"
 )
@@ -93,7 +93,7 @@ _HEADER = re.compile(
 _FIELDS = (_FIELD, _MEMBER, _HEADER)
 _FIELD_WORDS = (
     "pass",
-    "pwd",
+    "pw",
     "secret",
     "token",
     "credential",

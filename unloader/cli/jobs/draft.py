@@ -19,7 +19,8 @@ _HEAD = """\
 #   unloader check FILE      all that can be known without reading rows
 #   unloader run FILE        unload what it names
 #
-# Values may have variables of the environment: "${NAME}" or "${NAME:-default}".
+# Values may have variables of the environment, "${NAME}" or "${NAME:-default}". A line
+# shown-variables = ["NAME"] lists them, since what they hold is shown and recorded.
 # Editors with taplo complete the keys and check the values, once this line is made to lead to the
 # file that is in the docs of unloader:
 #   #:schema /path/to/job.schema.json

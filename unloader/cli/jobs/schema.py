@@ -15,6 +15,7 @@ from typing import Any, get_args
 from unloader import json_schema
 from unloader.request.job.grammar import DEFAULTS, NAME, ROUTE, ROUTE_NAME, RUN, SOURCE, TABLE
 from unloader.request.job.including import INCLUDE
+from unloader.request.job.variables import SHOWN
 from unloader.request.options.kinds import Assignments, Choice, Kind, Parsed, Whole
 from unloader.request.options.option import Option, Scope, of_command, of_scope
 from unloader.sources.options import every_option
@@ -47,6 +48,11 @@ def schema() -> dict[str, Any]:
         INCLUDE: {
             **_TEXTS,
             "description": "Job files that this one overrides, relative to this file.",
+        },
+        SHOWN: {
+            **_TEXTS,
+            "description": "Variables of the environment that values of this job may have. What "
+            "they hold is shown and recorded.",
         },
         RUN: _object({SOURCE: _SOURCE, **run}, "The same keys as at the top."),
         DEFAULTS: _object(run, "Values that count where nothing else says anything."),

@@ -1,4 +1,4 @@
-"""The source's password, typed where it does not belong."""
+"""The source's password, or another secret, typed where it does not belong."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 from unloader.errors import UsageError
 from unloader.redaction import holds_secret
 
+_NEVER_SHOWN = ("session_sql", "on_success", "on_failure")
+"""Options in no log and no manifest: a statement may need a password, a command a token."""
+
 
 def refuse_repeated(location: str, values: Mapping[str, Any]) -> None:
-    """Refuse what holds the source's password itself: it would go into the manifest and the plan.
+    """Refuse what holds a secret itself: it would go into the manifest and the plan.
 
     Hiding it there would not do: a condition with `***` in it means other rows.
 
@@ -23,12 +26,12 @@ def refuse_repeated(location: str, values: Mapping[str, Any]) -> None:
         UsageError: One holds it.
     """
     for name, value in (("the source URL", location), *values.items()):
-        if any(map(holds_secret, _texts(value))):
+        if name not in _NEVER_SHOWN and any(map(holds_secret, _texts(value))):
             what = name if name == "the source URL" else "--" + name.replace("_", "-")
             raise UsageError(
-                f"{what} holds the password of the source, which every user of this machine "
-                "can read in the list of processes",
-                "take it out; if it is there by chance, give the database's user another password",
+                f"{what} holds the password of the source, or another secret that is in a file or "
+                "a variable of the environment; it would be shown and recorded",
+                "take it out; if it is there by chance, change the secret",
             )
 
 

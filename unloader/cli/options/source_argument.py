@@ -19,6 +19,7 @@ from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.json_reading import decode, read_text
 from unloader.lakehouse.places import lake_kind
 from unloader.redaction import holds_sql_password
+from unloader.request.job.variables import FORM
 from unloader.request.locations import looks_like_source
 from unloader.request.options.option import Option, of_command
 from unloader.request.settings import at_home
@@ -215,7 +216,9 @@ def check_statements(values: Mapping[str, Given]) -> None:
         ConfigError: Another user can.
     """
     given = values.get("session_sql")
-    if given is not None and any(map(holds_sql_password, _texts(given.value))):
+    # A password that is in a variable is not in the file.
+    texts = () if given is None else (FORM.sub("", text) for text in _texts(given.written))
+    if given is not None and any(map(holds_sql_password, texts)):
         from unloader.secrets.files import check_private
 
         check_private(Path(given.place.path), "job file, which holds a password,")

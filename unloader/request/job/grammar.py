@@ -1,6 +1,7 @@
 """From TOML to a `JobFile`: which keys and entries there are, each mistake with its place.
 
 include = ["base.toml"]     other files, which this one overrides
+shown-variables = ["NIGHT"] variables that values may have: what they hold is shown and recorded
 source = "..."              and every option of `run`: of the whole run, and above all entries
 [run]                       the same
 [defaults]                  values where nothing else says anything
@@ -23,7 +24,7 @@ from unloader.request.job.including import INCLUDE, Document, Report, documents
 from unloader.request.job.model import Entry, EntryKind, Given, JobFile, Mistake
 from unloader.request.job.sections import Section, are_tables, key_of
 from unloader.request.job.values import meaning, wrong_kind
-from unloader.request.job.variables import expanded
+from unloader.request.job.variables import SHOWN, expanded
 from unloader.request.options.option import Option
 from unloader.request.refused_values import without_subject
 from writers.records import dataclass
@@ -62,6 +63,8 @@ class _Reader:
     options: tuple[Option, ...]
     report: Report
     others: frozenset[str]
+    shown: frozenset[str] = frozenset()
+    """The variables that any of the files declares as fit to be shown."""
     source: Given | None = None
     values: dict[str, Given] = field(default_factory=dict)
     defaults: dict[str, Given] = field(default_factory=dict)
@@ -70,11 +73,12 @@ class _Reader:
 
     def take(self, document: Document) -> None:
         """Take what stands in one file; it overrides what was there before."""
+        self.shown |= document.shown
         top = Section(
             document=document,
             options=self.options,
             scope="run",
-            own=(INCLUDE, SOURCE),
+            own=(INCLUDE, key_of(SHOWN), SOURCE),
             others=self.others,
         )
         found: dict[str, Given] = {}
@@ -91,7 +95,7 @@ class _Reader:
                     self._take_entries(top, written, value)
             elif key in (RUN, DEFAULTS, ROUTE) or (key == TABLE and isinstance(value, dict)):
                 self.report(_wrong_table(top, written))
-            elif key != INCLUDE:
+            elif key not in (INCLUDE, key_of(SHOWN)):
                 self._take_key(top, written, value, found)
         self.source = found.pop(SOURCE, self.source)
         self.values.update(found)
@@ -111,7 +115,7 @@ class _Reader:
             self.report(mistake)
         return replace(
             said,
-            source=None if self.source is None else self._expanded(self.source),
+            source=None if self.source is None else self._expanded(self.source, self.shown),
             values=self._finished(said.values),
             defaults=self._finished(said.defaults),
             tables=tuple(map(self._entry, said.tables)),
@@ -205,14 +209,15 @@ class _Reader:
         found = []
         for given in values:
             option = known[given.key]
-            replaced = self._expanded(given) if option.expands else given
+            shown = None if option.secret else self.shown
+            replaced = self._expanded(given, shown) if option.expands else given
             if replaced is not None and self._means_something(option, replaced):
                 found.append(replaced)
         return tuple(found)
 
-    def _expanded(self, given: Given) -> Given | None:
+    def _expanded(self, given: Given, shown: frozenset[str] | None) -> Given | None:
         try:
-            return replace(given, value=expanded(given.value))
+            return replace(given, value=expanded(given.value, shown), written=given.value)
         except ValueError as error:
             message, _, hint = str(error).partition("; ")
         # Out of the block, as a traceback would show an error in it with the refused value.

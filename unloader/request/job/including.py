@@ -11,7 +11,7 @@ from unloader.errors import ConfigError, UnloaderError, UsageError
 from unloader.request.job import lines
 from unloader.request.job.model import Mistake, Place
 from unloader.request.job.parsing import read_toml
-from unloader.request.job.variables import expanded
+from unloader.request.job.variables import SHOWN, expanded, shown_variables
 from unloader.request.settings import at_home
 from writers.records import dataclass
 
@@ -31,6 +31,8 @@ class Document:
     counts_entries: bool
     """False where the same file is included a second time: its keys count again, being the later
     ones, and its tables are there already."""
+    shown: frozenset[str]
+    """The variables that this file, or one that includes it, declares as fit to be shown."""
 
     def place(self, *path: str | int) -> Place:
         """Return where a key stands."""
@@ -43,27 +45,43 @@ def documents(path: Path, report: Report) -> tuple[Document, ...]:
     Raises:
         ConfigError: The file itself cannot be read or is not TOML.
     """
-    return tuple(_with_included(str(path), (), set(), report))
+    return tuple(_with_included(str(path), (), set(), report, frozenset()))
 
 
 def _with_included(
-    path: str, around: tuple[str, ...], seen: set[str], report: Report
+    path: str, around: tuple[str, ...], seen: set[str], report: Report, shown: frozenset[str]
 ) -> Iterator[Document]:
     text, content = read_toml(Path(path))
-    real = os.path.realpath(path)
+    real, numbers = os.path.realpath(path), lines.lines_of(text)
+    try:
+        shown |= shown_variables(content)
+    except ValueError as error:
+        why, _, hint = str(error).partition("; ")
+        place = Place(path=path, line=lines.line_of(numbers, (SHOWN,)))
+        _tell(report, place, UsageError(f"{place}: {SHOWN}: {why}", hint), SHOWN)
     document = Document(
-        path=path, content=content, lines=lines.lines_of(text), counts_entries=real not in seen
+        path=path,
+        content=content,
+        lines=numbers,
+        counts_entries=real not in seen,
+        shown=shown,
     )
     seen.add(real)
     for written in content:
         if written.lower() == INCLUDE:
             for inner in _included(document, written, report):
-                yield from _one(document.place(written), inner, (*around, path), seen, report)
+                place = document.place(written)
+                yield from _one(place, inner, (*around, path), seen, report, document.shown)
     yield document
 
 
 def _one(
-    place: Place, path: str, around: tuple[str, ...], seen: set[str], report: Report
+    place: Place,
+    path: str,
+    around: tuple[str, ...],
+    seen: set[str],
+    report: Report,
+    shown: frozenset[str],
 ) -> Iterator[Document]:
     real = [os.path.realpath(each) for each in around]
     if os.path.realpath(path) in real:
@@ -79,7 +97,7 @@ def _one(
         )
         return
     try:
-        yield from _with_included(path, around, seen, report)
+        yield from _with_included(path, around, seen, report, shown)
     except ConfigError as error:
         # Of the file itself: what is wrong inside has been told by its own place.
         _tell(report, place, ConfigError(f"{place}: {INCLUDE}: {error.message}", error.hint))
@@ -92,15 +110,15 @@ def _included(document: Document, written: str, report: Report) -> list[str]:
     try:
         if not all(isinstance(each, str) and each.strip() for each in items):
             raise ValueError("it is neither a path in quotes nor a list of such paths")
-        paths = [at_home(str(expanded(each))) for each in items]
+        paths = [at_home(str(expanded(each, document.shown))) for each in items]
         return [os.path.join(os.path.dirname(document.path), each) for each in paths]
     except ValueError as error:
-        why = str(error)
+        why, _, hint = str(error).partition("; ")
     # Out of the block, so that no traceback shows more than the message.
-    hint = f'write {INCLUDE} = ["base.toml"]'
+    hint = hint or f'write {INCLUDE} = ["base.toml"]'
     _tell(report, place, UsageError(f"{place}: {INCLUDE}: {why}", hint))
     return []
 
 
-def _tell(report: Report, place: Place, error: UnloaderError) -> None:
-    report(Mistake(error=error, place=place, key=INCLUDE))
+def _tell(report: Report, place: Place, error: UnloaderError, key: str = INCLUDE) -> None:
+    report(Mistake(error=error, place=place, key=key))

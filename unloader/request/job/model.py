@@ -32,6 +32,8 @@ class Given:
     value: Any
     """As TOML has it, with its variables replaced."""
     place: Place
+    written: Any = None
+    """As TOML has it, with the names of its variables."""
     entry: str = ""
     """The entry that it stands in, such as `[[table]] 2`; empty at the top."""
     is_default: bool = False

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +21,7 @@ def test_a_job_is_made_of_files_variables_and_defaults(
         '[defaults]\nnull = "-"\nrow-group-rows = 10\n'
     )
     (tmp_path / "job.toml").write_text(
-        'include = ["base.toml"]\nto = "out/${NIGHT}"\n'
+        'include = ["base.toml"]\nshown-variables = ["NIGHT", "CHECK"]\nto = "out/${NIGHT}"\n'
         '[[table]]\ntable = "orders"\nwhere = "id < 3"\ncolumns = ["id"]\n'
         '[[table.route]]\nname = "loader"\nheader = false\nfile-per = "table"\n'
     )
@@ -36,11 +38,13 @@ def test_a_job_is_made_of_files_variables_and_defaults(
 
 def test_a_value_of_an_included_file_is_told_by_its_own_line(unloader: Run, tmp_path: Path) -> None:
     """An unset variable names file, key and line; so do rules that only the whole file breaks."""
-    (tmp_path / "base.toml").write_text('source = "duckdb:///x.db"\nto = "${NOWHERE}"\n')
+    (tmp_path / "base.toml").write_text(
+        'shown-variables = ["NOWHERE"]\nsource = "duckdb:///x.db"\nto = "${NOWHERE}"\n'
+    )
     (tmp_path / "job.toml").write_text('include = "base.toml"\ntable = "t"\n')
     result = unloader("run", "job.toml")
     assert result.returncode == 2
-    assert "base.toml, line 2: the key 'to': the variable NOWHERE is not set" in result.stderr
+    assert "base.toml, line 3: the key 'to': the variable NOWHERE is not set" in result.stderr
 
 
 def test_a_variable_brings_no_password_to_light(unloader: Run, tmp_path: Path) -> None:
@@ -54,6 +58,41 @@ def test_a_variable_brings_no_password_to_light(unloader: Run, tmp_path: Path) -
             assert done.returncode == 2
             assert "t1ger" not in done.stdout + done.stderr
     assert list(tmp_path.iterdir()) == [tmp_path / "job.toml"]
+
+
+def test_a_variable_with_an_innocent_name_brings_no_secret_to_light(
+    unloader: Run, database: str, tmp_path: Path
+) -> None:
+    """Every command that takes a job file refuses it unless the file declares the variable."""
+    job = f"source = '{database}'\ntable = 'orders'\nto = 'out'\nwhere = \"'${{TIGER}}' <> ''\"\n"
+    (tmp_path / "job.toml").write_text(job)
+    variables = {"TIGER": "t1ger-lily"}
+    for name in ("run", "plan", "check", "codecs", "preflight"):
+        done = unloader(name, "job.toml", variables=variables)
+        assert done.returncode == 2, done.stderr
+        assert "the variable TIGER may hold a secret" in done.stdout + done.stderr
+        assert "t1ger" not in done.stdout + done.stderr
+    assert list(tmp_path.iterdir()) == [tmp_path / "job.toml"]
+    # The advice of the error.
+    (tmp_path / "job.toml").write_text(f'shown-variables = ["TIGER"]\n{job}')
+    assert unloader("run", "job.toml", variables=variables).returncode == 0
+    assert "t1ger-lily" in (tmp_path / "out/_manifest.json").read_text()
+
+
+def test_a_file_whose_password_is_in_a_variable_may_be_read_by_others(unloader: Run) -> None:
+    """One that has the password itself is refused."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        os.chmod(directory, 0o755)  # Those of pytest let nobody in.
+        path = Path(directory, "job.toml")
+        for password, refused in (("${ROLE_PW}", False), ("t1ger-lily", True)):
+            path.write_text(
+                "source = 'oracle://scott@127.0.0.1:1/X'\ntable = 'T'\nto = 'out'\n"
+                f"session-sql = 'SET ROLE r IDENTIFIED BY {password}'\n"
+            )
+            path.chmod(0o644)
+            done = unloader("plan", str(path), variables={"ROLE_PW": "t1ger-lily"})
+            assert ("is open to other users" in done.stderr) == refused, done.stderr
+            assert "t1ger" not in done.stdout + done.stderr
 
 
 def test_a_job_of_many_is_refused_in_one_sentence(unloader: Run, tmp_path: Path) -> None:

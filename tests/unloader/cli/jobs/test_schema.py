@@ -74,7 +74,7 @@ def test_what_the_program_refuses_the_schema_refuses(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "format = '${FORMAT:-csv}'\nretries = '${N}'\nfile-size = '${SIZE}'",
+        "shown-variables = ['FORMAT', 'N', 'SIZE']\nformat = '${FORMAT:-csv}'\nretries = '${N}'\nfile-size = '${SIZE}'",
         "file-size = 0\nfetch-memory = '1.5 GiB'\nretry-delay = '500ms'\nstall-timeout = 2.5",
         "width = {A = 20, B = '30'}\nnuma-nodes = [0, 1]\nnear = 'eth0'\ncompression = 'zstd:3'",
         "table = 'A'\nno-header = true\nto = ['/a', '/b']",

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from unloader import redaction
 from unloader.errors import ConfigError, UsageError
 from unloader.request.job.grammar import read_job
 from unloader.request.job.layers import routes_of, values_of
 from unloader.request.job.model import JobFile, Mistake
-from unloader.request.options.option import of_command
+from unloader.request.options.option import of_command, of_scope
 from unloader.sources.options import every_option
 
 OPTIONS = of_command(every_option(), "run")
@@ -307,7 +308,8 @@ def test_variables_are_replaced_wherever_text_stands(
     write(tmp_path, "where = \"day = '${NIGHT}' OR x = $$ OR '$${y}'\"", "base-x.toml")
     path = write(
         tmp_path,
-        "include = 'base-${MISSING:-x}.toml'\nsource = 'duckdb:///${NIGHT}.db'\n"
+        "include = 'base-${MISSING:-x}.toml'\n"
+        "shown-variables = ['NIGHT', 'MISSING', 'DB_PASSWORD_FILE']\nsource = 'duckdb:///${NIGHT}.db'\n"
         "to = ['/a/${NIGHT}', '/b/${MISSING:-}c']\npassword-file = '${DB_PASSWORD_FILE}'\non-success = 'echo ${UNLOADER_RUN_ID}'\n"
         "[[table]]\ntable = 'T${MISSING:-A}'\n",
     )
@@ -345,8 +347,57 @@ def test_a_variable_that_cannot_be_replaced_is_told(
     monkeypatch.setenv("UNLOADER_PASSWORD", "t1ger&lily")
     monkeypatch.setenv("DB_PASS", "lion")
     monkeypatch.setenv("HARMLESS", "x t1ger&lily")
-    path = write(tmp_path, f"[[table]]\ntable = 'A'\nwhere = 'a = {text}'\n")
+    shown = "shown-variables = ['MISSING', 'EMPTY', 'DB_PASS', 'HARMLESS', 'UNLOADER_PASSWORD']\n"
+    path = write(tmp_path, f"{shown}[[table]]\ntable = 'A'\nwhere = 'a = {text}'\n")
     with pytest.raises(UsageError, match=what) as caught:
         read(path)
-    assert "job.toml, line 3: [[table]] 1: the key 'where': " in str(caught.value)
+    assert "job.toml, line 4: [[table]] 1: the key 'where': " in str(caught.value)
     assert "t1ger" not in str(caught.value)
+
+
+def test_a_variable_that_is_not_declared_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In every key that is shown, and in the path of an included file; whatever its name is."""
+    monkeypatch.setenv("INNOCENT", "t1ger-lily")
+    for option in of_scope(OPTIONS, "run"):
+        if str not in option.kind.takes or option.secret or not option.expands or option.is_flag:
+            continue
+        (told,) = mistakes(write(tmp_path, f"{option.name} = 'a${{INNOCENT}}'"))
+        assert f"the key {option.name!r}: the variable INNOCENT may hold a secret" in told
+        assert "t1ger" not in told
+    (told,) = mistakes(write(tmp_path, "include = ['${INNOCENT:-base}.toml']"))
+    assert "include: the variable INNOCENT may hold a secret" in told
+    assert "t1ger" not in told
+
+
+def test_declarations_of_all_files_count_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An included file may use what the outer one declares, also in its own include."""
+    monkeypatch.setenv("SITE", "a")
+    write(tmp_path, "shown_variables = 'NIGHT'\nto = '/x/${SITE}'", "inner-a.toml")
+    write(tmp_path, "include = 'inner-${SITE}.toml'", "base.toml")
+    path = write(
+        tmp_path, "include = 'base.toml'\nshown-variables = ['SITE']\nwhere = 'n = ${NIGHT:-1}'"
+    )
+    assert values(read(path)) == {"to": "/x/a", "where": "n = 1"}
+
+
+@pytest.mark.parametrize("value", ["1", "['a b']", "[1]", "'${NIGHT}'", "{a = 1}"])
+def test_a_declaration_has_names_alone(tmp_path: Path, value: str) -> None:
+    """Anything else is a mistake, and nothing is declared by it."""
+    assert mistakes(write(tmp_path, f"\nshown-variables = {value}")) == [
+        "job.toml, line 2: shown-variables: it is not a list of names of variables"
+    ]
+
+
+def test_a_statement_of_a_session_takes_every_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is shown nowhere; what the variable holds is hidden in all texts from then on."""
+    monkeypatch.setattr(redaction, "_learned", set())
+    monkeypatch.setenv("INNOCENT", "t1ger-lily")
+    path = write(tmp_path, "session-sql = ['SET ROLE r IDENTIFIED BY ${INNOCENT}']")
+    assert values(read(path)) == {"session_sql": ["SET ROLE r IDENTIFIED BY t1ger-lily"]}
+    assert redaction.redact("ORA-01979: t1ger-lily") == "ORA-01979: ***"
