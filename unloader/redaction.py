@@ -104,11 +104,13 @@ _FIELD_WORDS = (
     "sas",
 )
 """One of them is in each name of such a field."""
+_MARK = re.compile(r"\\?[\"']")
 _SQL_VALUE = r"""(?:\\"[^"]*"|"[^"]*"|'[^']*'|[^\s,;'"]+)"""
 _IDENTIFIED = re.compile(
-    rf"(?i)(\bIDENTIFIED\s+BY\s+(?:VALUES\s+)?){_SQL_VALUE}(\s+REPLACE\s+)?(?(2){_SQL_VALUE})"
+    rf"(?i)(\bIDENTIFIED\s+BY\s+(?:VALUES\s+)?)({_SQL_VALUE})"
+    rf"(?:(\s+REPLACE\s+)({_SQL_VALUE}))?"
 )
-_SQL_PASSWORD = re.compile(r"(?i)(\bPASSWORD\s+)'[^']*'")
+_SQL_PASSWORD = re.compile(r"(?i)(\bPASSWORD\s+)('[^']*')")
 
 _TOKEN = re.compile(r"\S{1,2000}")
 """What has no blank in it; cut where it is far longer than any URL, to be done with it in time."""
@@ -169,8 +171,8 @@ def holds_field(text: str) -> bool:
 
 
 def holds_sql_password(sql: str) -> bool:
-    """Return whether a statement has a password in it, as SET ROLE and ALTER USER may."""
-    return _IDENTIFIED.search(sql) is not None or _SQL_PASSWORD.search(sql) is not None
+    """Return whether a statement has a secret in it, as SET ROLE and ALTER USER may."""
+    return redact(sql) != sql
 
 
 def holds_secret(text: str) -> bool:
@@ -339,17 +341,20 @@ def _hide_in_line(line: str) -> str:
     if any(word in folded for word in _FIELD_WORDS):
         for field in _FIELDS:
             line = field.sub(_hide_value, line)
-        line = _SQL_PASSWORD.sub(rf"\1{HIDDEN}", line)
+        line = _SQL_PASSWORD.sub(_hide_value, line)
     if "identified" in folded:
         line = _IDENTIFIED.sub(_hide_identified, line)
     return line
 
 
 def _hide_value(match: re.Match[str]) -> str:
-    """Keep the quotes, so that JSON stays JSON."""
-    value = match[2].removeprefix("\\")
-    quote_mark = match[2][: len(match[2]) - len(value) + 1] if value[0] in "\"'" else ""
-    return f"{match[1]}{quote_mark}{HIDDEN}{quote_mark}"
+    return f"{match[1]}{_hidden(match[2])}"
+
+
+def _hidden(value: str) -> str:
+    """Return what stands for a value: in its quotes, so that JSON stays JSON."""
+    mark = _MARK.match(value)
+    return f"{mark[0]}{HIDDEN}{mark[0]}" if mark else HIDDEN
 
 
 def _hide_in_token(match: re.Match[str]) -> str:
@@ -372,4 +377,4 @@ def _hide_login(match: re.Match[str]) -> str:
 
 
 def _hide_identified(match: re.Match[str]) -> str:
-    return f"{match[1]}{HIDDEN}" + (f"{match[2]}{HIDDEN}" if match[2] else "")
+    return f"{match[1]}{_hidden(match[2])}" + (f"{match[3]}{_hidden(match[4])}" if match[3] else "")

@@ -26,7 +26,7 @@ from unloader.model import (
     SecretReference,
 )
 from unloader.placement.seating import Seating, SeatPlan
-from unloader.redaction import holds_field, holds_sql_password
+from unloader.redaction import holds_sql_password
 from unloader.secrets.proofs import is_proof_of, proof_of
 from unloader.storage.kinds import is_kept
 from writers.codecs.choice import Choice
@@ -136,7 +136,7 @@ class ResolvedRun:
         """Return the run as it may be written where the user asks for it."""
         statements = self.request.source.session.session_sql
         return self._with_session_sql(
-            tuple(each for each in statements if not _holds_password(each))
+            tuple(each for each in statements if not holds_sql_password(each))
         )
 
     def with_source(
@@ -293,11 +293,6 @@ def checked_version(document: object) -> dict[str, Any]:
             f"{_AGAIN}; or use the version of unloader that made it",
         )
     return document
-
-
-def _holds_password(sql: str) -> bool:
-    # `password => '...'` is how a procedure that logs in may be called.
-    return holds_sql_password(sql) or holds_field(sql)
 
 
 def _text(statements: tuple[str, ...]) -> bytes:

@@ -21,7 +21,7 @@ from unloader.lakehouse.places import lake_kind
 from unloader.model import Preload, Proof, Request, Snapshot, SourceSpec
 from unloader.ownership import is_ours
 from unloader.placement.seating import SeatPlan, seat_request
-from unloader.redaction import holds_field, holds_sql_password
+from unloader.redaction import holds_sql_password
 from unloader.resolve.resolved import ResolvedRun
 from unloader.sources.registry import source_of
 from unloader.storage.kinds import destination_kind, is_kept
@@ -150,7 +150,7 @@ def _check_for_cluster(request: Request) -> None:
             "leave one of the two out",
         )
     statements = request.source.session.session_sql
-    if any(holds_sql_password(each) or holds_field(each) for each in statements):
+    if any(map(holds_sql_password, statements)):
         raise UsageError(
             "a --session-sql holds a password, which would be sent to all machines of the cluster",
             "leave --cluster out, or have the database do what the statement does",

@@ -18,7 +18,7 @@ from unloader.cli.options.parameter import JobOption, given_values
 from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.json_reading import decode, read_text
 from unloader.lakehouse.places import lake_kind
-from unloader.redaction import holds_sql_password
+from unloader.redaction import HIDDEN, holds_sql_password
 from unloader.request.job.variables import FORM
 from unloader.request.locations import looks_like_source
 from unloader.request.options.option import Option, of_command
@@ -217,7 +217,7 @@ def check_statements(values: Mapping[str, Given]) -> None:
     """
     given = values.get("session_sql")
     # A password that is in a variable is not in the file.
-    texts = () if given is None else (FORM.sub("", text) for text in _texts(given.written))
+    texts = () if given is None else (FORM.sub(HIDDEN, text) for text in _texts(given.written))
     if given is not None and any(map(holds_sql_password, texts)):
         from unloader.secrets.files import check_private
 

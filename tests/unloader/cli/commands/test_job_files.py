@@ -84,7 +84,7 @@ def test_a_file_whose_password_is_in_a_variable_may_be_read_by_others(unloader: 
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         os.chmod(directory, 0o755)  # Those of pytest let nobody in.
         path = Path(directory, "job.toml")
-        for password, refused in (("${ROLE_PW}", False), ("t1ger-lily", True)):
+        for password, refused in (("${ROLE_PW}", False), ('"${ROLE_PW}"', False), ("t1ger", True)):
             path.write_text(
                 "source = 'oracle://scott@127.0.0.1:1/X'\ntable = 'T'\nto = 'out'\n"
                 f"session-sql = 'SET ROLE r IDENTIFIED BY {password}'\n"
@@ -93,6 +93,9 @@ def test_a_file_whose_password_is_in_a_variable_may_be_read_by_others(unloader: 
             done = unloader("plan", str(path), variables={"ROLE_PW": "t1ger-lily"})
             assert ("is open to other users" in done.stderr) == refused, done.stderr
             assert "t1ger" not in done.stdout + done.stderr
+            plan = unloader("plan", str(path), "--output", "x", variables={"ROLE_PW": "t1ger-lily"})
+            assert plan.returncode == (3 if refused else 2)
+            assert refused or "--output would keep the password" in plan.stderr
 
 
 def test_a_job_of_many_is_refused_in_one_sentence(unloader: Run, tmp_path: Path) -> None:
