@@ -12,7 +12,7 @@ from writers.encryption.parquet import writing_options
 from writers.parquet.options import compression_options, format_options
 from writers.parquet.order import sorting_columns
 from writers.parquet.rows import aligned
-from writers.parquet.types import refusal
+from writers.parquet.types import refusal, statistics_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +57,7 @@ class ArrowFile:
             pa.PythonFile(self._view, mode="w"),
             schema,
             sorting_columns=sorting_columns(paths, parquet.sorted_by),
-            **format_options(parquet),
+            **{**format_options(parquet), **statistics_options(schema, parquet)},
             **(options or compression_options(spec.compression, [])),
             **writing_options(spec.encryption),
         )

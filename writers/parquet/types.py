@@ -40,6 +40,24 @@ def check_types(schema: pa.Schema, parquet: ParquetFormat) -> list[str]:
     return [metadata.schema.column(index).path for index in range(metadata.num_columns)]
 
 
+def statistics_options(schema: pa.Schema, parquet: ParquetFormat) -> dict[str, Any]:
+    """Return the option of pyarrow that leaves floating-point columns without statistics.
+
+    Readers skip row groups by bounds, and would skip NaN with them: NaN is in no bounds of pyarrow.
+    Whether a column has NaN is not known when its file is opened.
+    """
+    if not parquet.statistics:
+        return {}
+    stored = write_trial(schema.empty_table(), format_options(parquet)).schema
+    columns = [stored.column(index) for index in range(len(stored))]
+    floating = {column.path for column in columns if _is_floating(column)}
+    return {"write_statistics": [column.path for column in columns if column.path not in floating]}
+
+
+def _is_floating(column: Any) -> bool:
+    return column.physical_type in ("FLOAT", "DOUBLE") or column.logical_type.type == "FLOAT16"
+
+
 def write_trial(table: pa.Table, options: dict[str, Any]) -> Any:
     """Write a table to nowhere and return the metadata of the file it would be."""
     import pyarrow as pa

@@ -1,4 +1,9 @@
-"""The least and greatest values of pages: which of several, and in which order pages lie."""
+"""The least and greatest values of pages and column chunks.
+
+Readers skip pages, row groups and files by these bounds. So bounds must cover every value, or be
+left out. NaN is in no bounds, and readers take it for greater than all numbers, or for different
+from them. A page with NaN therefore has no bounds, and neither has its column chunk.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,8 @@ from writers.parquet.native.columns import ColumnForm, Physical
 from writers.records import dataclass
 
 LONGEST = 4096
-"""A longer value is not told, as with pyarrow, so that documents do not enlarge the footer."""
+"""A longer value is left out, as with pyarrow, so that documents do not enlarge the footer. The
+library cuts values to one byte more (`bounds.h`), which keeps their order."""
 
 _UNORDERED, _ASCENDING, _DESCENDING = 0, 1, 2
 
@@ -27,19 +33,15 @@ _NUMBERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Encoded values; None where there is none to tell."""
+    """Encoded values that all others are between."""
 
-    least: bytes | None = None
-    greatest: bytes | None = None
+    least: bytes
+    greatest: bytes
 
     @property
-    def are_whole(self) -> bool:
-        """Whether both are known."""
-        return self.least is not None and self.greatest is not None
-
-    def short(self) -> Bounds:
-        """Return them without a value that is too long to be told."""
-        return Bounds(least=_short(self.least), greatest=_short(self.greatest))
+    def fit(self) -> bool:
+        """Whether both are short enough to be in a file."""
+        return len(self.least) <= LONGEST and len(self.greatest) <= LONGEST
 
 
 def order_of(form: ColumnForm) -> Callable[[bytes], Any]:
@@ -54,23 +56,18 @@ def order_of(form: ColumnForm) -> Callable[[bytes], Any]:
 
 def joined(pages: Sequence[Bounds], order: Callable[[bytes], Any]) -> Bounds:
     """Return the bounds of several pages together."""
-    least = [each.least for each in pages if each.least is not None]
-    greatest = [each.greatest for each in pages if each.greatest is not None]
     return Bounds(
-        least=min(least, key=order, default=None), greatest=max(greatest, key=order, default=None)
+        least=min((each.least for each in pages), key=order),
+        greatest=max((each.greatest for each in pages), key=order),
     )
 
 
 def boundary_order(pages: Sequence[Bounds], order: Callable[[bytes], Any]) -> int:
-    """Return Parquet's number for the order of pages, all of which have both bounds."""
-    keys = [(order(each.least or b""), order(each.greatest or b"")) for each in pages]
+    """Return Parquet's number for the order of pages."""
+    keys = [(order(each.least), order(each.greatest)) for each in pages]
     pairs = list(pairwise(keys))
     if all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairs):
         return _ASCENDING
     if all(a[0] >= b[0] and a[1] >= b[1] for a, b in pairs):
         return _DESCENDING
     return _UNORDERED
-
-
-def _short(value: bytes | None) -> bytes | None:
-    return value if value is not None and len(value) <= LONGEST else None

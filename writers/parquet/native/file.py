@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from writers.parquet.native.chunks import ChunkWriter
 from writers.parquet.native.columns import ColumnForm, forms_of
-from writers.parquet.native.layout import Chunk, ColumnPlan, Place, RowGroup
-from writers.parquet.native.metadata import MAGIC, Footers, column_index, offset_index
+from writers.parquet.native.layout import ColumnPlan, Place, RowGroup
+from writers.parquet.native.metadata import MAGIC, Footers, row_group
 from writers.parquet.native.pages import PageEncoder
 from writers.parquet.options import PAGE_BYTES, format_options
 from writers.records import dataclass
@@ -94,28 +94,19 @@ class NativeFile:
         """Write the row group."""
         self._add(self._encoder.finish())
         chunks = [column.write(self._sink) for column in self._columns]
-        self._groups.append(RowGroup(rows=self._rows, chunks=chunks))
+        self._groups.append(row_group(self._rows, chunks, statistics=self._parquet.statistics))
         self.rows += self._rows
         self._rows = 0
 
     def close(self) -> None:
-        """Write what comes behind the row groups."""
+        """Write the indexes and the footer, which come after the row groups."""
         chunks = [chunk for group in self._groups for chunk in group.chunks]
-        columns: dict[int, Place | None] = {}
-        offsets: dict[int, Place | None] = {}
-        if self._parquet.statistics:
-            columns = {id(chunk): self._put(column_index(chunk)) for chunk in chunks}
-            offsets = {id(chunk): self._put(offset_index(chunk)) for chunk in chunks}
-
-        def indexes(chunk: Chunk) -> tuple[Place | None, Place | None]:
-            return columns.get(id(chunk)), offsets.get(id(chunk))
-
+        columns = [self._put(chunk.column_index) for chunk in chunks]
+        offsets = [self._put(chunk.offset_index) for chunk in chunks]
         names = [form.name for form in self._common.forms]
         order = [(names.index(column.name), column) for column in self._parquet.sorted_by]
-        statistics = self._parquet.statistics
-        self._sink.write(
-            self._common.footers.footer(self._groups, indexes, order, statistics=statistics)
-        )
+        indexes = zip(columns, offsets, strict=True)
+        self._sink.write(self._common.footers.footer(self._groups, indexes, order))
 
     def give_up(self) -> None:
         """Write nothing any more; what is held is let go with the file."""

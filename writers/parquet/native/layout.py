@@ -7,6 +7,7 @@ from dataclasses import field
 
 from writers.parquet.native.bounds import Bounds
 from writers.parquet.native.columns import ColumnForm, Encoding
+from writers.parquet.native.thrift import Value
 from writers.records import dataclass
 
 
@@ -30,12 +31,17 @@ class WrittenPage:
     first_row: int
     rows: int
     nulls: int
-    bounds: Bounds
+    bounds: Bounds | None
+
+    @property
+    def has_values(self) -> bool:
+        """Whether not all of its rows are NULL."""
+        return self.nulls < self.rows
 
 
 @dataclass(slots=True, kw_only=True)
 class Chunk:
-    """A column chunk in the file."""
+    """A column chunk that was just written."""
 
     plan: ColumnPlan
     start: int
@@ -51,10 +57,19 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where something stands in a file."""
+    """Where something is in a file."""
 
     offset: int
     size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkRecord:
+    """What the end of the file has of a column chunk, encoded: it is held until then."""
+
+    metadata: Value
+    column_index: bytes | None
+    offset_index: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,4 +77,7 @@ class RowGroup:
     """A row group in the file."""
 
     rows: int
-    chunks: list[Chunk]
+    start: int
+    compressed: int
+    uncompressed: int
+    chunks: list[ChunkRecord]

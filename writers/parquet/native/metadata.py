@@ -6,12 +6,12 @@ of fields and file) is taken byte by byte from a file without rows that pyarrow 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from writers.parquet.native.bounds import Bounds, boundary_order, joined, order_of
 from writers.parquet.native.columns import Encoding
-from writers.parquet.native.layout import Chunk, Place, RowGroup
+from writers.parquet.native.layout import Chunk, ChunkRecord, Place, RowGroup
 from writers.parquet.native.thrift import (
     Value,
     binary,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"PAR1"
 
-CREATED_BY = b"unloader version 1.0.0 (build native)"
+CREATED_BY = b"unloader version 1.1.0 (build native)"
 """Of the encoder, in the form that readers take apart; raise it with any change of its bytes."""
 
 _CODECS = {"none": 0, "snappy": 1, "gzip": 2, "zstd": 6, "lz4": 7}
@@ -65,27 +65,60 @@ def page_header(page: Page, *, uncompressed: int, compressed: int) -> bytes:
     )[1]
 
 
-def column_index(chunk: Chunk) -> bytes | None:
-    """Return the bounds of a chunk's pages; None where those of one are not known."""
-    pages = [page for page in chunk.pages if page.nulls < page.rows]
-    told = [page.bounds.short() for page in pages]
-    if not all(bounds.are_whole for bounds in told):
-        return None
-    whole = {id(page): bounds for page, bounds in zip(pages, told, strict=True)}
-    each = [whole.get(id(page), Bounds()) for page in chunk.pages]
-    order = boundary_order(told, order_of(chunk.plan.form))
+def row_group(rows: int, chunks: Sequence[Chunk], *, statistics: bool) -> RowGroup:
+    """Return what the end of a file has of a row group.
+
+    Args:
+        rows: Of the row group.
+        chunks: All columns.
+        statistics: Whether column chunks have their bounds and number of NULLs, and indexes.
+    """
+    return RowGroup(
+        rows=rows,
+        start=chunks[0].start,
+        compressed=sum(chunk.compressed for chunk in chunks),
+        uncompressed=sum(chunk.uncompressed for chunk in chunks),
+        chunks=[_recorded(chunk, statistics) for chunk in chunks],
+    )
+
+
+def _recorded(chunk: Chunk, statistics: bool) -> ChunkRecord:
+    if not statistics:
+        return ChunkRecord(
+            metadata=_chunk_metadata(chunk, None), column_index=None, offset_index=None
+        )
+    # One page with values but without bounds leaves the chunk without: they have to cover all.
+    pages = [page.bounds for page in chunk.pages if page.has_values]
+    bounded = [bounds for bounds in pages if bounds is not None]
+    order = order_of(chunk.plan.form)
+    is_whole = len(bounded) == len(pages)
+    bounds = joined(bounded, order) if bounded and is_whole else None
+    return ChunkRecord(
+        metadata=_chunk_metadata(chunk, _statistics(chunk, bounds)),
+        column_index=(
+            _column_index(chunk, boundary_order(bounded, order))
+            if is_whole and all(each.fit for each in bounded)
+            else None
+        ),
+        offset_index=_offset_index(chunk),
+    )
+
+
+def _column_index(chunk: Chunk, order: int) -> bytes:
+    """Return the bounds of a chunk's pages, all of which have some or are NULL."""
+    each = [page.bounds for page in chunk.pages]
     return structure(
         [
-            (1, several(boolean(not bounds.are_whole) for bounds in each)),
-            (2, several(binary(bounds.least or b"") for bounds in each)),
-            (3, several(binary(bounds.greatest or b"") for bounds in each)),
+            (1, several(boolean(bounds is None) for bounds in each)),
+            (2, several(binary(bounds.least if bounds else b"") for bounds in each)),
+            (3, several(binary(bounds.greatest if bounds else b"") for bounds in each)),
             (4, int32(order)),
             (5, several(int64(page.nulls) for page in chunk.pages)),
         ]
     )[1]
 
 
-def offset_index(chunk: Chunk) -> bytes:
+def _offset_index(chunk: Chunk) -> bytes:
     """Return where a chunk's pages are."""
     return structure(
         [
@@ -120,18 +153,15 @@ class Footers:
     def footer(
         self,
         groups: Sequence[RowGroup],
-        indexes: Callable[[Chunk], tuple[Place | None, Place | None]],
+        indexes: Iterator[tuple[Place | None, Place | None]],
         sorted_by: Sequence[tuple[int, SortColumn]],
-        *,
-        statistics: bool,
     ) -> bytes:
         """Return the last bytes of a file.
 
         Args:
             groups: All row groups.
-            indexes: Tells where a chunk's column index and offset index are.
+            indexes: Where the column index and offset index of each chunk are, in their order.
             sorted_by: Numbers of columns and their order, recorded for each row group.
-            statistics: Whether column chunks have their bounds and number of NULLs.
         """
         order = [
             structure(
@@ -143,10 +173,7 @@ class Footers:
             )
             for index, column in sorted_by
         ]
-        listed = [
-            _row_group(number, group, indexes, order, statistics)
-            for number, group in enumerate(groups)
-        ]
+        listed = [_row_group(number, group, indexes, order) for number, group in enumerate(groups)]
         data = structure(
             [
                 (_VERSION, self._usual[_VERSION]),
@@ -164,29 +191,28 @@ class Footers:
 def _row_group(
     number: int,
     group: RowGroup,
-    indexes: Callable[[Chunk], tuple[Place | None, Place | None]],
+    indexes: Iterator[tuple[Place | None, Place | None]],
     order: list[Value],
-    statistics: bool,
 ) -> Value:
     return structure(
         [
-            (1, several(_chunk(chunk, *indexes(chunk), statistics) for chunk in group.chunks)),
-            (2, int64(sum(chunk.uncompressed for chunk in group.chunks))),
+            (1, several(_chunk(chunk, *next(indexes)) for chunk in group.chunks)),
+            (2, int64(group.uncompressed)),
             (3, int64(group.rows)),
             (4, several(order) if order else None),
-            (5, int64(group.chunks[0].start)),
-            (6, int64(sum(chunk.compressed for chunk in group.chunks))),
+            (5, int64(group.start)),
+            (6, int64(group.compressed)),
             # The field has 16 bits; it is for encrypted files.
             (7, int16(number) if number < 2**15 else None),
         ]
     )
 
 
-def _chunk(chunk: Chunk, columns: Place | None, offsets: Place | None, statistics: bool) -> Value:
+def _chunk(chunk: ChunkRecord, columns: Place | None, offsets: Place | None) -> Value:
     return structure(
         [
             (2, int64(0)),
-            (3, _chunk_metadata(chunk, statistics)),
+            (3, chunk.metadata),
             (4, int64(offsets.offset) if offsets else None),
             (5, int32(offsets.size) if offsets else None),
             (6, int64(columns.offset) if columns else None),
@@ -195,7 +221,7 @@ def _chunk(chunk: Chunk, columns: Place | None, offsets: Place | None, statistic
     )
 
 
-def _chunk_metadata(chunk: Chunk, statistics: bool) -> Value:
+def _chunk_metadata(chunk: Chunk, statistics: Value | None) -> Value:
     form = chunk.plan.form
     # In the order of the bytes: dictionary, levels, values.
     first = [encoding for dictionary, encoding in chunk.kinds if dictionary]
@@ -211,7 +237,7 @@ def _chunk_metadata(chunk: Chunk, statistics: bool) -> Value:
             (7, int64(chunk.compressed)),
             (9, int64(chunk.data_start)),
             (11, int64(chunk.start) if chunk.has_dictionary else None),
-            (12, _statistics(chunk) if statistics else None),
+            (12, statistics),
             (
                 13,
                 several(
@@ -229,14 +255,14 @@ def _chunk_metadata(chunk: Chunk, statistics: bool) -> Value:
     )
 
 
-def _statistics(chunk: Chunk) -> Value:
-    bounds = joined([page.bounds for page in chunk.pages], order_of(chunk.plan.form)).short()
-    return structure(
-        [
-            (3, int64(sum(page.nulls for page in chunk.pages))),
-            (5, None if bounds.greatest is None else binary(bounds.greatest)),
-            (6, None if bounds.least is None else binary(bounds.least)),
-            (7, None if bounds.greatest is None else boolean(True)),
-            (8, None if bounds.least is None else boolean(True)),
+def _statistics(chunk: Chunk, bounds: Bounds | None) -> Value:
+    """Return the statistics of a chunk, with both bounds or none: readers use them together."""
+    fields: list[tuple[int, Value | None]] = [(3, int64(sum(page.nulls for page in chunk.pages)))]
+    if bounds is not None and bounds.fit:
+        fields += [
+            (5, binary(bounds.greatest)),
+            (6, binary(bounds.least)),
+            (7, boolean(True)),
+            (8, boolean(True)),
         ]
-    )
+    return structure(fields)

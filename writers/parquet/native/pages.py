@@ -30,7 +30,8 @@ class Page:
     rows: int
     """Of a dictionary its entries."""
     nulls: int
-    bounds: Bounds
+    bounds: Bounds | None
+    """None where there are no values, or NaN among them."""
     data: pa.Buffer
 
 
@@ -120,9 +121,9 @@ class PageEncoder:
 _PLAIN = "use --encoder plain, and report this with the types of the columns."
 
 
-def _bounds(out: PageOut) -> Bounds:
+def _bounds(out: PageOut) -> Bounds | None:
     if not out.bounded:
-        return Bounds()
+        return None
     return Bounds(
         least=ctypes.string_at(out.least, out.least_size),
         greatest=ctypes.string_at(out.greatest, out.greatest_size),

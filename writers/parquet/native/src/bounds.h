@@ -20,24 +20,25 @@ public:
     void put(const void* values, size_t count) {
         Number least = least_;
         Number greatest = greatest_;
-        bool any = false;
+        bool nan = false;
         for (size_t i = 0; i < count; ++i) {
             const auto value = value_at<Number>(values, static_cast<int64_t>(i));
-            // Both are false for what is not a number.
+            // Both comparisons are false for NaN.
             least = value < least ? value : least;
             greatest = greatest < value ? value : greatest;
-            if constexpr (std::is_floating_point_v<Number>) any |= value == value;
+            if constexpr (std::is_floating_point_v<Number>) nan |= value != value;
         }
-        if constexpr (!std::is_floating_point_v<Number>) any = count > 0;
         least_ = least;
         greatest_ = greatest;
-        any_ |= any;
+        any_ |= count > 0;
+        nan_ |= nan;
     }
 
-    // Tells them, if there are any, and begins anew.
+    // Sets the bounds and returns true if the values have bounds, and starts the next page. Values
+    // with NaN have no bounds: readers that skip by bounds would skip NaN with the other values.
     bool finish(std::string& least, std::string& greatest) {
-        const bool any = any_;
-        if (any) {
+        const bool bounded = any_ && !nan_;
+        if (bounded) {
             if constexpr (std::is_floating_point_v<Number>) {
                 // Zeros are equal, so either may have been there.
                 if (least_ == 0) least_ = -Number{0};
@@ -47,7 +48,7 @@ public:
             greatest.assign(reinterpret_cast<const char*>(&greatest_), sizeof greatest_);
         }
         *this = NumberBounds();
-        return any;
+        return bounded;
     }
 
 private:
@@ -58,9 +59,15 @@ private:
     Number least_ = HIGHEST;
     Number greatest_ = LOWEST;
     bool any_ = false;
+    bool nan_ = false;
 };
 
-// Of bytes, compared one by one without a sign, but for the very first where that has one.
+// A value is compared and kept up to this length. The footer has no bounds above 4096 bytes
+// (`bounds.py`); the byte more shows that a value is longer. A shortened value sorts as the whole one,
+// or the same.
+constexpr uint32_t KEPT_OF_A_VALUE = 4097;
+
+// Of bytes, compared one by one without a sign, except the first byte where it has one.
 class ByteBounds {
 public:
     explicit ByteBounds(bool is_signed) : flip_(is_signed ? uint64_t{1} << 63 : 0) {}
@@ -70,9 +77,10 @@ public:
         const char* end = data;
         for (size_t i = 0; i < count; ++i) end += sizes[i];
         for (size_t i = 0; i < count; ++i) {
-            const uint64_t start = start_of(data, sizes[i], end);
-            if (start <= least_start_ || !any_) put_least(data, sizes[i], start);
-            if (start >= greatest_start_ || !any_) put_greatest(data, sizes[i], start);
+            const uint32_t size = sizes[i] < KEPT_OF_A_VALUE ? sizes[i] : KEPT_OF_A_VALUE;
+            const uint64_t start = start_of(data, size, end);
+            if (start <= least_start_ || !any_) put_least(data, size, start);
+            if (start >= greatest_start_ || !any_) put_greatest(data, size, start);
             any_ = true;
             data += sizes[i];
         }
