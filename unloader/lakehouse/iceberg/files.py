@@ -1,4 +1,4 @@
-"""What Iceberg is told of each file: its rows, its size, and what its footer says of the values."""
+"""What an Iceberg table records of each file: rows, size, and the bounds in the file's footer."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def data_files(io: FileIO, metadata: TableMetadata, commit: Commit) -> list[Data
     Raises:
         OutputFailed: A file is not the one that was written, or has no place in the table.
     """
+    import pyarrow.parquet as pq
     from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
     from unloader.lakehouse.iceberg.partitions import check_file, several_partitions
@@ -47,8 +48,10 @@ def data_files(io: FileIO, metadata: TableMetadata, commit: Commit) -> list[Data
         if not file.rows:
             continue
         try:
-            check_file(io, file.path, metadata, commit)
-            one = parquet_file_to_data_file(io, metadata, file.path)
+            with io.new_input(file.path).open() as opened:
+                footer = pq.read_metadata(opened)
+            check_file(footer, file.path, metadata, commit)
+            one = parquet_file_to_data_file(io, _with_true_bounds(metadata, footer), file.path)
         except FileNotFoundError as error:
             raise _other(commit, f"{file.path} is gone") from error
         except ValueError as error:
@@ -63,6 +66,29 @@ def data_files(io: FileIO, metadata: TableMetadata, commit: Commit) -> list[Data
             )
         found.append(one)
     return found
+
+
+def _with_true_bounds(metadata: TableMetadata, footer: Any) -> TableMetadata:
+    """Return the metadata of a table with settings that suit the bounds in a file.
+
+    pyiceberg takes the bounds of a file from the row groups that have bounds. They do not cover the
+    other row groups, which have NaN or long text. So such a column gets counts only, and a column
+    without statistics gets nothing. pyiceberg also shortens an upper bound of text, and replaces its
+    last character by the next one. U+D7FF has no next one in UTF-8, so such text is not shortened.
+    """
+    modes = {}
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        for chunk in map(group.column, range(group.num_columns)):
+            found = chunk.statistics
+            if found is None:
+                modes[chunk.path_in_schema] = "none"
+            elif not found.has_min_max and found.null_count != chunk.num_values:
+                modes[chunk.path_in_schema] = "counts"
+            elif isinstance(found.max, str) and "\ud7ff" in found.max:
+                modes.setdefault(chunk.path_in_schema, "full")
+    changed = {f"write.metadata.metrics.column.{name}": mode for name, mode in modes.items()}
+    return metadata.model_copy(update={"properties": {**metadata.properties, **changed}})
 
 
 def _other(commit: Commit, what: str) -> OutputFailed:

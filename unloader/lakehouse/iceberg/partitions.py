@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from unloader.errors import OutputFailed, UsageError
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
@@ -111,22 +110,24 @@ def check_spec(spec: PartitionSpec, schema: Schema, name: str) -> None:
             )
 
 
-def check_file(io: FileIO, path: str, metadata: TableMetadata, commit: Commit) -> None:
+def check_file(footer: Any, path: str, metadata: TableMetadata, commit: Commit) -> None:
     """Refuse a file of which it is not certain that all its rows are in one partition.
 
-    Whether its lowest and highest values are in the same one is for pyiceberg to say: here it is
-    made sure that there are such values, of each part of the file, or that all are null.
+    pyiceberg compares the partitions of the lowest and of the highest value. This function makes sure
+    that every row group has these values, or that all values are null.
+
+    Args:
+        footer: Of the file, as pyarrow has it.
+        path: Of the file.
+        metadata: Of the table.
+        commit: For messages.
 
     Raises:
         OutputFailed: It has nulls and values, or lacks statistics.
     """
-    import pyarrow.parquet as pq
-
     spec, schema = metadata.spec(), metadata.schema()
     if spec.is_unpartitioned():
         return
-    with io.new_input(path).open() as file:
-        footer = pq.read_metadata(file)
     for field in spec.fields:
         column = schema.find_column_name(field.source_id)
         kinds = set(_kinds(footer, column))
