@@ -93,6 +93,12 @@ def check_bloom_filters(schema: pa.Schema, parquet: ParquetFormat) -> None:
                 f"use one of {', '.join(schema.names[:50])}.",
             )
         kind = schema.field(places[0]).type
+        if types.is_floating(kind):
+            raise FormatError(
+                f"column {name!r} has the type {kind}, which has no Bloom filter: 0.0 equals -0.0, "
+                "and a filter knows the one that is stored.",
+                "leave it out of --bloom-filter.",
+            )
         if types.is_nested(kind) or types.is_boolean(kind) or types.is_null(kind):
             raise FormatError(
                 f"column {name!r} has the type {kind}, which has no Bloom filter.",

@@ -1,0 +1,257 @@
+"""Readers of Parquet files and lakehouse tables that skip by statistics: how each counts with a filter."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import polars
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from filters import Filter, Meaning
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+IEEE = Meaning(in_finds_nan=True, in_differs_zeros=True, null_is_not_in=True)
+"""pyarrow: NaN compares as the standard has it, and `is_in` goes by hashes."""
+TOTAL = Meaning(nan_is_greatest=True)
+
+
+def by_duckdb(paths: Sequence[str], filters: Sequence[Filter]) -> list[int | str]:
+    """Count with DuckDB."""
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"CREATE VIEW t AS FROM read_parquet({list(paths)!r})")
+        return [
+            _tried(
+                lambda each=each: connection.execute(
+                    f"SELECT count(*) FROM t WHERE {_condition(each, duckdb_literal)}"
+                ).fetchall()[0][0]
+            )
+            for each in filters
+        ]
+
+
+def _condition(each: Filter, literal: Callable[[Filter, Any], str]) -> str:
+    """Return a filter in SQL."""
+    first, *rest = each.column.path
+    name = f'"{first}"' + "".join(f"['{field}']" for field in rest)
+    values = [literal(each, value) for value in each.literals]
+    text = {
+        "between": lambda: f"{name} BETWEEN {values[0]} AND {values[1]}",
+        "in": lambda: f"{name} IN ({', '.join(values)})",
+        "is null": lambda: f"{name} IS NULL",
+        "is nan": lambda: f"isnan({name})",
+    }.get(each.operation, lambda: f"{name} {each.operation} {values[0]}")()
+    return f"NOT ({text})" if each.negated else text
+
+
+_UNITS = {"s": 10**6, "ms": 10**3, "us": 1}
+
+
+def duckdb_literal(each: Filter, value: Any) -> str:
+    """Return a value in DuckDB's SQL."""
+    kind = each.column.type
+    if pa.types.is_date(kind):
+        return f"(DATE '1970-01-01' + ({value}))"
+    if pa.types.is_time(kind):
+        seconds, micros = divmod(value * _UNITS[kind.unit], 10**6)
+        return f"TIME '{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{micros:06}'"
+    if pa.types.is_timestamp(kind):
+        if kind.unit == "ns":
+            return f"make_timestamp_ns(({value})::BIGINT)"
+        function = "to_timestamp_us" if kind.tz else "make_timestamp"
+        return f"{function}(({value * _UNITS[kind.unit]})::BIGINT)".replace(
+            "to_timestamp_us", "make_timestamptz"
+        )
+    if isinstance(value, str):
+        return f"decode(unhex('{value.encode().hex()}'))"
+    if isinstance(value, bytes):
+        return f"unhex('{value.hex()}')"
+    if isinstance(value, float):
+        return f"'{value!r}'::{'DOUBLE' if kind.bit_width == 64 else 'FLOAT'}"
+    if isinstance(value, Decimal):
+        return f"'{value:f}'::DECIMAL({kind.precision}, {kind.scale})"
+    return str(value)
+
+
+def by_arrow(dataset: ds.Dataset, filters: Sequence[Filter]) -> list[int | str]:
+    """Count with pyarrow.dataset."""
+    return [
+        _tried(lambda each=each: dataset.count_rows(filter=arrow_expression(each)))
+        for each in filters
+    ]
+
+
+def arrow_expression(each: Filter) -> pc.Expression:
+    """Return a filter as pyarrow has it."""
+    column = pc.field(*each.column.path) if len(each.column.path) == 1 else pc.field(each.column.path)
+    values = [arrow_scalar(each, value) for value in each.literals]
+    if each.operation == "between":
+        found = (column >= values[0]) & (column <= values[1])
+    elif each.operation == "in":
+        found = column.isin(pa.array([value.as_py() for value in values], values[0].type)) if not (
+            pa.types.is_temporal(values[0].type)
+        ) else column.isin(_temporal(each, each.literals))
+    elif each.operation == "is null":
+        found = column.is_null()
+    elif each.operation == "is nan":
+        found = pc.is_nan(column)
+    else:
+        found = _OPERATORS[each.operation](column, pc.scalar(values[0]))
+    return ~found if each.negated else found
+
+
+def arrow_scalar(each: Filter, value: Any) -> pa.Scalar:
+    """Return a value of a column's type."""
+    kind = each.column.type
+    if pa.types.is_temporal(kind):
+        return _temporal(each, [value])[0]
+    return pa.scalar(value, kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _temporal(each: Filter, values: Sequence[int]) -> pa.Array:
+    kind = each.column.type
+    return pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
+
+
+def by_polars(paths: Sequence[str], filters: Sequence[Filter]) -> list[int | str]:
+    """Count with polars."""
+    scan = polars.scan_parquet(list(paths))
+    return [
+        _tried(
+            lambda each=each: scan.filter(polars_expression(each)).select(polars.len()).collect().item()
+        )
+        for each in filters
+    ]
+
+
+def polars_expression(each: Filter) -> polars.Expr:
+    """Return a filter as polars has it."""
+    first, *rest = each.column.path
+    column = polars.col(first)
+    for field in rest:
+        column = column.struct.field(field)
+    values = [_polars_literal(each, value) for value in each.literals]
+    if each.operation == "between":
+        found = column.is_between(values[0], values[1])
+    elif each.operation == "in":
+        array = pa.array(each.literals, each.column.type) if not pa.types.is_temporal(
+            each.column.type
+        ) else _temporal(each, each.literals)
+        found = column.is_in(polars.Series(polars.from_arrow(array)).implode())
+    elif each.operation == "is null":
+        found = column.is_null()
+    elif each.operation == "is nan":
+        found = column.is_nan()
+    else:
+        found = _OPERATORS[each.operation](column, values[0])
+    return ~found if each.negated else found
+
+
+def _polars_literal(each: Filter, value: Any) -> polars.Expr:
+    kind = each.column.type
+    array = _temporal(each, [value]) if pa.types.is_temporal(kind) else pa.array([value], kind)
+    series = polars.Series(polars.from_arrow(array))
+    if pa.types.is_temporal(kind):
+        number = series.cast(polars.Int64).item()
+        return polars.lit(number, dtype=polars.Int64).cast(series.dtype)
+    return polars.lit(value, dtype=series.dtype)
+
+
+def by_datafusion(table: Any, filters: Sequence[Filter]) -> list[int | str]:
+    """Count with DataFusion, through deltalake; it skips pages, and goes by Bloom filters."""
+    from deltalake import QueryBuilder
+
+    builder = QueryBuilder().register("t", table)
+
+    def counted(each: Filter) -> int:
+        statement = f"SELECT count(*) FROM t WHERE {_condition(each, _datafusion_literal)}"
+        return int(pa.table(builder.execute(statement).read_all()).column(0)[0].as_py())
+
+    return [_tried(lambda each=each: counted(each)) for each in filters]
+
+
+def _datafusion_literal(each: Filter, value: Any) -> str:
+    kind = each.column.type
+    if pa.types.is_date(kind):
+        return f"arrow_cast(arrow_cast({value}, 'Int32'), 'Date32')"
+    if pa.types.is_timestamp(kind):
+        zone = 'Some("UTC")' if kind.tz else "None"
+        return f"arrow_cast({value}, 'Timestamp(Microsecond, {zone})')"
+    if isinstance(value, str):
+        return f"arrow_cast(X'{value.encode().hex()}', 'Utf8')"
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    if isinstance(value, float):
+        text = "NaN" if math.isnan(value) else repr(value)
+        return f"arrow_cast('{text}', '{'Float64' if kind.bit_width == 64 else 'Float32'}')"
+    if isinstance(value, Decimal):
+        return f"arrow_cast('{value:f}', 'Decimal128({kind.precision}, {kind.scale})')"
+    return str(value)
+
+
+def by_pyiceberg(table: Any, filters: Sequence[Filter]) -> list[int | str]:
+    """Count with pyiceberg, which skips files by the bounds in the table's own records."""
+    return [
+        _tried(lambda each=each: table.scan(row_filter=iceberg_expression(each)).count())
+        for each in filters
+    ]
+
+
+def iceberg_expression(each: Filter) -> Any:
+    """Return a filter as pyiceberg has it."""
+    from pyiceberg import expressions as of
+    from pyiceberg.expressions import literals
+
+    def literal(value: Any) -> Any:
+        kind = each.column.type
+        if pa.types.is_date(kind):
+            return literals.DateLiteral(value)
+        if pa.types.is_time(kind):
+            return literals.TimeLiteral(value)
+        if pa.types.is_timestamp(kind):
+            return literals.TimestampLiteral(value)
+        return literals.literal(value)
+
+    (name,) = each.column.path
+    values = [literal(value) for value in each.literals]
+    if each.operation == "between":
+        found = of.And(of.GreaterThanOrEqual(name, values[0]), of.LessThanOrEqual(name, values[1]))
+    elif each.operation == "in":
+        found = of.In(name, set(values))
+    elif each.operation == "is null":
+        found = of.IsNull(name)
+    elif each.operation == "is nan":
+        found = of.IsNaN(name)
+    else:
+        kinds = {
+            "=": of.EqualTo,
+            "<>": of.NotEqualTo,
+            "<": of.LessThan,
+            "<=": of.LessThanOrEqual,
+            ">": of.GreaterThan,
+            ">=": of.GreaterThanOrEqual,
+        }
+        found = kinds[each.operation](name, values[0])
+    return of.Not(found) if each.negated else found
+
+
+def _tried(counted: Callable[[], int]) -> int | str:
+    """Return a count, or the error in place of it."""
+    try:
+        return counted()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
