@@ -262,9 +262,10 @@ class TablesOptions:
     job: str = ""
     """Tells whether another run was asked for the same; see `unloader.resolve.tables.same`."""
     home: str = ""
-    """The directory of all tables, of a run in the place of a broken one; empty follows `--to`."""
+    """The directory of all tables, where `resume` reads them again; empty follows `--to`."""
     replaces: tuple[str, ...] = ()
-    """Broken runs in whose place it is: what they have published is replaced."""
+    """Broken runs of the same job. What they have published in the run's own directories is
+    replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,14 +82,23 @@ def why_kept(run: EarlierRun, allowed: tuple[tuple[Path, re.Pattern[str]], ...])
     return ""
 
 
-def why_not_ours(run: EarlierRun, number: int, directory: Path) -> str:
-    """Return what in a directory of a run is not as the run has left it; empty if all is."""
+def why_not_ours(
+    run: EarlierRun, number: int, directory: Path, beside: frozenset[str] = frozenset()
+) -> str:
+    """Return what in a directory of a run is not as the run has left it; empty if all is.
+
+    Args:
+        run: The run.
+        number: Of the directory among those of the run.
+        directory: The directory.
+        beside: Names that may be there, too.
+    """
     expected = {name for place, name in run.files if place == number}
     written = os.lstat(run.directories[0] / MANIFEST).st_mtime_ns
     files = run.manifest.files
     with os.scandir(directory) as entries:
         found = {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
-    for name in sorted(found.keys() - expected):
+    for name in sorted(found.keys() - expected - beside):
         return f"{directory / name} is no file of the run"
     for name in sorted(expected - found.keys()):
         return f"{directory / name} is missing"

@@ -12,6 +12,7 @@ from unloader.resolve.resolved import ResolvedRun
 from unloader.retention.earlier_runs import newer_run, other_runs, why_kept
 from unloader.retention.link import check_link, link_of, switch_link
 from unloader.retention.removing import finish_removals, remove
+from unloader.retention.unfinished import remove_unfinished
 
 
 def check_before(run: ResolvedRun, directory: str) -> None:
@@ -70,4 +71,5 @@ def _removed(run: ResolvedRun, manifest: Manifest, keep: int) -> list[str]:
         except OSError as error:
             why = str(error)
         told.append(f"{what} is kept: {why}" if why else f"removed {what}, as --keep {keep} asks")
-    return told
+    ids = [each.manifest.run_id for each in others]
+    return told + remove_unfinished(*allowed[0], manifest, ids, keep)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +23,8 @@ from unloader.resolve.outputs.directories import directory_values
 from unloader.resolve.resolved import ResolvedRun
 from unloader.retention.earlier_runs import EarlierRun, why_not_ours
 from unloader.retention.link import link_of, switch_link
-from unloader.retention.removing import LEAVING, empty
+from unloader.retention.removing import LEAVING, empty, is_below, is_ours, within
+from unloader.retention.unfinished import remove_unfinished
 from unloader.storage.model import MANIFEST
 from writers.records import dataclass
 
@@ -89,7 +89,8 @@ def _removed(run: ResolvedRun, manifest: TablesManifest, keep: int) -> list[str]
         except (OSError, UnloaderError) as error:
             why = str(error)
         told.append(f"{what} is kept: {why}" if why else f"removed {what}, as --keep {keep} asks")
-    return told
+    ids = [each.manifest.run_id for each in others]
+    return told + remove_unfinished(Path(parent), names, manifest, ids, keep)
 
 
 def _other_nights(parent: Path, names: re.Pattern[str], new: TablesManifest) -> list[Night]:
@@ -110,7 +111,7 @@ def _other_nights(parent: Path, names: re.Pattern[str], new: TablesManifest) -> 
 def _finish_removal(hidden: Path) -> None:
     """Go on with the removal of a night that was killed."""
     night = Night(manifest=read_tables_manifest(hidden), home=hidden)
-    if hidden.name.startswith(f"{LEAVING}{night.manifest.run_id}-") and _is_ours(hidden):
+    if hidden.name.startswith(f"{LEAVING}{night.manifest.run_id}-") and is_ours(hidden):
         _empty(night)
 
 
@@ -136,7 +137,7 @@ def _is_same_job(night: Night, new: TablesManifest) -> bool:
 def _why_kept(night: Night) -> str:
     """Return why a night is not to be removed; empty if it may be."""
     for entry, place in zip(night.manifest.tables, night.tables, strict=True):
-        if not _is_below(place, night.home):
+        if not is_below(place, night.home):
             return f"{place} does not lie in it"
         if digest_at_end(manifest_data(place)) != entry.digest:
             return f"{place} was unloaded again since"
@@ -150,30 +151,15 @@ def _why_kept(night: Night) -> str:
     return ""
 
 
-def _is_below(place: Path, home: Path) -> bool:
-    """Return whether a directory lies in another, with no link on the way to it."""
-    parts = place.relative_to(home).parts
-    if not parts or ".." in parts:
-        return False
-    steps = [home.joinpath(*parts[: number + 1]) for number in range(len(parts))]
-    return all(stat.S_ISDIR(os.lstat(step).st_mode) for step in steps)
-
-
 def _strangers(night: Night) -> Iterator[Path]:
     """Yield what lies between a home and the directories of its tables and is of neither."""
     tables = set(night.tables)
-    above = _within(night.home, tables)
+    above = within(night.home, tables)
     for directory in sorted(above | {night.home}):
         for name in sorted(os.listdir(directory)):
             path = directory / name
             if path not in tables and path not in above and path != night.home / MANIFEST:
                 yield path
-
-
-def _within(home: Path, tables: set[Path]) -> set[Path]:
-    return {
-        parent for table in tables for parent in table.parents if parent.is_relative_to(home)
-    } - {home}
 
 
 def _remove(night: Night) -> None:
@@ -199,18 +185,13 @@ def _empty(night: Night) -> None:
     """Remove what is there of the files of a night, and its directories."""
     tables = set(night.tables)
     for place in night.tables:
-        if place.is_dir() and _is_below(place, night.home) and (place / MANIFEST).exists():
+        if place.is_dir() and is_below(place, night.home) and (place / MANIFEST).exists():
             run = EarlierRun(manifest=read_manifest(place), directories=(place,))
             empty(run, (place,))
         elif place.is_dir():
             os.rmdir(place)  # The removal was killed just there.
-    for directory in sorted(_within(night.home, tables), key=lambda path: -len(path.parts)):
+    for directory in sorted(within(night.home, tables), key=lambda path: -len(path.parts)):
         if directory.is_dir():
             os.rmdir(directory)
     (night.home / MANIFEST).unlink()
     os.rmdir(night.home)
-
-
-def _is_ours(path: Path) -> bool:
-    status = os.lstat(path)
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()

@@ -62,7 +62,7 @@ def _finish(home: Path) -> None:
     others = map(Path, directories_of(manifest, home)[1:])
     hidden = (home, *(_hidden(each, manifest.run_id) for each in others))
     # Whoever may write beside the runs could have put it there, with any name in its manifest.
-    ours = all(map(_is_ours, filter(os.path.lexists, hidden)))
+    ours = all(map(is_ours, filter(os.path.lexists, hidden)))
     if not ours or not home.name.startswith(f"{LEAVING}{manifest.run_id}-"):
         return
     empty(EarlierRun(manifest=manifest, directories=hidden), hidden)
@@ -91,10 +91,27 @@ def _is_plain(name: str) -> bool:
     return "/" not in name and name not in (".", "..")
 
 
-def _is_ours(path: Path) -> bool:
+def is_ours(path: Path) -> bool:
+    """Return whether a path is a directory of this user, and no link to one."""
     status = os.lstat(path)
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _hidden(directory: Path, run_id: str) -> Path:
     return directory.with_name(f"{LEAVING}{run_id}-{directory.name}")
+
+
+def is_below(place: Path, home: Path) -> bool:
+    """Return whether a directory lies in another, with no link on the way to it."""
+    parts = place.relative_to(home).parts
+    if not parts or ".." in parts:
+        return False
+    steps = [home.joinpath(*parts[: number + 1]) for number in range(len(parts))]
+    return all(stat.S_ISDIR(os.lstat(step).st_mode) for step in steps)
+
+
+def within(home: Path, tables: set[Path]) -> set[Path]:
+    """Return the directories between a home and those of its tables."""
+    return {
+        parent for table in tables for parent in table.parents if parent.is_relative_to(home)
+    } - {home}

@@ -2,13 +2,85 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
 from unloader.errors import OutputFailed
 from unloader.manifest.read import read_index
 from unloader.model import TablesOptions
 from unloader.resolve.tables.broken import first_of_tables
+from unloader.resolve.tables.homes import is_dropped, recorded_tables
 from unloader.storage.base import RunStorage
-from unloader.storage.model import Claim
+from unloader.storage.model import RUN_RECORD, Claim
 from unloader.storage.opening import storage_at
+from unloader.storage.paths import real
+from writers.objects.location import is_location
+from writers.records import dataclass, replace
+
+if TYPE_CHECKING:
+    from unloader.resolve.resolved import ResolvedRun
+
+
+def with_what_it_replaces(options: TablesOptions, home: str) -> TablesOptions:
+    """Return the options with the broken runs in whose place the run is.
+
+    With `{run_id}` or on another day the run has a directory of its own and replaces nothing.
+    """
+    if not options.replaces or options.home or is_dropped(home):
+        return options
+    with suppress(OSError, OutputFailed):
+        record = storage_at(home).record(home, RUN_RECORD)
+        if first_of_tables(record, home).run_id in options.replaces:
+            return options
+    return replace(options, replaces=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abandoned:
+    """The directories of the tables of a dead run in whose home another one begins.
+
+    That home says nothing about them any more, so they are cleared: nothing could resume them.
+    """
+
+    places: tuple[tuple[str, str], ...] = ()
+    """Each with the id of the run that had it."""
+
+    @classmethod
+    def in_home(cls, home: str, runs: Sequence[ResolvedRun]) -> Abandoned:
+        """Return those of which the new run takes none, before it takes the home.
+
+        Args:
+            home: The directory of all tables.
+            runs: Of the tables of the new run.
+        """
+        storage = storage_at(home)
+        try:
+            who = storage.who_was_here(home, counted=False)
+            tables = recorded_tables(storage.record(home, RUN_RECORD), home) if who else ()
+        except OSError:
+            return cls()  # It cannot be taken either.
+        own = {real(place) for run in runs for place in run.directories}
+        return cls(
+            places=tuple(
+                (place, table.run_id)
+                for table in tables
+                for place in table.directories
+                if real(place) not in own
+            )
+        )
+
+    def clear(self) -> None:
+        """Remove what the dead run has staged in them; called once the new run is on record."""
+        for place, run_id in self.places:
+            with suppress(OSError, OutputFailed):
+                storage = storage_at(place)
+                who = storage.who_was_here(place, counted=False)
+                if who is not None and who.run_id == run_id and not who.is_running:
+                    storage.clear((place,), dry_run=False)
+                    if not is_location(place):
+                        os.rmdir(place)
 
 
 def take_home(place: str, run_id: str, options: TablesOptions, *, resumed: bool) -> RunStorage:

@@ -109,7 +109,7 @@ def _gone_on_with(
     except SnapshotGone as error:
         observe(Notice(text=f"{error.message}; everything is read again at a new snapshot"))
     replaces = (*broken.options.replaces, run_id)
-    return replace(asked, options=replace(asked.options, home=home, replaces=replaces))
+    return replace(asked, options=replace(asked.options, replaces=replaces))
 
 
 def _finished_just_now(

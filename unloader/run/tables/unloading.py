@@ -46,7 +46,7 @@ from unloader.run.tables.counting import Counting
 from unloader.run.tables.ending import abandon, advised, manifest_of, partial_error
 from unloader.run.tables.finishing import Ended, Finisher, SharedCatalog, known_failure
 from unloader.run.tables.following import Following
-from unloader.run.tables.home import take_home
+from unloader.run.tables.home import Abandoned, take_home, with_what_it_replaces
 from unloader.run.tables.left import TablePlaces
 from unloader.run.tables.nowhere import NoHome
 from unloader.run.tables.opening import Opening, take_up
@@ -97,8 +97,10 @@ def run_tables(
         Interrupted: `stop` returned True, or `unloader stop` asked for the end.
         UnloaderError: Whatever ended the run.
     """
-    home = home_of(options.destination, resolved.runs)
-    home = resolved.resumed_in or options.home or home
+    home = resolved.resumed_in or options.home or home_of(options.destination, resolved.runs)
+    options = with_what_it_replaces(options, home)
+    anew = not (resolved.resumed_in or is_dropped(home))
+    abandoned = Abandoned.in_home(home, resolved.runs) if anew else Abandoned()
     with ExitStack() as held:
         taken = (
             None
@@ -114,7 +116,12 @@ def run_tables(
         held.callback(live.close)
         state = RunState(resolved=resolved, options=options, home=home, live=live)
         current = _TablesRun(
-            state=state, storage=storage, held=held, following=following, left=left or {}
+            state=state,
+            storage=storage,
+            held=held,
+            following=following,
+            left=left or {},
+            abandoned=abandoned,
         )
         try:
             return following.raised_after(current.execute(executor))
@@ -139,6 +146,7 @@ class _TablesRun:
     held: ExitStack
     following: Following
     left: Mapping[TablePlaces, Left]
+    abandoned: Abandoned
     _counting: Counting = field(init=False)
     _catalog: SharedCatalog = field(init=False)
     _history: History = field(init=False)
@@ -203,6 +211,7 @@ class _TablesRun:
         state = self.state
         record = tables_record(state.resolved, state.options, state.home, state.problems)
         self.storage.keep(RUN_RECORD, record)
+        self.abandoned.clear()
 
     def _unload(self, executor: Executor, load: Any, units: Sequence[TableUnit]) -> None:
         state = self.state
