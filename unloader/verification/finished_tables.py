@@ -88,6 +88,7 @@ def verify_tables(
         progress.begin(name)
         try:
             _check_same(home, entry)
+            _check_below(home, entry, manifest)
             known = said.get(entry.directory)
             answer = verify(home / entry.directory, source, progress.tell, checks, known)
         except (VerifyMismatch, OutputFailed) as error:
@@ -224,6 +225,22 @@ def _check_same(home: PlacePath, entry: TableEntry) -> None:
             f"{place / MANIFEST} is not the manifest that this run has written: the table was "
             "unloaded again since, or the file was changed",
             "unload all tables again, or restore the directory",
+        )
+
+
+def _check_below(home: PlacePath, entry: TableEntry, manifest: TablesManifest) -> None:
+    """Check that a table without a `to` of its own is in the directory of the run.
+
+    Raises:
+        VerifyMismatch: It is elsewhere: whoever is led to the run's directory finds no file of it.
+    """
+    if not entry.directory.startswith("../"):
+        return
+    settings = read_manifest(home / entry.directory).settings
+    if manifest.options.to in [each.value for each in settings if each.name == "to"]:
+        raise VerifyMismatch(
+            f"the files are not in {home}, but in {home / entry.directory}",
+            "unload all tables again",
         )
 
 
