@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -407,6 +408,14 @@ def _finished(place: str, done: _CutShort | None, observe: Observer) -> tuple[Ma
     """Return the manifest of a finished run; first do what was left to do behind a publication."""
     place = done.place if done else place
     if not is_finished(place):
+        left = storage_at(place).who_was_here(place, counted=False)
+        if left is not None and left.run_id:
+            raise OutputFailed(
+                f"run {left.run_id}, which was interrupted in {place}, has left no record of what "
+                "it was to do",
+                "start again with the command of the run; remove what it has staged with: "
+                f"unloader clean {shlex.quote(place)}",
+            )
         raise OutputFailed(
             f"{place} holds no run that was broken off",
             "start one with: unloader run",

@@ -23,9 +23,11 @@ from unloader.manifest.model import TotalsRecord, VerifiedRecord
 from unloader.manifest.read import document_of
 from unloader.manifest.tables import TablesTotals, is_of_tables
 from unloader.model import TableCounts
+from unloader.resolve.tables.broken import why_not_resumable
 from unloader.resolve.tables.homes import (
     RecordedTable,
     home_above,
+    recorded_left_out,
     recorded_tables,
     table_in,
     tables_label,
@@ -74,7 +76,7 @@ class RunStatus:
     """Of the latest: `running` and `interrupted` are told by `_run`, `finished` by a manifest.
     `unreadable` is only in a list of runs; one that is asked for by name is an error."""
     problem: str = ""
-    """Why it is unreadable."""
+    """Why it is unreadable, or why it is interrupted and cannot be resumed."""
     run_id: str = ""
     table: str = ""
     started: str | None = None
@@ -220,10 +222,15 @@ def _of_broken_run(
         # It is published; what is left is cleared up by the next command that changes anything.
         return _of_finished(place, finished)
     found = _of_run(storage, place, who, known)
-    tables = recorded_tables(storage.record(place, RUN_RECORD), place)
+    record = storage.record(place, RUN_RECORD)
+    tables = recorded_tables(record, place)
+    if real(place) not in known:
+        found = replace(found, problem=why_not_resumable(found.home or place, record))
     if tables:
         what = tables_left(storage, place, who.run_id, tables)
-        return replace(found, left=what.left, tables=what.tables, finished=finished)
+        left_out = len(recorded_left_out(record))
+        counts = replace(what.tables, total=what.tables.total + left_out, failed=left_out)
+        return replace(found, left=what.left, tables=counts, finished=finished)
     return replace(found, left=_left(storage, who), finished=finished)
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
-from dataclasses import field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
-from unloader.errors import OutputFailed, SourceError, VerifyMismatch
+from unloader.errors import OutputFailed, PartialUnload, SourceError, VerifyMismatch
 from unloader.events import Event, Notice, Observer, Verified
 from unloader.manifest.digest import digest_at_end, is_intact
-from unloader.manifest.read import manifest_data, read_manifest
+from unloader.manifest.read import manifest_data, parse_manifest, read_manifest
 from unloader.manifest.read_tables import is_finished_home, parse_tables_manifest
 from unloader.manifest.tables import TableEntry, TablesManifest
 from unloader.model import SourceSpec
-from unloader.resolve.tables.homes import recorded_tables, tables_label
+from unloader.resolve.tables.homes import recorded_left_out, recorded_tables, tables_label
 from unloader.storage.model import MANIFEST, RUN_RECORD
 from unloader.storage.opening import storage_at
-from unloader.storage.paths import PlacePath
+from unloader.storage.paths import PlacePath, path_of, relative
 from unloader.verification.finished_run import Checks, ask_source, check_level, verify
 from unloader.verification.open_sources import OpenSources
 from unloader.verification.source_state import SourceState
@@ -41,27 +42,105 @@ def verify_either(
             observe(Notice(text=text))
     if is_finished_home(destination):
         return verify_tables(destination, source, observe, checks)
-    _check_not_broken(str(destination))
+    record = _record_of_unfinished(str(destination))
+    if record:
+        raise _checked_unfinished(destination, record, source, observe, checks)
+    _check_finished(destination)
     return verify(destination, source, observe, checks)
 
 
-def _check_not_broken(place: str) -> None:
-    """Refuse the home of a run that has not come to its end, and say what there is to check.
+def _check_finished(place: PlacePath) -> None:
+    """Refuse a directory without a manifest, where it is known what to do instead.
 
     Raises:
-        OutputFailed: It is one.
+        OutputFailed: Finished runs are below it, or a run there is not finished.
     """
+    storage = storage_at(str(place))
+    with suppress(OSError):
+        if MANIFEST in storage.names(str(place)):
+            return
+        below = storage.places_below(str(place), _DEPTH)
+        finished = [each for each in below if MANIFEST in storage.names(each)]
+        if finished:
+            raise OutputFailed(
+                f"{place} holds no finished run: there is no {MANIFEST}, but there are "
+                f"{len(finished)} finished runs below it",
+                f"verify each of them, such as: unloader verify {shlex.quote(finished[0])}",
+            )
+        who = storage.who_was_here(str(place), counted=False)
+        if who is not None and who.run_id:
+            raise OutputFailed(
+                f"run {who.run_id} in {place} is not finished: there is no {MANIFEST}",
+                f"see what can be done with it: unloader status {shlex.quote(str(place))}",
+            )
+
+
+def _record_of_unfinished(place: str) -> bytes:
+    """Return the record of a run over several tables that has not come to its end; else nothing."""
     try:
         record = storage_at(place).record(place, RUN_RECORD)
+        finished = MANIFEST in storage_at(place).names(place)
     except OSError:
-        return  # Whoever reads the manifest says so.
-    tables = recorded_tables(record, place)
-    if tables and MANIFEST not in storage_at(place).names(place):
-        raise OutputFailed(
-            f"the run over {tables_label(len(tables))} in {place} is not complete",
-            f"continue it with: unloader resume {shlex.quote(place)}; or verify the directory of "
-            "one table that is published",
+        return b""  # Whoever reads the manifest says so.
+    return b"" if finished or not recorded_tables(record, place) else record
+
+
+def _checked_unfinished(
+    home: PlacePath, record: bytes, source: SourceSpec | None, observe: Observer, checks: Checks
+) -> PartialUnload:
+    """Check the tables that a run has published so far; return the error that names the others.
+
+    Raises:
+        VerifyMismatch: A published table is not as the run has written it.
+    """
+    place = shlex.quote(str(home))
+    entries: list[TableEntry] = []
+    missing: list[str] = []
+    for table in recorded_tables(record, str(home)):
+        found = [_published(home, each, table.run_id) for each in table.homes]
+        entries += [each for each in found if each is not None]
+        if None in found:
+            missing.append(table.name or "a query")
+    answers, differing = _checked(home, entries, source, observe, checks)
+    of = len(entries) + len(missing)
+    if differing:
+        raise _mismatch(home, differing, of)
+    left_out = recorded_left_out(record)
+    named = [*missing, *(f"{name} (left out)" for name in left_out)]
+    more = [f"and {len(named) - _SHOWN_TABLES} more"] if len(named) > _SHOWN_TABLES else []
+    hint = f"continue the run with: unloader resume {place}"
+    if not missing:
+        hint = (
+            "unload what was left out in another run; remove the record of this one with: "
+            f"unloader clean {place}"
         )
+    return PartialUnload(
+        f"the run over {tables_label(of + len(left_out))} in {home} is not complete: "
+        f"{len(answers)} are published, and their files are as they were written; "
+        f"not published: {', '.join(named[:_SHOWN_TABLES] + more)}",
+        hint,
+    )
+
+
+def _published(home: PlacePath, directory: str, run_id: str) -> TableEntry | None:
+    """Return the entry of a table that an unfinished run has published; None if it has not."""
+    place = path_of(directory)
+    try:
+        data = manifest_data(place)
+        manifest = parse_manifest(data, place)
+    except OutputFailed:
+        return None
+    if manifest.run_id != run_id:
+        return None
+    return TableEntry(
+        table=manifest.table,
+        route=manifest.route.name if manifest.route else None,
+        directory=relative(directory, str(home)),
+        status="complete",
+        files=manifest.totals.files,
+        bytes=manifest.totals.bytes,
+        digest=digest_at_end(data),
+    )
 
 
 def verify_tables(
@@ -79,23 +158,7 @@ def verify_tables(
         SourceError: The source refused.
     """
     manifest = _manifest(home)
-    progress = _Progress(manifest=manifest, observe=observe)
-    said = _said(home, manifest, source, checks, progress)
-    found: dict[str, str] = {}
-    answers: list[dict[str, Any]] = []
-    for entry in manifest.tables:
-        name = label_of(entry)
-        progress.begin(name)
-        try:
-            _check_same(home, entry)
-            _check_below(home, entry, manifest)
-            known = said.get(entry.directory)
-            answer = verify(home / entry.directory, source, progress.tell, checks, known)
-        except (VerifyMismatch, OutputFailed) as error:
-            found[name] = error.message.removeprefix(f"{home / entry.directory}: ")
-        else:
-            answers.append({"table": name, **answer})
-        progress.end(entry)
+    answers, found = _checked(home, manifest.tables, source, observe, checks, manifest.options.to)
     extra = _others(home, manifest)
     if extra and checks.strict:
         found.update((place, "it is no table of this run") for place in extra)
@@ -106,9 +169,47 @@ def verify_tables(
     return _answer(home, manifest, answers, extra)
 
 
+def _checked(
+    home: PlacePath,
+    entries: Sequence[TableEntry],
+    source: SourceSpec | None,
+    observe: Observer,
+    checks: Checks,
+    to: str = "",
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the answer for each table that is whole, and what is wrong with the others.
+
+    Args:
+        home: The directory of all tables.
+        entries: Of the tables that are complete.
+        source: As in `verify_tables`, and what follows it.
+        observe: Likewise.
+        checks: Likewise.
+        to: The `--to` of the run; "" is not compared with that of the tables.
+    """
+    progress = _Progress(entries=entries, observe=observe)
+    said = _said(home, entries, source, checks, progress)
+    found: dict[str, str] = {}
+    answers: list[dict[str, Any]] = []
+    for entry in entries:
+        name = label_of(entry)
+        progress.begin(name)
+        try:
+            _check_same(home, entry)
+            _check_below(home, entry, to)
+            known = said.get(entry.directory)
+            answer = verify(home / entry.directory, source, progress.tell, checks, known)
+        except (VerifyMismatch, OutputFailed) as error:
+            found[name] = error.message.removeprefix(f"{home / entry.directory}: ")
+        else:
+            answers.append({"table": name, **answer})
+        progress.end(entry)
+    return answers, found
+
+
 def _said(
     home: PlacePath,
-    manifest: TablesManifest,
+    entries: Sequence[TableEntry],
     source: SourceSpec | None,
     checks: Checks,
     progress: _Progress,
@@ -125,9 +226,9 @@ def _said(
     found: dict[str, Callable[[], SourceState]] = {}
     if source is None:
         return found
-    keys = {(each.table.schema or "", each.table.name) for each in manifest.tables if each.table}
+    keys = {(each.table.schema or "", each.table.name) for each in entries if each.table}
     with OpenSources(progress.observe, keys) as sources:
-        for entry in manifest.tables:
+        for entry in entries:
             try:
                 one = read_manifest(home / entry.directory)
             except OutputFailed:
@@ -170,15 +271,11 @@ def label_of(entry: TableEntry) -> str:
 class _Progress:
     """How far the check of all tables is, from what is told of the one in hand."""
 
-    manifest: TablesManifest
+    entries: Sequence[TableEntry]
     observe: Observer
     _name: str = ""
     _files: int = 0
     _bytes: int = 0
-    _totals: Any = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._totals = self.manifest.totals
 
     def begin(self, name: str) -> None:
         self._name = name
@@ -194,9 +291,9 @@ class _Progress:
             event = replace(
                 event,
                 done=self._files + event.done,
-                of=self._totals.files,
+                of=sum(each.files or 0 for each in self.entries),
                 bytes=self._bytes + event.bytes,
-                of_bytes=self._totals.bytes,
+                of_bytes=sum(each.bytes or 0 for each in self.entries),
             )
         self.observe(event)
 
@@ -228,7 +325,7 @@ def _check_same(home: PlacePath, entry: TableEntry) -> None:
         )
 
 
-def _check_below(home: PlacePath, entry: TableEntry, manifest: TablesManifest) -> None:
+def _check_below(home: PlacePath, entry: TableEntry, to: str) -> None:
     """Check that a table without a `to` of its own is in the directory of the run.
 
     Raises:
@@ -237,7 +334,7 @@ def _check_below(home: PlacePath, entry: TableEntry, manifest: TablesManifest) -
     if not entry.directory.startswith("../"):
         return
     settings = read_manifest(home / entry.directory).settings
-    if manifest.options.to in [each.value for each in settings if each.name == "to"]:
+    if to in [each.value for each in settings if each.name == "to"]:
         raise VerifyMismatch(
             f"the files are not in {home}, but in {home / entry.directory}",
             "unload all tables again",

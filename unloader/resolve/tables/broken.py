@@ -22,7 +22,7 @@ from unloader.model import (
     TablesOptions,
 )
 from unloader.placement.seating import SeatPlan
-from unloader.resolve.broken_run import BrokenRun, UnusableRecord, run_of
+from unloader.resolve.broken_run import BrokenRun, UnusableRecord, find_broken_run, run_of
 from unloader.resolve.patience import Patience
 from unloader.resolve.reopening import at_snapshot, enter_snapshot, explained
 from unloader.resolve.resolved import ResolvedRun
@@ -163,6 +163,28 @@ def find_broken_tables(place: str) -> BrokenTables | None:
     )
 
 
+def why_not_resumable(place: str, record: bytes = b"") -> str:
+    """Return why the run that has died at a place cannot be resumed, as far as its record tells.
+
+    Args:
+        place: Its directory; that of all tables for several.
+        record: Its `RUN_RECORD`, if it was read already.
+
+    Returns:
+        The reason; empty where it can be resumed.
+    """
+    try:
+        if _document(record) is not None:
+            first_of_tables(record, place)
+        elif find_broken_run(place) is None and find_broken_tables(place) is None:
+            return "there is no record of what it was to do"
+    except UnusableRecord as error:
+        return error.message
+    except OutputFailed:
+        return ""  # It was resumed just now, or was moved.
+    return ""
+
+
 def _left_out(recorded: dict[str, str]) -> TableProblem:
     error = error_class(recorded["error"])(recorded["why"], "start the run again, and not resume")
     return TableProblem(table=recorded["table"], error=error)
@@ -188,14 +210,20 @@ def _record_of_dead(place: str) -> dict[str, Any] | None:
             f"what a run has left in {place} cannot be read: {error}",
             "check the permissions there",
         ) from error
-    document = _document(record)
-    if who is None or document is None:
+    if who is None or not is_of_tables(record):
         return None
     if who.is_running:
         raise OutputFailed(
             f"run {who.run_id} is writing to {place}, in process {who.pid}"
             + (f" on {who.host}" if who.host else ""),
             f"wait until it ends, or end it with: unloader stop {place}",
+        )
+    document = _document(record)
+    if document is None:
+        raise UnusableRecord(
+            f"the record of run {who.run_id}, which was interrupted in {place}, is damaged",
+            f"start again with the command of the run; unloader clean {place} removes what is "
+            "staged",
         )
     return document
 

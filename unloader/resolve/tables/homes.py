@@ -173,6 +173,14 @@ def recorded_tables(record: bytes, home: str) -> tuple[RecordedTable, ...]:
         return ()
 
 
+def recorded_left_out(record: bytes) -> tuple[str, ...]:
+    """Return the names of the tables that a run left out before the first row, by its record."""
+    try:
+        return tuple(str(each["table"]) for each in json.loads(record).get("left_out", ()))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ()
+
+
 def home_above(storage: Storage, place: str, run_id: str) -> str:
     """Return the home of a run over several tables that has a directory of one; "" if it has none.
 

@@ -20,6 +20,7 @@ from unloader.resolve.tables.broken import (
     find_broken_tables,
     first_of_tables,
     options_of_tables,
+    why_not_resumable,
 )
 from unloader.resolve.tables.homes import home_above, is_of_tables
 from unloader.resolve.tables.same import job_digest
@@ -193,7 +194,10 @@ def _check_no_table_of_a_run(place: str) -> None:
     except OSError:
         return  # Whoever looks for the run there says so.
     if home:
+        problem = why_not_resumable(home)
+        hint = f"continue that with: unloader resume {shlex.quote(home)}"
+        if problem:
+            hint = f"start again with the command of the run, as {problem}"
         raise OutputFailed(
-            f"{place} is of one table of run {who.run_id}, which is over several",
-            f"continue that with: unloader resume {shlex.quote(home)}",
+            f"{place} is of one table of run {who.run_id}, which is over several", hint
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
@@ -65,7 +66,11 @@ def runs_page(found: Sequence[RunStatus], now: datetime) -> str:
         *(">rows", ">bytes", ">seconds", ">age"),
     )
     lines = [render.table(heads, (_run_cells(each, now) for each in found))]
-    lines += [render.visible(each.problem) for each in found if each.problem]
+    lines += [
+        render.visible(each.problem)
+        for each in found
+        if each.problem and each.state == "unreadable"
+    ]
     return "\n".join(lines)
 
 
@@ -73,28 +78,41 @@ def next_step(status: RunStatus) -> str:
     """Return what to do about a run that broke; empty if nothing is to be done."""
     if status.state != "interrupted":
         return ""
+    place = shlex.quote(status.home or status.destination)
+    if status.problem:
+        stay = "; tables that are published stay" if status.tables or status.home else ""
+        return (
+            f"it cannot be resumed: {status.problem}. unloader clean {place} removes what it has "
+            f"staged{stay}"
+        )
     kept, all_units = (status.left.units if status.left is not None else 0), status.units
     live = status.live
     if live is not None and live.resumable is False:
         return (
-            f"its snapshot has ended with it: unloader resume {status.destination} --new-snapshot "
+            f"its snapshot has ended with it: unloader resume {place} --new-snapshot "
             "unloads everything again"
         )
     until = "" if live is None else live.snapshot_kept_until
     if status.home:
-        return f"unloader resume {status.home} continues the run over all tables"
+        return f"unloader resume {place} continues the run over all tables"
     many = status.tables
     if many is not None:
         units = f"{kept:,} work {'unit' if kept == 1 else 'units'}"
-        left = many.total - many.done
+        left = many.total - many.done - many.failed
+        if not left:
+            return (
+                "the tables that are missing were left out before the first row, and resume cannot "
+                "unload them: unload them in another run, and remove the record of this one with: "
+                f"unloader clean {place}"
+            )
         tables = f"{left:,} tables that are" if left != 1 else "one table that is"
         return (
-            f"unloader resume {status.destination} keeps {units} of the {tables} not complete, and "
+            f"unloader resume {place} keeps {units} of the {tables} not complete, and "
             f"unloads the rest{until and f', until {until}'}"
         )
     rest = "" if all_units is None else f" and unloads the other {all_units - kept:,}"
     return (
-        f"unloader resume {status.destination} keeps {kept:,} finished work "
+        f"unloader resume {place} keeps {kept:,} finished work "
         f"{'unit' if kept == 1 else 'units'}{rest}{until and f', until {until}'}"
     )
 
@@ -133,7 +151,8 @@ def _state(status: RunStatus, now: datetime) -> str:
     if status.state == "interrupted":
         if live is None or not live.ended:
             return "interrupted: its process was killed, or its machine went down"
-        return f"interrupted: {live.last_error}"
+        # What its own message advised may not help any more: `next` is from what is there now.
+        return f"interrupted: {live.last_error.partition('. Next: ')[0]}"
     return status.state
 
 
