@@ -434,7 +434,7 @@ def test_a_policy_that_hides_rows_is_an_error(
     job = replace(job_of(reader, table, tmp_path / "out"), verify=verify)
     with pytest.raises(
         SourceError,
-        match=rf"row-level security may hide rows of {table}, by policy few\..*"
+        match=rf"row-level security may hide rows of public.{table}, by policy few\..*"
         r"--enable-row-security.*BYPASSRLS",
     ):
         api.unload(job)

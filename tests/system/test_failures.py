@@ -115,7 +115,7 @@ def test_signal_while_counting_publishes_nothing(postgres: Any, tmp_path: Path) 
     )
     counting = (
         "SELECT count(*) FROM pg_stat_activity WHERE datname = 'counted' AND state = 'active' "
-        "AND application_name LIKE 'unloader:%' AND query LIKE '%count(*)%'"
+        "AND application_name LIKE 'unloader:%' AND query LIKE '%count(*)%counted%'"
     )
     dest = tmp_path / "out"
     running = command.Running("run", url, "--table", "counted", "--to", str(dest))

@@ -184,7 +184,7 @@ def test_own_statement_that_is_refused(server: OracleServer, tmp_path: Path) -> 
     role = 'SET ROLE READER IDENTIFIED BY "Hush hush"'
     done = runs.unload(server, "T", tmp_path / "out", "--session-sql", role)
     assert done.status == 4, done.log
-    assert "SET ROLE READER IDENTIFIED BY *** failed" in done.error
+    assert 'SET ROLE READER IDENTIFIED BY "***" failed' in done.error
     assert "Hush" not in done.log
 
 

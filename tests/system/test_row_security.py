@@ -42,9 +42,9 @@ def url(postgres: Any) -> str:
 @pytest.mark.parametrize(
     ("table", "why"),
     [
-        ("plain", "of plain, by policy few"),
-        ("parts", "of parts, by policy low"),
-        ("shut", "of shut, because no policy lets this user see any"),
+        ("plain", "of public.plain, by policy few"),
+        ("parts", "of public.parts, by policy low"),
+        ("shut", "of public.shut, because no policy lets this user see any"),
     ],
 )
 def test_policy_that_may_hide_rows_is_an_error(

@@ -23,7 +23,6 @@ from unloader.manifest.model import TotalsRecord, VerifiedRecord
 from unloader.manifest.read import document_of
 from unloader.manifest.tables import TablesTotals, is_of_tables
 from unloader.model import TableCounts
-from unloader.resolve.tables.broken import why_not_resumable
 from unloader.resolve.tables.homes import (
     RecordedTable,
     home_above,
@@ -225,6 +224,9 @@ def _of_broken_run(
     record = storage.record(place, RUN_RECORD)
     tables = recorded_tables(record, place)
     if real(place) not in known:
+        # The display of any command imports this module, and few list an interrupted run.
+        from unloader.resolve.tables.broken import why_not_resumable
+
         found = replace(found, problem=why_not_resumable(found.home or place, record))
     if tables:
         what = tables_left(storage, place, who.run_id, tables)

@@ -171,9 +171,7 @@ def _place(value: float, meaning: Meaning) -> tuple[bool, float, bool]:
     return False, value, not meaning.zeros_differ or math.copysign(1, value) > 0
 
 
-def mistakes(
-    filters: Sequence[Filter], counts: Sequence[int | str], meaning: Meaning
-) -> list[str]:
+def mistakes(filters: Sequence[Filter], counts: Sequence[int | str], meaning: Meaning) -> list[str]:
     """Return the filters whose counts by a reader are not those of the rows."""
     return [
         f"{each}: {found} rows, and not {right}"

@@ -36,7 +36,10 @@ BINARIES = [b"", b"\0", b"a", b"a\0", b"\x7f", b"\x80", b"\xff", b"\xff" * 20, b
 
 POOLS: dict[pa.DataType, list[Any]] = {
     pa.bool_(): [False, True],
-    **{kind: _whole(kind.bit_width, True) for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
+    **{
+        kind: _whole(kind.bit_width, True)
+        for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+    },
     **{
         kind: _whole(kind.bit_width, False)
         for kind in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())

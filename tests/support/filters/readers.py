@@ -97,14 +97,18 @@ def by_arrow(dataset: ds.Dataset, filters: Sequence[Filter]) -> list[int | str]:
 
 def arrow_expression(each: Filter) -> pc.Expression:
     """Return a filter as pyarrow has it."""
-    column = pc.field(*each.column.path) if len(each.column.path) == 1 else pc.field(each.column.path)
+    column = (
+        pc.field(*each.column.path) if len(each.column.path) == 1 else pc.field(each.column.path)
+    )
     values = [arrow_scalar(each, value) for value in each.literals]
     if each.operation == "between":
         found = (column >= values[0]) & (column <= values[1])
     elif each.operation == "in":
-        found = column.isin(pa.array([value.as_py() for value in values], values[0].type)) if not (
-            pa.types.is_temporal(values[0].type)
-        ) else column.isin(_temporal(each, each.literals))
+        found = (
+            column.isin(pa.array([value.as_py() for value in values], values[0].type))
+            if not (pa.types.is_temporal(values[0].type))
+            else column.isin(_temporal(each, each.literals))
+        )
     elif each.operation == "is null":
         found = column.is_null()
     elif each.operation == "is nan":
@@ -132,7 +136,9 @@ def by_polars(paths: Sequence[str], filters: Sequence[Filter]) -> list[int | str
     scan = polars.scan_parquet(list(paths))
     return [
         _tried(
-            lambda each=each: scan.filter(polars_expression(each)).select(polars.len()).collect().item()
+            lambda each=each: (
+                scan.filter(polars_expression(each)).select(polars.len()).collect().item()
+            )
         )
         for each in filters
     ]
@@ -148,9 +154,11 @@ def polars_expression(each: Filter) -> polars.Expr:
     if each.operation == "between":
         found = column.is_between(values[0], values[1])
     elif each.operation == "in":
-        array = pa.array(each.literals, each.column.type) if not pa.types.is_temporal(
-            each.column.type
-        ) else _temporal(each, each.literals)
+        array = (
+            pa.array(each.literals, each.column.type)
+            if not pa.types.is_temporal(each.column.type)
+            else _temporal(each, each.literals)
+        )
         found = column.is_in(polars.Series(polars.from_arrow(array)).implode())
     elif each.operation == "is null":
         found = column.is_null()

@@ -42,7 +42,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 def unload(source: str, to: str, *more: str, table: str = "t", status: int = 0) -> list[str]:
     """Unload a table; return the lines of the log without their times."""
     done = command.ended(
-        *("run", source, "--table", table, "--to", to, "--parallelism", "1"),
+        *("run", source, "--table", table, "--to", to, "--parallelism", "1", "--null", "-"),
         *("--progress", "none", *more),
     )
     assert done.returncode == status, done.stderr

@@ -73,8 +73,9 @@ def _with_true_bounds(metadata: TableMetadata, footer: Any) -> TableMetadata:
 
     pyiceberg takes the bounds of a file from the row groups that have bounds. They do not cover the
     other row groups, which have NaN or long text. So such a column gets counts only, and a column
-    without statistics gets nothing. pyiceberg also shortens an upper bound of text, and replaces its
-    last character by the next one. U+D7FF has no next one in UTF-8, so such text is not shortened.
+    without statistics gets nothing. pyiceberg also shortens an upper bound of text, and replaces
+    its last character by the next one. U+D7FF has no next one in UTF-8, so such text is not
+    shortened.
     """
     modes = {}
     for number in range(footer.num_row_groups):

@@ -113,8 +113,8 @@ def check_spec(spec: PartitionSpec, schema: Schema, name: str) -> None:
 def check_file(footer: Any, path: str, metadata: TableMetadata, commit: Commit) -> None:
     """Refuse a file of which it is not certain that all its rows are in one partition.
 
-    pyiceberg compares the partitions of the lowest and of the highest value. This function makes sure
-    that every row group has these values, or that all values are null.
+    pyiceberg compares the partitions of the lowest and of the highest value. This function makes
+    sure that every row group has these values, or that all values are null.
 
     Args:
         footer: Of the file, as pyarrow has it.

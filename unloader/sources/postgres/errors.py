@@ -122,8 +122,8 @@ def translated(error: LibpqError, *, phase: Phase) -> SourceError:
     kind: type[SourceError] = SnapshotGone if state == _TOO_OLD else SourceError
     if state.startswith(TRANSIENT_STATES):
         kind = TransientSourceError
-    hint = CONNECTING_HINTS.get(state) if phase == "connecting" else None
-    return kind(f"PostgreSQL: {text}", hint or HINTS.get(state) or HINTS.get(state[:2], ""))
+    own = CONNECTING_HINTS.get(state) if phase == "connecting" else None
+    return kind(f"PostgreSQL: {text}", own or HINTS.get(state) or HINTS.get(state[:2], ""))
 
 
 def _setting_hint(text: str) -> str:
