@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import stat
-from pathlib import Path
 from typing import Any
 
 MAX_DEPTH = 100
 """Plans and manifests are ten levels deep. What is much deeper could be read and not written."""
-
-
-def read_text(path: Path) -> str:
-    """Return the text of a file that has an end: devices and pipes are none.
-
-    Raises:
-        OSError: It is something else, or cannot be read.
-        ValueError: It is not UTF-8.
-    """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is not a regular file")
-    return path.read_text("utf-8")
 
 
 def decode(text: str) -> Any:

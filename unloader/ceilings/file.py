@@ -10,8 +10,9 @@ from pathlib import Path
 from unloader.ceilings.model import FORMAT_VERSION, Ceilings
 from unloader.errors import ConfigError, OutputFailed
 from unloader.json_fields import NotAsExpected, from_json, to_json
-from unloader.json_reading import decode, read_text
+from unloader.json_reading import decode
 from unloader.storage.model import MANIFEST
+from writers.files.regular import read_regular
 
 _AGAIN = "make one with: unloader preflight --save FILE"
 
@@ -71,7 +72,7 @@ def read_ceilings(path: Path) -> Ceilings:
         ConfigError: It cannot be read, or holds something else.
     """
     try:
-        document = decode(read_text(path))
+        document = decode(read_regular(path, follow=True).decode())
     except OSError as error:
         raise ConfigError(
             f"the file of ceilings {path} cannot be read: {error.strerror}", _AGAIN

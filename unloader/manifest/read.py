@@ -69,7 +69,9 @@ def manifest_data(destination: PlacePath, name: str = MANIFEST) -> bytes:
             "name the directory that was given with --to",
         ) from None
     except OSError as error:
-        raise OutputFailed(f"{destination / name} cannot be read: {error}", _RESTORE) from error
+        raise OutputFailed(
+            f"{destination / name} cannot be read: {error.strerror or error}", _RESTORE
+        ) from error
 
 
 def read_index(data: bytes, place: str) -> Index:

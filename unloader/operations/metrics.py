@@ -14,6 +14,7 @@ from typing import Any
 
 from unloader.errors import ConfigError
 from unloader.operations.account import Account
+from writers.files.regular import read_regular
 
 INTERVAL_SECONDS = 10.0
 """Between two writings while the run goes on. Prometheus usually looks every 15 to 60 seconds."""
@@ -154,7 +155,7 @@ class MetricsFile:
     def _earlier(self) -> Iterator[tuple[str, float]]:
         """Yield what an earlier run of the same job has left in the file."""
         try:
-            families = list(self._parse(self._path.read_text("utf-8")))
+            families = list(self._parse(read_regular(self._path, follow=True).decode()))
         except (OSError, ValueError):
             return
         for sample in (sample for family in families for sample in family.samples):

@@ -25,6 +25,7 @@ from unloader.storage.directories.leftovers import RUN
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath, path_of
+from writers.files.regular import read_regular
 from writers.objects.location import Location
 
 
@@ -78,7 +79,7 @@ def _is_same(one: Manifest, other: Manifest) -> bool:
 
 def _data(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path, follow=True)
     except OSError as error:
         raise OutputFailed(
             f"{path} cannot be read: {error.strerror or error}",

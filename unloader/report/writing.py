@@ -9,6 +9,7 @@ from pathlib import Path
 from unloader.errors import ConfigError
 from unloader.report import page
 from unloader.report.charts import drawing
+from writers.files.regular import open_regular
 
 
 def check(path: Path) -> None:
@@ -34,7 +35,7 @@ def _may_be_replaced(path: Path) -> bool:
     if not path.is_file():
         return True
     try:
-        with path.open("rb") as file:
+        with open(open_regular(path, follow=True), "rb") as file:
             start = file.read(64).lstrip().lower()
     except OSError:
         return False

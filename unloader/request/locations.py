@@ -25,6 +25,7 @@ from unloader.redaction import (
 )
 from unloader.secrets.credentials import usual_credential
 from unloader.secrets.files import check_private
+from writers.files.regular import read_regular
 from writers.objects.location import is_location
 from writers.records import dataclass
 
@@ -145,8 +146,8 @@ def secret_reference(password_file: Path | None = None) -> SecretReference:
             raise _unreadable(password_file)
         check_private(password_file, "password file")
         if password_file.is_file():  # A pipe could be read once only.
-            with password_file.open(encoding="utf-8", errors="replace") as file:
-                learn(file.readline(LONGEST_SECRET).rstrip("\r\n"))
+            first, _, _ = read_regular(password_file, follow=True).partition(b"\n")
+            learn(first[:LONGEST_SECRET].decode(errors="replace").rstrip("\r"))
         return SecretReference(kind="file", name=str(password_file.absolute()))
     if os.environ.get(PASSWORD_VARIABLE):
         return SecretReference(kind="environment", name=PASSWORD_VARIABLE)

@@ -8,6 +8,7 @@ from pathlib import Path
 from unloader.errors import ConfigError
 from unloader.redaction import LONGEST_SECRET, learn
 from unloader.secrets.files import check_private
+from writers.files.regular import read_named
 
 
 def secret_in(path: Path, what: str, hint: str) -> str:
@@ -21,12 +22,11 @@ def secret_in(path: Path, what: str, hint: str) -> str:
         hint: What to do if it cannot be read.
 
     Raises:
-        ConfigError: It cannot be read, or others can read it, too.
+        ConfigError: It cannot be read, is empty, or others can read it, too.
     """
     check_private(path, what)
     try:
-        with path.open(encoding="utf-8") as file:
-            secret = file.read(LONGEST_SECRET + 1).rstrip("\r\n")
+        secret = read_named(path).decode().replace("\r\n", "\n").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         named = f"{what} {path}" if os.path.exists(path) else what
@@ -37,5 +37,7 @@ def secret_in(path: Path, what: str, hint: str) -> str:
             f"the {what} {path} holds more than {LONGEST_SECRET:,} characters",
             "give a file that holds nothing but the secret",
         )
+    if not secret:
+        raise ConfigError(f"the {what} {path} is empty", hint)
     learn(secret)
     return secret

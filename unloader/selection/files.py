@@ -7,6 +7,7 @@ from pathlib import Path
 
 from unloader.errors import UsageError
 from unloader.selection.patterns import TablePattern, parse_pattern
+from writers.files.regular import read_named
 
 
 def read_patterns(path: Path) -> tuple[TablePattern, ...]:
@@ -18,7 +19,7 @@ def read_patterns(path: Path) -> tuple[TablePattern, ...]:
     """
     try:
         # Line ends as they are: a name in quotes may hold one.
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_named(path).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(
             f"the list of tables {path} cannot be read: {error.strerror or error}",

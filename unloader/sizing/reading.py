@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from unloader.errors import ConfigError
-from unloader.json_reading import decode, read_text
+from unloader.json_reading import decode
 from unloader.sizing.model import Basis
 from unloader.sizing.points import points_of_csv, points_of_json
 from unloader.sizing.record import RECORD
+from writers.files.regular import read_regular
 
 _HOW = "give the directory or manifest of a finished run, the points of a sweep, or ceilings"
 
@@ -65,7 +66,7 @@ def _read(path: Path) -> Basis:
     if path.is_dir():
         return basis_of_run(path)
     try:
-        text = read_text(path)
+        text = read_regular(path, follow=True).decode()
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", _HOW) from error
     except ValueError as error:

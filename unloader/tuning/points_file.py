@@ -15,6 +15,7 @@ from pathlib import Path
 
 from unloader.errors import ConfigError
 from unloader.tuning.points import LOADS, Load, Point
+from writers.files.regular import read_named
 from writers.records import dataclass
 
 REQUIRED = ("parallelism", "seconds")
@@ -109,7 +110,7 @@ def _cell(point: Point, name: str) -> str:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return read_named(path).decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(
             f"the points in {path} cannot be read: {error.strerror}", "give a file with --replay"

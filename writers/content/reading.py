@@ -26,7 +26,7 @@ from writers.files.read_back import (
     is_plain,
     plain_records,
 )
-from writers.files.readable import Readable, parquet_source
+from writers.files.readable import Readable, arrow_stream
 from writers.model import Compression, ContentSums, OutputSpec, ParquetFormat, TextFormat
 from writers.schema import read_schema
 
@@ -88,7 +88,7 @@ def _parquet_sums(path: Readable, spec: OutputSpec, schema: pa.Schema, check: Ch
     import pyarrow.parquet as pq
 
     sums = ColumnSums(schema)
-    with pq.ParquetFile(parquet_source(path), **reading_options(spec.encryption)) as file:
+    with pq.ParquetFile(arrow_stream(path), **reading_options(spec.encryption)) as file:
         if file.schema_arrow.names != schema.names:
             raise ValueError(f"its columns are {', '.join(file.schema_arrow.names)}")
         for batch in file.iter_batches():

@@ -16,7 +16,7 @@ from writers.codecs.compression import open_compressor
 from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
 from writers.files.os_errors import write_error
-from writers.files.readable import open_bytes, parquet_source
+from writers.files.readable import arrow_stream, open_bytes
 from writers.files.staging import PART_SUFFIX, StagedFiles
 from writers.model import Compression, OutputSpec, TextFormat, WrittenFile
 from writers.text.text_writer import text_extension
@@ -176,7 +176,7 @@ def _open_parquet(path: Readable, spec: OutputSpec) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     try:
-        source = pq.ParquetFile(parquet_source(path), **reading_options(spec.encryption))
+        source = pq.ParquetFile(arrow_stream(path), **reading_options(spec.encryption))
     except OSError as exc:
         raise write_error("read", path, exc) from exc
     except pa.ArrowInvalid as exc:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from writers.files.appending import rest_after, sync, write_some
 from writers.files.direct_io import open_direct
+from writers.files.regular import NotRegular, open_regular
 from writers.files.room import GuardedWrites
 from writers.files.writeback import Writeback
 
@@ -100,23 +101,18 @@ def open_file(
 
 
 def _open(path: Path) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    if _is_fifo(path):
-        # A reader may have come and gone, and a call that waits for another cannot be interrupted.
-        flags |= os.O_NONBLOCK
     try:
-        return os.open(path, flags, 0o666)
+        return open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    except NotRegular:
+        if stat.S_ISREG(os.stat(path).st_mode):
+            raise  # A link to a file that is not ours.
+    try:
+        # A reader may have come and gone, and a call that waits for another cannot be interrupted.
+        return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as exc:
-        if exc.errno == errno.ENXIO and flags & os.O_NONBLOCK:
+        if exc.errno == errno.ENXIO:
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE), str(path)) from exc
         raise
-
-
-def _is_fifo(path: Path) -> bool:
-    try:
-        return stat.S_ISFIFO(os.stat(path).st_mode)
-    except OSError:
-        return False
 
 
 class RegularFile:

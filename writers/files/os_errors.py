@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from writers.errors import WriteError
+from writers.files.regular import NotRegular
 
 _NEXT = {
     errno.ENOSPC: "free space on the file system of {folder}, or write to another one",
@@ -25,16 +26,26 @@ _NEXT = {
     errno.EXDEV: "keep the staging directory and {folder} on one file system",
 }
 
+_NEXT_READ = {
+    errno.EACCES: "give this user the right to read {path}",
+    errno.EPERM: "give this user the right to read {path}",
+    errno.ENOENT: "restore {path}, or write it again",
+    errno.EIO: _NEXT[errno.EIO],
+    errno.EMFILE: _NEXT[errno.EMFILE],
+}
+
 
 def write_error(action: str, path: str | os.PathLike[str], exc: OSError) -> WriteError:
     """Return the error to raise for `exc`, met while doing `action` (a verb) to `path`."""
     path = Path(path)
-    if exc.errno is None:
+    if isinstance(exc, NotRegular):
+        said, advice = exc.strerror, "move {path} away, and restore the file that was there"
+    elif exc.errno is None:
         said = str(exc) or type(exc).__name__
         advice = None
     else:
         said = f"{os.strerror(exc.errno)} ({errno.errorcode.get(exc.errno, exc.errno)})"
-        advice = _NEXT.get(exc.errno)
+        advice = (_NEXT_READ if action == "read" else _NEXT).get(exc.errno)
     advice = advice or "check {path} and the file system it lies on"
     return WriteError(
         f"cannot {action} {path}: {said}.", f"{advice.format(path=path, folder=path.parent)}."

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from writers.errors import WriteError
 from writers.files.exchange import rename_if_free
 from writers.files.os_errors import write_error
+from writers.files.regular import open_regular
 from writers.files.staging import PART_SUFFIX
 from writers.files.syncing import alone, sync_directory
 
@@ -161,8 +162,7 @@ class NamedLater:
         self.path = path
         self._staged = f"{path}{PART_SUFFIX}"
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            self.descriptor = os.open(self._staged, flags, 0o666)
+            self.descriptor = open_regular(self._staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         except OSError as exc:
             raise write_error("write", path, exc) from exc
         try:

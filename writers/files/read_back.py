@@ -13,7 +13,7 @@ from writers.errors import WriteError
 from writers.files.checksums import DEFAULT, open_digest
 from writers.files.decrypting import decrypted
 from writers.files.os_errors import write_error
-from writers.files.readable import Readable, arrow_stream, open_bytes, parquet_source
+from writers.files.readable import Readable, arrow_stream, open_bytes
 from writers.model import PLAIN, Compression, Encryption, ParquetFormat, TextFormat
 from writers.records import dataclass
 
@@ -115,7 +115,7 @@ def _count_parquet(path: Readable, encryption: Encryption) -> int:
     import pyarrow.parquet as pq
 
     rows = 0
-    with pq.ParquetFile(parquet_source(path), **reading_options(encryption)) as file:
+    with pq.ParquetFile(arrow_stream(path), **reading_options(encryption)) as file:
         for batch in file.iter_batches():
             rows += batch.num_rows
         if rows != file.metadata.num_rows:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+from writers.files.regular import open_regular
 from writers.records import dataclass
 
 
@@ -37,7 +38,7 @@ def open_bytes(file: Readable) -> Any:
     Raises:
         OSError: It cannot be opened.
     """
-    return open(file, "rb", buffering=0) if isinstance(file, Path) else file.open()
+    return open(open_regular(file), "rb", buffering=0) if isinstance(file, Path) else file.open()
 
 
 def arrow_stream(file: Readable) -> Any:
@@ -50,9 +51,8 @@ def arrow_stream(file: Readable) -> Any:
     """
     import pyarrow as pa
 
-    return pa.OSFile(str(file)) if isinstance(file, Path) else pa.PythonFile(file.open(), mode="r")
-
-
-def parquet_source(file: Readable) -> Any:
-    """Return what `pyarrow.parquet.ParquetFile` takes for a file, and closes if it is local."""
-    return file if isinstance(file, Path) else arrow_stream(file)
+    if not isinstance(file, Path):
+        return pa.PythonFile(file.open(), mode="r")
+    with open_bytes(file) as opened:
+        # Arrow takes a path only. This one leads to the file that is open, whatever has its name.
+        return pa.OSFile(f"/proc/self/fd/{opened.fileno()}")

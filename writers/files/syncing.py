@@ -25,6 +25,7 @@ from typing import TypeVar
 
 from writers.errors import WriteError
 from writers.files.os_errors import write_error
+from writers.files.regular import open_regular
 from writers.files.writeback import start_writing
 
 T = TypeVar("T")
@@ -69,7 +70,7 @@ def opened_for_sync(path: Path, opened: ExitStack) -> int:
         WriteError: It cannot be opened.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = open_regular(path)
     except OSError as exc:
         raise write_error("sync", path, exc) from exc
     opened.callback(os.close, descriptor)

@@ -11,8 +11,8 @@ from unloader.errors import UsageError
 from unloader.model import EncryptionOptions
 from unloader.redaction import PARQUET_KEY_VARIABLE, learn
 from unloader.secrets.credentials import USUAL_PARQUET_KEY, usual_credential
+from writers.files.regular import read_named
 
-_MOST_CHARACTERS = 1 << 20
 _FORM = "give a public key, which begins with age1, or @FILE"
 
 
@@ -80,8 +80,7 @@ def _recipients(written: Iterable[str]) -> Iterator[str]:
 
 def _in_file(path: Path) -> Iterator[str]:
     try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(_MOST_CHARACTERS)
+        text = read_named(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(

@@ -16,7 +16,7 @@ import click
 
 from unloader.cli.options.parameter import JobOption, given_values
 from unloader.errors import ConfigError, PlanFailed, UsageError
-from unloader.json_reading import decode, read_text
+from unloader.json_reading import decode
 from unloader.lakehouse.places import lake_kind
 from unloader.redaction import HIDDEN, holds_sql_password
 from unloader.request.job.variables import FORM
@@ -27,6 +27,7 @@ from unloader.sources.options import every_option
 from unloader.sources.registry import KINDS, url_form
 from unloader.storage.paths import PlacePath, path_of
 from writers.errors import FormatError
+from writers.files.regular import read_regular
 from writers.records import dataclass
 
 if TYPE_CHECKING:
@@ -340,7 +341,7 @@ def _planned_defaults(values: dict[str, Any], path: str) -> dict[str, Any]:
 
 def _load_plan(path: str) -> dict[str, Any]:
     try:
-        document = decode(read_text(Path(path)))
+        document = decode(read_regular(Path(path), follow=True).decode())
     except OSError as error:
         raise ConfigError(
             f"the plan file {path} cannot be read: {error.strerror}", "check the path"

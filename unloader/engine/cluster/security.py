@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from unloader.errors import ConfigError, ConnectFailed
+from writers.files.regular import read_regular
 from writers.records import dataclass
 
 _FILES = {"ca": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
@@ -98,11 +99,12 @@ def _named(file: Path) -> Mapping[str, Any]:
     else:
         import tomli as tomllib
     try:
-        found: Mapping[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+        found: Mapping[str, Any] = tomllib.loads(read_regular(file, follow=True).decode())
         return found
     except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(
-            f"--cluster-security {file} cannot be read: {error}",
+            f"--cluster-security {file} cannot be read: {reason}",
             "give a directory with ca.pem, cert.pem and key.pem, or a TOML file that names three "
             "files",
         ) from error

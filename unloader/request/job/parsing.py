@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unloader.errors import ConfigError
-from unloader.json_reading import read_text
+from writers.files.regular import read_regular
 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
@@ -19,7 +19,7 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     """
     try:
         # Editors of Windows put a mark of the byte order in front.
-        text = read_text(path).removeprefix("\ufeff")
+        text = read_regular(path, follow=True).decode().removeprefix("\ufeff")
         return text, loads(text)
     except OSError as error:
         raise ConfigError(

@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 
 from unloader.errors import ConfigError, OutputFailed
+from writers.files.regular import open_regular
 from writers.records import dataclass
 
 _PROBE = "rights.part"
@@ -59,7 +60,7 @@ class Access:
             return
         probe = staged / _PROBE
         try:
-            os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+            os.close(open_regular(probe, os.O_WRONLY | os.O_CREAT, 0o600))
             try:
                 self.give(probe)
                 kept = stat.S_IMODE(probe.stat().st_mode)
@@ -97,7 +98,11 @@ class Access:
         if self.is_usual:
             return
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            descriptor = (
+                os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                if path.is_dir()
+                else open_regular(path)
+            )
             try:
                 self._give(descriptor)
             finally:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from writers.errors import WriteError
+from writers.files.regular import open_regular
 from writers.files.syncing import Steps, SyncThreads, Wanted, alone, opened_for_sync, together
 
 SYNC_SECONDS = 1.0
@@ -62,8 +63,7 @@ class Journal:
         Raises:
             OSError: The file system refused.
         """
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._descriptor = os.open(path, flags, 0o666)
+        self._descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._folders = (path.parent, *folders)
         self._directories = tuple(directories)
         self.patience_seconds = patience_seconds

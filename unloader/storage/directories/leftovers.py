@@ -33,6 +33,7 @@ from unloader.storage.model import (
     WISH,
     Leftover,
 )
+from writers.files.regular import open_regular, read_regular
 from writers.files.staging import PART_SUFFIX
 from writers.records import dataclass
 
@@ -136,9 +137,8 @@ def take_lock(room: Path, *, create: bool = True) -> int:
         FileNotFoundError: There is none, or it has just been removed by the run that held it.
         OSError: The file system refused.
     """
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
     path = f"{room}/{LOCK}"
-    descriptor = os.open(path, flags, 0o644)
+    descriptor = open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
     try:
         _lock(descriptor)
         # A lock on a file that has been removed or exchanged meanwhile keeps nobody out.
@@ -173,7 +173,7 @@ def is_locked(room: Path) -> bool:
     Who may only read it can ask, too. A run that starts in this moment waits until it is over.
     """
     try:
-        descriptor = os.open(room / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = open_regular(room / LOCK)
     except FileNotFoundError:
         return False
     try:
@@ -223,7 +223,7 @@ def read_holder(room: Path) -> Holder:
         OSError: Its lock is there and cannot be read: whose it is must not be guessed.
     """
     try:
-        line, _, _ = (room / LOCK).read_bytes().partition(b"\n")
+        line, _, _ = read_regular(room / LOCK).partition(b"\n")
         document = json.loads(line)
         return Holder(
             run_id=str(document["run_id"]),
@@ -367,7 +367,7 @@ def _is_staged_here(entry: os.DirEntry[str]) -> bool:
 def _recorded(room: Path) -> frozenset[str]:
     """Return the names of the files that a publication replaces, by its record in a `_run`."""
     try:
-        shares = json.loads((room / RECORD).read_text(encoding="utf-8"))["shares"]
+        shares = json.loads(read_regular(room / RECORD))["shares"]
         return frozenset(str(name) for share in shares for name in share["replaced"])
     except (OSError, ValueError, KeyError, TypeError):
         return frozenset()
@@ -377,7 +377,7 @@ def _finished_units(room: Path) -> int:
     # Of a table of many the journal is in its lock.
     path = room / JOURNAL
     try:
-        with open(path if path.exists() else room / LOCK, "rb") as file:
+        with open(open_regular(path if path.exists() else room / LOCK), "rb") as file:
             # A last line without an end is of a kill in mid-write.
             return sum(line.startswith(STAGED_LINE) and line.endswith(b"\n") for line in file)
     except OSError:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from unloader.storage.machine import boot_id, host_name
+from writers.files.regular import open_regular
 
 WATCH_SECONDS = 10.0
 """A run that has shown nothing for so long is dead. It shows itself about every second; a busy
@@ -58,7 +59,7 @@ def _state(record: Path, run_id: str) -> object:
     with suppress(OSError, ValueError, KeyError, TypeError):
         # A network file system looks at the server again when a directory is opened.
         os.listdir(record.parent)
-        with open(record, "rb") as file:
+        with open(open_regular(record), "rb") as file:
             document = json.load(file)
             # A run on a full disk only gives its record another time.
             state = os.fstat(file.fileno()).st_mtime_ns, document["sequence"]

@@ -22,7 +22,7 @@ from unloader.storage.directories.leftovers import (
     nothing_counted,
     owners_for,
 )
-from unloader.storage.directories.records import read_record, read_regular
+from unloader.storage.directories.records import read_record
 from unloader.storage.directories.recovery import complete, complete_all
 from unloader.storage.directories.refusals import missing, refusal
 from unloader.storage.directories.run_directories import RunDirectories
@@ -38,6 +38,7 @@ from unloader.storage.model import (
     WhoWasHere,
 )
 from writers.files.publish import write_new
+from writers.files.regular import open_regular, read_regular
 from writers.files.staging import PART_SUFFIX
 
 
@@ -133,8 +134,8 @@ class LocalDirectories:
             room = Path(first[0]) / RUN
         if not is_directory_of(room, owners):
             raise FileNotFoundError(errno.ENOENT, "no run is there", str(room))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        with open(os.open(room / STOP, flags, 0o644), "w", encoding="utf-8") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with open(open_regular(room / STOP, flags, 0o644), "w", encoding="utf-8") as file:
             file.write(holder_of(room, owners).process)
 
     def ask(self, place: str, wish: bytes) -> None:
@@ -146,9 +147,9 @@ class LocalDirectories:
         if not is_directory_of(room, owners) or not holder.process.strip():
             raise FileNotFoundError(errno.ENOENT, "no run is there", str(room))
         staged = room / f"{WISH}{PART_SUFFIX}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         # The run may be another user's, who must be able to read it.
-        with open(os.open(staged, flags, 0o644), "wb") as file:
+        with open(open_regular(staged, flags, 0o644), "wb") as file:
             file.write(holder.process.encode() + b"\n" + wish)
         os.replace(staged, room / WISH)
 

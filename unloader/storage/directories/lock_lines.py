@@ -20,6 +20,7 @@ import os
 from pathlib import Path
 
 from unloader.storage.directories.leftovers import LOCK, read_holder
+from writers.files.regular import open_regular, read_regular
 
 RECORD_BEGINS = b'{"version": '
 """No line of a journal begins so."""
@@ -86,7 +87,7 @@ def take_record_out(room: Path) -> None:
     line = record(room)
     if not line:
         return
-    descriptor = os.open(room / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    descriptor = open_regular(room / LOCK, os.O_RDWR)
     try:
         written = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
         os.ftruncate(descriptor, written.rindex(line))
@@ -97,7 +98,7 @@ def take_record_out(room: Path) -> None:
 def _lines(room: Path) -> bytes:
     """Return the lines behind the second; one without an end, of a kill in mid-write, is none."""
     try:
-        _, _, rest = (room / LOCK).read_bytes().partition(b"\n")
+        _, _, rest = read_regular(room / LOCK).partition(b"\n")
     except (FileNotFoundError, NotADirectoryError):
         return b""
     second, end, lines = rest.partition(b"\n")

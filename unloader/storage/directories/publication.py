@@ -30,6 +30,7 @@ from unloader.storage.directories.leftovers import (
 from unloader.storage.model import MANIFEST
 from writers.errors import WriteError
 from writers.files.publish import NamedLater
+from writers.files.regular import read_regular
 from writers.files.staging import PART_SUFFIX
 from writers.files.syncing import Steps, Wanted
 from writers.records import dataclass
@@ -248,7 +249,7 @@ def read_publication(room: Path, owners: frozenset[int]) -> Publication | None:
             return None
         if not is_file_of(path, owners):
             return _in_lock(room, owners)
-        return _parsed(owners, json.loads(path.read_text(encoding="utf-8")))
+        return _parsed(owners, json.loads(read_regular(path)))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -6,14 +6,13 @@ STOP, WISH                what somebody asks the process of the run for
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from contextlib import suppress
 from pathlib import Path
 
 from unloader.storage.directories.leftovers import Holder
 from unloader.storage.model import STATUS, STOP, WISH
+from writers.files.regular import open_regular, read_regular
 from writers.files.staging import PART_SUFFIX
 
 
@@ -27,17 +26,6 @@ def read_record(room: Path, name: str) -> bytes:
         return read_regular(room / name)
     except FileNotFoundError:
         return b""
-
-
-def read_regular(path: Path) -> bytes:
-    """Return the bytes of a file that has an end: devices and pipes may have none.
-
-    Raises:
-        OSError: It is something else, or cannot be read.
-    """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is not a regular file")
-    return path.read_bytes()
 
 
 class Status:
@@ -60,8 +48,8 @@ class Status:
             self._descriptor = os.open(self._room, flags)
         room, staged = self._descriptor, f"{STATUS}{PART_SUFFIX}"
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-            with open(os.open(staged, flags, 0o666, dir_fd=room), "wb") as file:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            with open(open_regular(staged, flags, dir_fd=room), "wb") as file:
                 file.write(data)
             os.replace(staged, STATUS, src_dir_fd=room, dst_dir_fd=room)
         except OSError:
@@ -88,7 +76,7 @@ def has_stop(room: Path, holder: Holder) -> bool:
         # A network file system looks at the server again when a directory is opened.
         if STOP not in os.listdir(room):
             return False
-        return (room / STOP).read_text(encoding="utf-8").strip() in ("", holder.process)
+        return read_regular(room / STOP).strip() in (b"", holder.process.encode())
     except PermissionError:
         return True  # It is another user's, who may not have wanted it to be read.
     except (OSError, ValueError):

@@ -37,6 +37,7 @@ from unloader.storage.directories.publishing import carry_out, check_found, is_o
 from unloader.storage.model import MANIFEST, RUN_RECORD, Completed
 from unloader.storage.paths import RealPlaces
 from writers.errors import WriteError
+from writers.files.regular import read_regular
 
 
 def complete(directory: Path) -> tuple[Completed, ...]:
@@ -335,7 +336,7 @@ def _record_of(publication: Publication) -> bytes:
         path = room / RUN_RECORD
         with suppress(OSError):
             if is_file_of(path, publication.owners):
-                return path.read_bytes()
+                return read_regular(path)
     return b""
 
 

@@ -47,6 +47,7 @@ from unloader.storage.model import (
 )
 from writers.errors import WriteError
 from writers.files.publish import NamedLater, check_moves, remove_staged
+from writers.files.regular import open_regular
 from writers.files.syncing import Steps, Wanted, alone, opened_for_sync
 from writers.model import UncompletedUpload
 
@@ -395,7 +396,7 @@ class RunDirectories:
         """Check that what a reader finds now is this run."""
         path = f"{self.first.path}/{MANIFEST}"
         try:
-            with open(path, "rb", buffering=0) as file:
+            with open(open_regular(path), "rb", buffering=0) as file:
                 found = "" if file.read(len(manifest) + 1) == manifest else "it has other bytes"
         except OSError as error:
             found = repr(error)

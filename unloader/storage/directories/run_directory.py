@@ -43,7 +43,6 @@ from unloader.storage.directories.records import (
     Status,
     has_stop,
     read_record,
-    read_regular,
     read_wish,
     remove_requests,
 )
@@ -64,6 +63,7 @@ from unloader.storage.model import (
     ReadIndex,
 )
 from writers.files.publish import write_atomically
+from writers.files.regular import read_regular
 from writers.files.syncing import Wanted, sync_directory
 
 _USUAL = Access()
@@ -259,7 +259,7 @@ class RunDirectory:
             data = read_regular(path)
         except OSError as error:
             raise OutputFailed(
-                f"{path} cannot be read: {error}",
+                f"{path} cannot be read: {error.strerror or error}",
                 "restore it, or unload again to another directory",
             ) from error
         return read_index(data, str(self.path))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from unloader.secrets.files import check_private
+from writers.files.regular import read_regular
 
 _KEY = b"PRIVATE KEY-----"
 _PROTECTED = b"ENCRYPTED PRIVATE KEY-----"
@@ -29,7 +30,7 @@ def check_wallet(directory: Path) -> None:
 
 def _has_open_key(path: Path) -> bool:
     try:
-        text = path.read_bytes()
+        text = read_regular(path, follow=True)
     except OSError:
         return False  # The driver says so.
     return text.count(_KEY) > text.count(_PROTECTED)

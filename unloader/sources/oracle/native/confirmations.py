@@ -19,6 +19,7 @@ from typing import Any
 
 from unloader.errors import ConfigError
 from unloader.sources.oracle.native.library import ABI_VERSION
+from writers.files.regular import read_regular
 from writers.records import dataclass
 
 FORMAT = 1
@@ -104,7 +105,7 @@ def _entries() -> Mapping[str, Any]:
         # Nobody else may say what is safe to be used.
         if found.st_uid != os.geteuid() or found.st_mode & 0o022:
             return {}
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_regular(path))
     except (OSError, ValueError):
         return {}
     if not isinstance(content, dict) or content.get("format") != FORMAT:

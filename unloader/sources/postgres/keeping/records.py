@@ -20,6 +20,7 @@ from pathlib import Path
 
 from unloader import json_fields
 from unloader.errors import ConfigError
+from writers.files.regular import open_regular, read_regular
 from writers.records import dataclass
 
 RECORD_SUFFIX = ".json"
@@ -185,7 +186,7 @@ def use(path: Path) -> int:
     Raises:
         OSError: The keeper has ended.
     """
-    descriptor = os.open(_use_of(path), os.O_RDWR | os.O_CLOEXEC)
+    descriptor = open_regular(_use_of(path), os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
 
@@ -239,7 +240,7 @@ def _end_process(handle: int) -> None:
 
 def _read(path: Path) -> Record | None:
     try:
-        return json_fields.from_json(Record, json.loads(path.read_bytes()), "it", newer=True)
+        return json_fields.from_json(Record, json.loads(read_regular(path)), "it", newer=True)
     except (OSError, ValueError):  # It is just being written, or removed.
         return None
 
@@ -259,7 +260,7 @@ def _is_used(path: Path) -> bool:
 
 def _locked_by_another(path: Path, kind: int) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_regular(path, os.O_RDWR)
     except OSError:
         return False
     try:
