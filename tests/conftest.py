@@ -109,10 +109,12 @@ class PostgresServer:
         self.run("SELECT pg_reload_conf()")
         wait_for(lambda: self.run(loaded) != before, "the server's new settings")
 
-    def database(self, name: str) -> str:
-        """Create an empty database in UTF-8 and return its URL."""
+    def database(self, name: str, encoding: str = "UTF8") -> str:
+        """Create an empty database and return its URL."""
         self.run(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-        self.run(f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING 'UTF8'")
+        # The locale of the cluster is one of UTF-8.
+        locale = "" if encoding == "UTF8" else "LOCALE 'C'"
+        self.run(f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING '{encoding}' {locale}")
         return self.url.replace("/postgres?", f"/{quote(name)}?")
 
 

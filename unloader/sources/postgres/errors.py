@@ -45,6 +45,10 @@ POOLER_FULL = "no more connections allowed"
 LOST_STATES = ("08", "57P01", "57P02", "57P05", "25P03", "25P04")
 """Those with which a session ends. The last three are limits of time that the server sets."""
 
+NOT_UTF8 = ("22021", "22P05")
+"""What the server says of a text that it cannot convert to UTF-8: its bytes are no text in that
+encoding, or a character of the database's encoding has none in it."""
+
 NOT_EXPORTED = ("22023", "42704", "55000")
 """What SET TRANSACTION SNAPSHOT fails with where the snapshot is not exported any more: there is no
 such number, or its transaction has just ended."""

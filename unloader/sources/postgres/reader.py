@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from partition_planner.model import Piece
-from unloader.errors import UnloaderError
-from unloader.model import Extract, Snapshot, SourceSpec
+from partition_planner.model import Piece, Selector
+from unloader.errors import SourceError, UnloaderError
+from unloader.model import Extract, ReadColumn, Snapshot, SourceSpec
 from unloader.sources.base import Text
 from unloader.sources.postgres import dictionary
+from unloader.sources.postgres.errors import NOT_UTF8, state_of
 from unloader.sources.postgres.exported import EXPORTED, check_unchanged, enter
 from unloader.sources.postgres.selectors import selector_statement
 from unloader.sources.postgres.session import CopyDialect, Session
 from unloader.sources.postgres.types import base_type, is_number
-from unloader.sources.statement import select_list
+from unloader.sources.statement import quoted, select_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,11 +63,9 @@ class PostgresReader:
         schema = read_schema(extract.projection.schema)
         parser = CopyParser(schema)
         wide = WideRows(schema, parser, batch_bytes)
-        sql = selector_statement(select_list(extract.projection.columns), extract, piece.selector)
-        for chunks in self._connected().copy(sql, CopyDialect(), batch_bytes):
+        for chunks in self._copied(extract, piece.selector, CopyDialect(), batch_bytes):
             yield from _parsed(chunks, parser, wide)
             del chunks
-        self._check_called(extract)
 
     def encoded(
         self, extract: Extract, piece: Piece, text: TextFormat
@@ -82,10 +81,8 @@ class PostgresReader:
         dialect = CopyDialect(
             delimiter=text.delimiter, quote=text.enclosure, null=text.null, force_quote=forced
         )
-        sql = selector_statement(select_list(extract.projection.columns), extract, piece.selector)
         columns = [column.name for column in extract.projection.columns]
-        yield from self._connected().copy(sql, dialect, ENCODED_PIECE_BYTES, columns)
-        self._check_called(extract)
+        yield from self._copied(extract, piece.selector, dialect, ENCODED_PIECE_BYTES, columns)
 
     @property
     def encoded_rows(self) -> int:
@@ -96,6 +93,68 @@ class PostgresReader:
         """Close the session."""
         with suppress(UnloaderError):
             self._session.close()
+
+    def _copied(
+        self,
+        extract: Extract,
+        selector: Selector,
+        dialect: CopyDialect,
+        piece_bytes: int,
+        columns: Sequence[str] = (),
+    ) -> Iterator[tuple[Text, ...]]:
+        sql = selector_statement(select_list(extract.projection.columns), extract, selector)
+        try:
+            yield from self._connected().copy(sql, dialect, piece_bytes, columns)
+        except SourceError as error:
+            if state_of(error.__cause__) not in NOT_UTF8:
+                raise
+            raise self._not_utf8(extract, selector, error) from error
+        self._check_called(extract)
+
+    def _not_utf8(self, extract: Extract, selector: Selector, error: SourceError) -> SourceError:
+        """Return the error of texts that have no UTF-8, with the names of their columns."""
+        # A transaction takes no further statement after an error.
+        self._session.close()
+        self._session = self._connect()
+        bad = self._columns_without_utf8(extract, selector, extract.projection.columns)
+        if not bad:
+            return error
+        encoding = self._session.value("SHOW server_encoding")
+        names = ", ".join(column.name for column in bad)
+        label = "the query" if extract.query is not None else extract.table.label
+        column = quoted(bad[0].name)
+        return SourceError(
+            f"{label} has text that is not UTF-8 in {names}: {error.message}",
+            f"leave it out with --exclude {names.replace(' ', '')}, or read the bytes by a --query "
+            f"that has for each such column: convert_to({column}::text, '{encoding}') AS {column}",
+        )
+
+    def _columns_without_utf8(
+        self, extract: Extract, selector: Selector, columns: Sequence[ReadColumn]
+    ) -> list[ReadColumn]:
+        """Return the columns that the server cannot convert, found by halves."""
+        items = ", ".join(
+            "pg_catalog.count(pg_catalog.convert_to("
+            f"pg_catalog.concat({column.expression}), 'UTF8'))"
+            for column in columns
+        )
+        session = self._session
+        try:
+            with session.apart() if session.in_transaction else nullcontext(), session.users_path():
+                session.rows(selector_statement(items, extract, selector))
+        except SourceError as error:
+            if state_of(error.__cause__) not in NOT_UTF8:
+                raise
+        else:
+            return []
+        if len(columns) == 1:
+            return list(columns)
+        half = len(columns) // 2
+        return [
+            column
+            for some in (columns[:half], columns[half:])
+            for column in self._columns_without_utf8(extract, selector, some)
+        ]
 
     def _check_called(self, extract: Extract) -> None:
         """Check that what functions have read for the rows is as it was at the snapshot.

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from long_tests import OTHER_ROUTES
+from postgres.gates import PASSING, closed, wait_at
 from processes import command
 
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
-from unloader.errors import SourceError, TransientSourceError
+from unloader.errors import SnapshotGone, SourceError, TransientSourceError
 from unloader.model import Extract, NamePart, Selection, SessionOptions, SourceSpec, TableName
 from unloader.resolve.chosen_table import chosen_table
 from unloader.sources.postgres.catalog import PostgresCatalog
@@ -206,6 +207,120 @@ def test_all_that_a_view_or_a_condition_reads_is_locked_and_checked(
             other, name, joined, lambda: postgres.run("TRUNCATE parts_1", url=joined), where=where
         )
     other.close()
+
+
+FUNCTIONS = r"""
+CREATE SCHEMA apart; CREATE TABLE apart.hidden AS SELECT 1 AS v;
+CREATE FUNCTION in_sql() RETURNS SETOF plain LANGUAGE sql AS 'SELECT * FROM plain';
+CREATE FUNCTION parsed() RETURNS SETOF plain LANGUAGE sql BEGIN ATOMIC SELECT * FROM plain; END;
+CREATE FUNCTION in_plpgsql() RETURNS SETOF plain LANGUAGE plpgsql AS
+  'BEGIN RETURN QUERY SELECT p.v FROM "plain" AS p; END';
+CREATE FUNCTION nested() RETURNS SETOF plain LANGUAGE plpgsql AS
+  'BEGIN RETURN QUERY SELECT * FROM public.in_plpgsql (); END';
+CREATE FUNCTION of_parts() RETURNS SETOF int LANGUAGE plpgsql AS
+  'BEGIN RETURN QUERY SELECT k FROM parts; END';
+CREATE FUNCTION with_path() RETURNS SETOF int LANGUAGE plpgsql SET search_path = apart AS
+  'BEGIN RETURN QUERY SELECT v FROM hidden; END';
+CREATE FUNCTION one(i int) RETURNS int LANGUAGE plpgsql STABLE AS
+  'BEGIN RETURN (SELECT count(*) FROM plain WHERE v >= i); END';
+CREATE FUNCTION built(name text) RETURNS SETOF plain LANGUAGE plpgsql AS
+  'BEGIN RETURN QUERY EXECUTE ''TABLE pl'' || name; END';
+CREATE OPERATOR @@@ (RIGHTARG = int, FUNCTION = one);
+CREATE VIEW over_function AS SELECT * FROM nested();
+CREATE VIEW over_view AS SELECT v + 1 AS v FROM over_function;
+CREATE VIEW over_operator AS SELECT @@@ v AS v FROM other;
+"""
+"""Functions that read tables: as SQL in a string and parsed, by other functions, by an operator."""
+
+
+@pytest.fixture
+def calling(postgres: Any, url: str) -> str:
+    """The same database with functions that read its tables."""
+    postgres.run(FUNCTIONS, url=url)
+    return url
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "table", "functions"),
+    [
+        (None, "SELECT * FROM in_sql()", "public.plain", "in_sql"),
+        (None, "SELECT * FROM parsed()", "public.plain", "parsed"),
+        (None, "SELECT * FROM in_plpgsql()", "public.plain", "in_plpgsql"),
+        (None, 'SELECT * FROM public."nested"()', "public.plain", "nested, public.in_plpgsql"),
+        (None, "SELECT * FROM of_parts()", "public.parts_1", "of_parts"),
+        (None, "SELECT * FROM with_path()", "apart.hidden", "with_path"),
+        (None, "SELECT v, one(v) AS n FROM other", "public.plain", "one"),
+        ("other", "one(v) > 0", "public.plain", "one"),
+        ("over_view", None, "public.plain", "nested, public.in_plpgsql"),
+        ("over_operator", None, "public.plain", "one"),
+    ],
+)
+def test_what_a_function_names_is_locked_and_checked(
+    postgres: Any,
+    catalog: PostgresCatalog,
+    calling: str,
+    name: str | None,
+    text: str | None,
+    table: str,
+    functions: str,
+) -> None:
+    """The plan of a statement does not show what a function reads; its body names the tables."""
+    asked = {} if text is None else {"query" if name is None else "where": text}
+    begin(catalog, name, calling, lambda: None, **asked)
+    assert refused(postgres, calling, f"TRUNCATE {table}")
+    (line,) = catalog.unheld()
+    assert line.startswith(f"rows come through functions: public.{functions}; ")
+    catalog.close()
+    other = PostgresSource().open_catalog(SourceSpec(kind="postgresql", location=calling))
+    empty = f"{LONG_WAIT} TRUNCATE {table}"
+    with pytest.raises(SnapshotGone, match=f"{table} was truncated, rewritten"):
+        begin(other, name, calling, lambda: postgres.run(empty, url=calling), **asked)
+    other.close()
+
+
+def test_what_a_function_finds_by_itself_is_checked(
+    postgres: Any, calling: str, tmp_path: Path
+) -> None:
+    """A table that EXECUTE reads was emptied after the snapshot: the run ends, without files."""
+    query = f"SELECT f.* FROM (SELECT {PASSING} AS t) AS g, LATERAL built('ain' || t) AS f"
+    arguments = ("run", calling, "--query", query, "--to", str(tmp_path / "o"))
+    with closed(postgres, calling) as gate:
+        running = command.Running(*arguments, "--progress", "none")
+        wait_at(gate, running)
+        postgres.run("TRUNCATE plain; INSERT INTO plain VALUES (7)", url=calling)
+        gate.open()
+        status, _, log = running.finish()
+    assert status == 4
+    assert "rows come through functions: public.built; " in log
+    assert "public.plain was truncated, rewritten or replaced" in log
+    assert not list((tmp_path / "o").glob("*.csv"))
+
+
+def test_a_function_whose_tables_may_not_be_read_is_logged(
+    postgres: Any, calling: str, tmp_path: Path
+) -> None:
+    """With the rights of its owner it reads a table that the user of the run cannot lock."""
+    postgres.run(
+        "DROP ROLE IF EXISTS caller; CREATE ROLE caller LOGIN;"
+        "ALTER FUNCTION in_plpgsql SECURITY DEFINER;",
+        url=calling,
+    )
+    theirs = calling.replace("postgres@", "caller@", 1)
+    to = str(tmp_path / "o")
+    done = command.ended("run", theirs, "--query", "SELECT * FROM in_plpgsql()", "--to", to)
+    assert done.returncode == 0, done.stderr
+    assert "functions: public.in_plpgsql; the tables that they name are locked, except " in (
+        done.stderr
+    )
+    assert "except public.plain; " in done.stderr
+
+
+def test_built_in_functions_are_not_logged(url: str, tmp_path: Path) -> None:
+    """They read no tables of users."""
+    to = str(tmp_path / "o")
+    done = command.ended("run", url, "--table", "plain", "--where", "abs(v) = 1", "--to", to)
+    assert done.returncode == 0, done.stderr
+    assert "functions" not in done.stderr
 
 
 @pytest.mark.long(OTHER_ROUTES)
