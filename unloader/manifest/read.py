@@ -68,6 +68,11 @@ def manifest_data(destination: PlacePath, name: str = MANIFEST) -> bytes:
             f"{destination} holds no finished run: there is no {MANIFEST}",
             "name the directory that was given with --to",
         ) from None
+    except NotADirectoryError:
+        raise OutputFailed(
+            f"{destination} is a file, and a run is a directory",
+            f"name the directory: {destination.parent}",
+        ) from None
     except OSError as error:
         raise OutputFailed(
             f"{destination / name} cannot be read: {error.strerror or error}", _RESTORE

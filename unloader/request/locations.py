@@ -25,7 +25,7 @@ from unloader.redaction import (
 )
 from unloader.secrets.credentials import usual_credential
 from unloader.secrets.files import check_private
-from writers.files.regular import read_regular
+from writers.files.regular import open_regular, read_regular
 from writers.objects.location import is_location
 from writers.records import dataclass
 
@@ -203,6 +203,18 @@ def keyring_reference(written: str, url: str) -> SecretReference:
     return SecretReference(kind="keyring", name=f"{service}/{user}")
 
 
+def _database_in(path: str) -> str:
+    """Return the kind of the database in a file, by its first bytes; empty if it has none."""
+    try:
+        with open(open_regular(path, follow=True), "rb") as file:
+            start = file.read(16)
+    except OSError:
+        return ""
+    if start.startswith(b"SQLite format 3\0"):
+        return "sqlite"
+    return "duckdb" if start[8:12] == b"DUCK" else ""
+
+
 def _unknown(
     url: str, scheme: str, kinds: Mapping[str, str], form_of: Callable[[str], UrlForm]
 ) -> UsageError | ConfigError:
@@ -212,8 +224,13 @@ def _unknown(
         known = ", ".join(sorted(set(kinds.values())))
         return ConfigError(f"no source is known for {whose}", f"use one of: {known}")
     if os.path.isfile(url):
+        path = os.path.abspath(url)
+        if kind := _database_in(path):
+            return UsageError(
+                "the source is a file, and not a source URL", f"write {kind}://{path}"
+            )
         return UsageError(
-            "the source is a file, and not a source URL", f"write duckdb://{os.path.abspath(url)}"
+            "the source is a file of neither SQLite nor DuckDB", "name a database, or a job file"
         )
     known_forms = map(form_of, dict.fromkeys(kinds.values()))
     in_order = sorted(known_forms, key=lambda form: form.what == "file")

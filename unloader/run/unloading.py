@@ -33,7 +33,7 @@ from unloader.manifest.routes import totals_of
 from unloader.model import Snapshot
 from unloader.placement.load import node_cpus
 from unloader.resolve.outputs.directories import is_followed
-from unloader.resolve.outputs.one import empty_line_notices, of_output, of_route
+from unloader.resolve.outputs.one import of_output, of_route, output_notices
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.ceilings import ceilings_of
@@ -216,7 +216,7 @@ class _Run:
                 adaptive=is_adaptive(run.request),
             )
         )
-        for text in (*run.seating.notices, *empty_line_notices(run)):
+        for text in (*run.seating.notices, *output_notices(run)):
             self.observe(Notice(text=text))
         if kept_until:
             text = f"if the run dies its snapshot is kept until {kept_until}; see unloader keepers"

@@ -70,8 +70,9 @@ def key_place(name: str, place: str = "") -> MaskingKey:
             )
         return MaskingKey(name=name, kind="file", place=str(path))
     raise UsageError(
-        f"the place of the masking key {name} is none",
-        "write file:PATH, env:VARIABLE, keyring:SERVICE/USER or credential:NAME",
+        f"--mask-key does not name a place of the masking key {name}; what it has is not shown",
+        "write file:PATH, keyring:SERVICE/USER, credential:NAME, or env: and the name of a "
+        "variable that holds the key",
     )
 
 
@@ -83,6 +84,11 @@ def masking_key(key: MaskingKey) -> bytes:
             than its proof was made of.
     """
     text = _text_of(key).strip()
+    if not text and key.kind == "environment":
+        raise ConfigError(
+            f"the variable that --mask-key names for the masking key {key.name} is not set",
+            f"put the name of a variable after env:, and not the key, or use {key.name}=file:PATH",
+        )
     if not text:
         raise ConfigError(
             f"the masking key {key.name} is not there",

@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import pytest
+from processes.command import ended, error_of
 from processes.program import Program
 
-from unloader.cli import main
+from unloader.cli import main, mistakes
+from unloader.cli.group import COMMANDS
+from unloader.sources.options import every_option
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 ONE_LINE = re.compile(r"unloader: error: [^\n]+\. Next: [^\n]+\n")
@@ -33,6 +39,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (("frobnicate",), 2, "not a command"),
         (("verfy", "out"), 2, "did you mean verify?"),
+        (("tables", "duckdb:///x.db"), 2, "did you mean describe?"),
+        (("export", "duckdb:///x.db"), 2, "did you mean run?"),
+        (
+            ("run", "duckdb:///x.db", "--table", "t", "--output", "o"),
+            2,
+            "--output. Next: use --to.",
+        ),
+        (("run", "duckdb:///x.db", "--table", "t", "--jobs", "4"), 2, "use --parallelism."),
+        (("run", "duckdb:///x.db", "--table", "t", "--s3-endpoint", "X"), 2, "?endpoint=URL"),
+        (
+            ("run", "duckdb:///x.db", "--table", "t", "--to", "o", "--mask-key", "env:A="),
+            2,
+            "env: and",
+        ),
         (("run",), 2, "SOURCE"),
         (("run", "duckdb:///x.db", "--table", "t"), 2, "--to"),
         (("run", "duckdb:///x.db", "--to", "o"), 2, "--table or --query"),
@@ -235,3 +255,52 @@ def test_an_error_as_json_never_mixes_with_data(
     assert output == ""
     assert ONE_LINE.fullmatch(errors), errors
     assert "--json and --to - both write to standard output" in errors
+
+
+def test_every_word_of_other_tools_leads_to_one_of_ours(here: Path) -> None:
+    """The commands and options that are named instead of others exist."""
+    assert set(mistakes._COMMANDS.values()) <= set(COMMANDS)
+    known = {f"--{option.name}" for option in every_option()}
+    for hint in mistakes._OPTIONS.values():
+        named = re.match("--[a-z-]+", hint)
+        assert named is None or named[0] in known | {"--no-header"}, hint
+
+
+def test_a_masking_key_in_place_of_its_variable_is_not_shown(here: Path) -> None:
+    """What comes after env: is the name of a variable, and a key there is not repeated."""
+    duckdb.connect("s.db").execute("CREATE TABLE t AS SELECT 'a' AS s").close()
+    run = ("run", f"duckdb://{here}/s.db", "--table", "t", "--to", "o", "--mask", "s=hmac")
+    error = error_of(*run, "--mask-key", "env:c2VjcmV0=", status=2)
+    assert "does not name a place" in error
+    assert "c2Vj" not in error
+    error = error_of(*run, "--mask-key", "env:c2VjcmV0", status=3)
+    assert "put the name of a variable after env:, and not the key" in error
+    assert "c2Vj" not in error
+
+
+def test_a_database_file_is_recognized_by_its_first_bytes(here: Path) -> None:
+    """SQLite and DuckDB files are named with their URL; another file is not taken for one."""
+    with closing(sqlite3.connect("one.db")) as connection:
+        connection.execute("CREATE TABLE t (i)")
+        connection.commit()
+    duckdb.connect("two.db").close()
+    Path("three.csv").write_text("a")
+    for name, said in (
+        ("one.db", f"write sqlite://{here}/one.db"),
+        ("two.db", f"write duckdb://{here}/two.db"),
+        ("three.csv", "neither SQLite nor DuckDB"),
+    ):
+        assert said in error_of("describe", name, status=2)
+
+
+def test_the_file_of_a_run_is_not_taken_for_the_run(here: Path) -> None:
+    """verify of a file names the directory that is to be given."""
+    duckdb.connect("s.db").execute("CREATE TABLE t AS SELECT 1 AS i").close()
+    done = ended(
+        "run", f"duckdb://{here}/s.db", "--table", "t", "--to", "o/t.csv", "--progress=none"
+    )
+    assert "o/t.csv is a directory" in done.stderr
+    for name in ("t.0001.csv", "_manifest.json"):
+        assert "is a file, and a run is a directory. Next: name the directory: o/t.csv" in error_of(
+            "verify", f"o/t.csv/{name}", status=6
+        )

@@ -6,16 +6,21 @@ its request asks for it alone.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from unloader.model import Extract
 from unloader.resolve.guarded_columns import marked
 from unloader.resolve.outputs.columns import projection_of_output
+from unloader.storage.kinds import destination_kind
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
     from unloader.resolve.resolved import ResolvedRun
+
+
+_FILE_NAME = re.compile(r"\.(csv|tsv|txt|parquet)(\.(gz|zst|lz4))?$", re.IGNORECASE)
 
 
 def of_output(run: ResolvedRun, number: int) -> ResolvedRun:
@@ -43,10 +48,16 @@ def extract_of_output(extract: Extract, number: int) -> Extract:
     return replace(extract, projection=projection_of_output(extract.projection, number))
 
 
-def empty_line_notices(run: ResolvedRun) -> tuple[str, ...]:
-    """Return a line for each output that writes NULL as an empty line."""
+def output_notices(run: ResolvedRun) -> tuple[str, ...]:
+    """Return lines of outputs that may surprise: a directory named like a file, empty lines."""
     found = []
     for number, output in enumerate(run.outputs):
+        found += [
+            f"{place} is a directory, and the files are in it; for one file use --to DIR "
+            "--file-per table --file-name NAME"
+            for place in output.options.destinations
+            if _FILE_NAME.search(place) and destination_kind((place,)) in ("directories", "objects")
+        ]
         text = output.format
         if not isinstance(text, TextFormat) or text.null or text.fixed or text.trailing_delimiter:
             continue

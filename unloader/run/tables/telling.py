@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from unloader.events import Notice, RunStarted, TableFinished, TableStaged
 from unloader.manifest.routes import totals_of
-from unloader.resolve.outputs.one import empty_line_notices
+from unloader.resolve.outputs.one import output_notices
 from unloader.resolve.tables.homes import tables_label
 from unloader.run.concurrency.opening import is_adaptive
 from unloader.run.tables.counting import Counting, rows_of
@@ -57,7 +57,7 @@ def tell_start(state: RunState, counting: Counting, kept: str) -> None:
     for text in runs[0].seating.notices:
         state.live(Notice(text=text))
     for run in runs:
-        for text in empty_line_notices(run):
+        for text in output_notices(run):
             state.live(Notice(text=f"{run.extract.table.label}: {text}"))
     if kept:
         text = f"if the run dies its snapshot is kept until {kept}; see unloader keepers"
