@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from amounts import amount
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 OPERATIONS = (*COMPARISONS, "between", "in", "is null", "is nan")
@@ -24,8 +25,8 @@ class Column:
 
     path: tuple[str, ...]
     type: pa.DataType
-    values: tuple[Any, ...]
-    """Numbers of days, times and moments are integers in the unit of the type."""
+    values: tuple[tuple[Any, int], ...]
+    """Each value with its number of rows; days, times and moments are integers in the type's unit."""
 
     @property
     def floating(self) -> bool:
@@ -74,20 +75,32 @@ def columns_of(table: pa.Table) -> Iterator[Column]:
             yield Column((field.name,), field.type, plain_values(array))
 
 
-def plain_values(array: pa.Array) -> tuple[Any, ...]:
-    """Return values that Python compares; moments may lie outside of Python's own."""
+def plain_values(array: pa.Array) -> tuple[tuple[Any, int], ...]:
+    """Return values that Python compares, with their rows; moments may be outside of Python's own."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         array, kind = array.dictionary_decode(), kind.value_type
     if pa.types.is_temporal(kind):
         array = array.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
-    return tuple(array.to_pylist())
+    found: dict[Any, tuple[Any, int]] = {}
+    for value in array.to_pylist():
+        # Zeros are equal, and NaN does not equal itself.
+        key = repr(value) if isinstance(value, float) else value
+        found[key] = (value, found[key][1] + 1 if key in found else 1)
+    return tuple(found.values())
+
+
+def chosen(rows: pa.Table, few: int) -> list[Filter]:
+    """Return filters on all columns: a few of each, ten times as many where everything is tried."""
+    most = amount("UNLOADER_TEST_FILTERS", few, 10 * few)
+    chance = random.Random(f"{rows.num_rows} {most}")
+    return [each for column in columns_of(rows) for each in filters_of(column, chance, most)]
 
 
 def filters_of(column: Column, chance: random.Random, most: int) -> list[Filter]:
     """Return filters on a column, with its own values and some that are not there; at most so many."""
-    known = [*(value for value in column.values if value is not None), *_others(column)]
-    there = [*{repr(value): value for value in known}.values()]  # NaN does not equal itself.
+    known = [*(value for value, _ in column.values if value is not None), *_others(column)]
+    there = [*{repr(value): value for value in known}.values()]
     found = []
     for negated in (False, True):
         for operation in OPERATIONS:
@@ -108,7 +121,7 @@ def filters_of(column: Column, chance: random.Random, most: int) -> list[Filter]
 
 def _others(column: Column) -> list[Any]:
     """Return values that may not be in a column."""
-    sample = next((value for value in column.values if value is not None), None)
+    sample = next((value for value, _ in column.values if value is not None), None)
     if isinstance(sample, str):
         return ["", "a", "m", "\U0010ffff", "a" * 4096 + "b"]
     if isinstance(sample, bytes) and not pa.types.is_fixed_size_binary(column.type):
@@ -120,7 +133,8 @@ def _others(column: Column) -> list[Any]:
 
 def count(each: Filter, meaning: Meaning) -> int:
     """Return how many rows meet a filter."""
-    return sum(_meets(each, value, meaning) is True for value in each.column.values)
+    values = each.column.values
+    return sum(rows for value, rows in values if _meets(each, value, meaning) is True)
 
 
 def _meets(each: Filter, value: Any, meaning: Meaning) -> bool | None:

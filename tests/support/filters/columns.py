@@ -67,6 +67,62 @@ POOLS: dict[pa.DataType, list[Any]] = {
 """Values of each type; days, times and moments as integers. 2^63-1 microseconds are infinity in DuckDB."""
 
 
+WITHOUT_BLOOM_FILTER = {kind.id for kind in (pa.bool_(), pa.float32(), pa.float64())}
+
+
+def _texts(values: list[Any]) -> list[str]:
+    return [f"{value:f}" if isinstance(value, Decimal) else str(value) for value in values]
+
+
+_SQL_TEXTS = [text for text in TEXTS if "\0" not in text]
+_MOMENTS = [
+    "1969-12-31 23:59:59",
+    "1970-01-01 00:00:00",
+    "2026-03-29 01:30:00",
+    "9999-12-31 23:59:59",
+]
+_ENDS = ["290309-12-22 (BC) 00:00:00", "0044-03-15 (BC) 12:00:00", "294247-01-10 04:00:54.775806"]
+SQL_TEXTS: dict[str, list[str]] = {
+    "BOOLEAN": ["false", "true"],
+    **{
+        f"{unsigned}{kind}": _texts(_whole(bits, not unsigned))
+        for unsigned in ("", "U")
+        for kind, bits in (
+            ("TINYINT", 8),
+            ("SMALLINT", 16),
+            ("INTEGER", 32),
+            ("BIGINT", 64),
+            ("HUGEINT", 128),
+        )
+    },
+    "FLOAT": _texts(SINGLES),
+    "DOUBLE": _texts(FLOATS),
+    "DECIMAL(4, 1)": _texts(_decimals(4, 1)),
+    "DECIMAL(18, 0)": _texts(_decimals(18, 0)),
+    "DECIMAL(38, 10)": _texts(_decimals(38, 10)),
+    "VARCHAR": _SQL_TEXTS,
+    "BLOB": ["".join(f"\\x{byte:02X}" for byte in value) for value in BINARIES],
+    "DATE": ["5877642-06-25 (BC)", "0044-03-15 (BC)", "1969-12-31", "1970-01-01", "5881580-07-10"],
+    "TIME": ["00:00:00", "00:00:00.000001", "12:30:00", "23:59:59.999999"],
+    "TIMESTAMP": [*_MOMENTS, *_ENDS],
+    "TIMESTAMP WITH TIME ZONE": [f"{text}+00" for text in (*_MOMENTS, _ENDS[2])],
+    "TIMESTAMP_S": _MOMENTS,
+    "TIMESTAMP_MS": [f"{text}.5" for text in _MOMENTS],
+    "TIMESTAMP_NS": ["1677-09-22 00:00:00", *_MOMENTS[:3], "2262-04-11 23:47:16.854775805"],
+    "INTERVAL": ["-1 day", "00:00:00.000001", "1 month", "13 months 2 days"],
+    "TIME WITH TIME ZONE": ["00:00:00+00", "12:00:00-05", "23:59:59.5+15:59"],
+    "UUID": [f"{digit * 8}-0000-4000-8000-000000000000" for digit in "07Ff"],
+    "ENUM('zebra', 'ant', 'Bee', '')": ["zebra", "ant", "Bee", ""],
+    "BIT": ["0", "1", "10", "0101010101"],
+    "JSON": ['{"a": 1}', "[1, 2]", "null", '"x"'],
+    "STRUCT(f DOUBLE, g FLOAT, i INTEGER)": [
+        f"{{'f': {double}, 'g': {single}, 'i': {number}}}"
+        for number, (double, single) in enumerate(zip(FLOATS, [*SINGLES, 1.5, "NULL"], strict=True))
+    ],
+}
+"""Types of DuckDB, and texts that become their values."""
+
+
 def arranged(pool: list[Any], groups: int, chance: random.Random) -> list[Any]:
     """Return values of row groups, some with one value, with NULL alone, or with neighbours."""
     found: list[Any] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from unloader.errors import OutputFailed
+from unloader.lakehouse.iceberg.partitions import bounds_of, check_file, several_partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,8 +42,6 @@ def data_files(io: FileIO, metadata: TableMetadata, commit: Commit) -> list[Data
     import pyarrow.parquet as pq
     from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
-    from unloader.lakehouse.iceberg.partitions import check_file, several_partitions
-
     found: list[Any] = []
     for file in commit.files:
         if not file.rows:
@@ -72,10 +71,11 @@ def _with_true_bounds(metadata: TableMetadata, footer: Any) -> TableMetadata:
     """Return the metadata of a table with settings that suit the bounds in a file.
 
     pyiceberg takes the bounds of a file from the row groups that have bounds. They do not cover the
-    other row groups, which have NaN or long text. So such a column gets counts only, and a column
-    without statistics gets nothing. pyiceberg also shortens an upper bound of text, and replaces
-    its last character by the next one. U+D7FF has no next one in UTF-8, so such text is not
-    shortened.
+    other row groups, which have NaN or long text. So such a column gets counts only, and so does a
+    column with days outside of Python's years. A column without statistics gets nothing.
+
+    pyiceberg also shortens an upper bound of text, and replaces its last character by the next one.
+    U+D7FF has no next one in UTF-8, so such text is not shortened.
     """
     modes = {}
     for number in range(footer.num_row_groups):
@@ -84,9 +84,11 @@ def _with_true_bounds(metadata: TableMetadata, footer: Any) -> TableMetadata:
             found = chunk.statistics
             if found is None:
                 modes[chunk.path_in_schema] = "none"
-            elif not found.has_min_max and found.null_count != chunk.num_values:
+            elif found.null_count == chunk.num_values:
+                continue
+            elif (bounds := bounds_of(found)) is None:
                 modes[chunk.path_in_schema] = "counts"
-            elif isinstance(found.max, str) and "\ud7ff" in found.max:
+            elif isinstance(bounds[1], str) and "\ud7ff" in bounds[1]:
                 modes.setdefault(chunk.path_in_schema, "full")
     changed = {f"write.metadata.metrics.column.{name}": mode for name, mode in modes.items()}
     return metadata.model_copy(update={"properties": {**metadata.properties, **changed}})

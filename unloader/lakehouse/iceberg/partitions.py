@@ -155,6 +155,14 @@ def several_partitions(path: str, what: str, commit: Commit) -> OutputFailed:
     )
 
 
+def bounds_of(statistics: Any) -> tuple[Any, Any] | None:
+    """Return the bounds of a column chunk; None if it has none, or Python has no such days."""
+    try:
+        return (statistics.min, statistics.max) if statistics.has_min_max else None
+    except (OverflowError, ValueError):
+        return None
+
+
 def _kinds(footer: Any, column: str | None) -> Iterator[str]:
     """Yield of each part of a file what it has of a column: nulls, values, or not known."""
     for number in range(footer.num_row_groups):
@@ -168,7 +176,7 @@ def _kinds(footer: Any, column: str | None) -> Iterator[str]:
                 yield "unknown"
             elif told.null_count == group.num_rows:
                 yield "nulls"
-            elif told.null_count == 0 and told.has_min_max:
+            elif told.null_count == 0 and bounds_of(told) is not None:
                 yield "values"
             else:
                 yield "both" if told.null_count else "unknown"
