@@ -43,7 +43,7 @@ from unloader.api.reports import (
     sweep_report,
     write_report,
 )
-from unloader.api.running import interrupted, resume, unload, unload_tables
+from unloader.api.running import finished, interrupted, resume, unload, unload_tables
 
 __all__ = (
     "FOR_THE_READER",
@@ -55,6 +55,7 @@ __all__ = (
     "clean",
     "describe",
     "end_keepers",
+    "finished",
     "interrupted",
     "keepers",
     "list_tables",

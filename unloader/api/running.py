@@ -83,6 +83,30 @@ def unload_tables(
         return to_json(start_tables(asked, observe=observe, stop=stop))
 
 
+def finished(asked: Request | TablesRequest) -> dict[str, Any] | None:
+    """Return the document of a finished run of the same job; None if there is none.
+
+    It is looked for where the run would go. With `{date}`, and for a table of a lakehouse, it is a
+    run of today (UTC). Nothing is changed, and the source is not opened.
+
+    Args:
+        asked: As for `unload` or `unload_tables`, whose answer this is.
+
+    Raises:
+        UnloaderError: OutputFailed if a place cannot be looked at.
+    """
+    from unloader.manifest import tables
+    from unloader.manifest.routes import answer
+    from unloader.run.finished import finished_run, finished_tables
+
+    with translated():
+        if isinstance(asked, Request):
+            manifests = finished_run(asked)
+            return answer(manifests) if manifests else None
+        manifest = finished_tables(asked)
+        return None if manifest is None else tables.to_json(manifest)
+
+
 def resume(
     destination: AnyPlace,
     *,

@@ -46,6 +46,7 @@ from unloader.manifest.options import options_record
 from unloader.model import UnitResult
 from unloader.placement.evidence import Evidence, nodes_json, workers_json
 from unloader.redaction import redact
+from unloader.resolve.broken_run import digest_of_job
 from unloader.resolve.resolved import ResolvedRun
 from writers.model import WrittenFile
 from writers.records import dataclass, replace
@@ -126,6 +127,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         columns=columns_record(run),
         options=options_record(run),
         settings=_settings.of((run.request.settings,), lambda: _settings_of(run)),
+        job=digest_of_job(run.request),
         plan=PlanRecord(digest=run.plan.digest, units=len(run.plan.units)),
         directories=_directories(facts.directories, units),
         units=tuple(

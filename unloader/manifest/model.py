@@ -273,6 +273,8 @@ class Manifest:
     columns: tuple[ColumnRecord, ...] = ()
     options: OptionsRecord
     settings: tuple[SettingRecord, ...] = ()
+    job: str | None = field(default=None, metadata={OPTIONAL: True})
+    """SHA-256 of what was asked for. Two runs that have the same were of the same job."""
     plan: PlanRecord = field(default_factory=PlanRecord)
     directories: tuple[DirectoryRecord, ...] | None = field(default=None, metadata={OPTIONAL: True})
     """Where there are several; the first is where the manifest lies."""

@@ -88,6 +88,8 @@ class TablesManifest:
     snapshot: Snapshot | None
     options: TablesRecord
     settings: tuple[SettingRecord, ...] = ()
+    job: str | None = field(default=None, metadata={OPTIONAL: True})
+    """SHA-256 of what was asked for. Two runs that have the same were of the same job."""
     tables: tuple[TableEntry, ...]
     """In the order in which they were asked for."""
     totals: TablesTotals

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from unloader import json_fields
 from unloader.errors import OutputFailed, PlanFailed
 from unloader.lakehouse.places import absolute_name
 from unloader.model import (
@@ -285,6 +287,13 @@ def same_job(one: Request, other: Request) -> bool:
     statements of a session and the Parquet key are compared elsewhere, since no record holds them.
     """
     return job_of(one) == job_of(other)
+
+
+def digest_of_job(request: Request) -> str:
+    """Return the SHA-256, in hex, of what a request asks for: of the same job it is the same."""
+    document = json_fields.to_json(job_of(request))
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def job_of(request: Request) -> Request:

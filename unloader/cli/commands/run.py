@@ -76,7 +76,9 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
         # Imported on use: most runs are of one table.
         from unloader.cli.jobs.running import run_tables
 
-        answer(run_tables(context, argument, values), values)
+        done = run_tables(context, argument, values)
+        if done is not None:
+            answer(done, values)
         return
     job, planned = _job(context, argument, values)
     if planned is not None and job.selection.part is not None:
@@ -84,6 +86,11 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
         if job.selection.part.number > units:
             # Whoever starts a job array does not know how many units there will be.
             _answer_empty(job.selection.part, units, values)
+            return
+    if values["skip_finished"]:
+        from unloader.cli.jobs.running import is_skipped
+
+        if is_skipped(job, values):
             return
     from unloader import api
 

@@ -7,22 +7,46 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from unloader.cli.display import render
+from unloader.cli.display.progress import display_for
 from unloader.cli.jobs.tables import tables_request
 from unloader.cli.options.source_argument import SourceArgument
 from unloader.cli.reporting import write_report
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched
+from unloader.events import Notice
 
 if TYPE_CHECKING:
     from unloader.model import Request
     from unloader.selection.asked import TablesRequest
 
 
+def is_skipped(asked: Request | TablesRequest, values: dict[str, Any]) -> bool:
+    """Return whether a finished run of the job is left alone, and say so: see `--skip-finished`.
+
+    Nothing else follows: no command of `--on-success`, which would load the same files again.
+    """
+    if not values["skip_finished"]:
+        return False
+    from unloader import api
+
+    found = api.finished(asked)
+    if found is None:
+        return False
+    with display_for(values) as display:
+        display(Notice(text=f"run {found['run_id']} of this job is finished: nothing was done"))
+    if values["json"]:
+        render.emit_json({**found, "skipped": True})
+    return True
+
+
 def run_tables(
     context: click.Context, argument: SourceArgument, values: dict[str, Any]
-) -> dict[str, Any]:
-    """Unload several tables; return the manifest of the run."""
+) -> dict[str, Any] | None:
+    """Unload several tables; return the manifest of the run, None if it was skipped."""
     asked = tables_request(context, argument, values)
+    if is_skipped(asked, values):
+        return None
     from unloader import api
 
     with (

@@ -207,6 +207,16 @@ SAFETY = (
         help="Continue the interrupted run of the same job in DEST if there is one and its "
         "snapshot can still be read; else start a new run.",
     ),
+    Option(
+        name="skip-finished",
+        kind=FLAG,
+        section="Safety",
+        commands=("run",),
+        effect="unrecorded",
+        not_for={"streams": "nothing of it is kept"},
+        help="With --resume-or-start: if the run of the same job in DEST is finished, do nothing "
+        "and end with status 0. For a lakehouse table, if such a run was committed today (UTC).",
+    ),
     _safety(
         name="retries",
         kind=Whole(0),

@@ -145,6 +145,7 @@ def manifest_of(state: RunState, *, complete: bool) -> TablesManifest:
             SettingRecord(name=each.name, value=each.value, origin=each.origin)
             for each in state.options.settings
         ),
+        job=state.options.job or None,
         tables=tuple(entries),
         totals=TablesTotals(
             tables=sum(table.manifest is not None for table in state.tables),

@@ -28,6 +28,34 @@ def check_snapshot(values: Mapping[str, Any], given: frozenset[str]) -> None:
         )
 
 
+def check_skipping(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    """Check that there is one place in which a finished run can be found, and that it is kept."""
+    if not values["skip_finished"]:
+        return
+    if not values["resume_or_start"]:
+        raise UsageError(
+            "--skip-finished leaves a finished run alone where --resume-or-start finds one",
+            "give --resume-or-start, too, or leave --skip-finished out",
+        )
+    if values["overwrite"]:
+        raise UsageError(
+            "--overwrite replaces a finished run, and --skip-finished leaves it alone",
+            "leave one of the two out",
+        )
+    if values["part"] is not None:
+        raise UsageError(
+            "--skip-finished is not for --part",
+            "leave it out: --resume-or-start leaves a part that is finished alone",
+        )
+    for place in values["to"] or ():
+        if "{run_id}" in place:
+            raise UsageError(
+                f"--to {place} is another directory for each run, so --skip-finished finds no "
+                "finished run in it",
+                "use {date} in place of {run_id}, or leave --skip-finished out",
+            )
+
+
 def validate_seats(values: Mapping[str, Any], given: frozenset[str]) -> None:
     """Raise UsageError if seats are asked for where nothing is to be bound to any."""
     if values["numa"] != "off":

@@ -16,6 +16,7 @@ from unloader.cli.options.rules.files import (
 )
 from unloader.cli.options.rules.flags import flag
 from unloader.cli.options.rules.runs import (
+    check_skipping,
     check_slow_hours,
     check_snapshot,
     check_verification,
@@ -110,6 +111,7 @@ _RULES: tuple[Callable[[Mapping[str, Any], frozenset[str]], None], ...] = (
     check_file_sizes,
     check_file_names,
     check_destination,
+    check_skipping,
     check_snapshot,
     check_slow_hours,
     check_verification,
