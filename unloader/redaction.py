@@ -61,7 +61,7 @@ _OUR_WORDS = frozenset(
 """Words of our own messages and URLs."""
 
 _SECRET = (
-    r"(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|authorization|webhook"
+    r"(?:passw(?:or)?d|passphrase|pwd|secret|token|(?<!load)credential|authorization|webhook"
     r"|(?<![a-z])(?:pass|pw|sas|sig|signature)|(?:db|my|pg|sql|ssl|user|root|admin|store)pass"
     r"|(?:access|account|api|auth|encryption|hmac|mask|masking|master|parquet|private|secret|shared"
     r"|signing|ssl|storage)[_-]?key)s?\d{0,3}"
@@ -87,7 +87,8 @@ _FIELD = re.compile(
 _MEMBER = re.compile(rf"(?i)({_NAME}\\?[\"']\s{{0,8}}:\s{{0,8}})({_QUOTED})")
 """`"password": "..."`, as JSON has it; a number there is a number of rows, and stays."""
 _HEADER = re.compile(
-    rf"(?i)((?:authorization|-(?:key|token|secret|signature)):\s{{1,8}}{_SCHEME})([^\s'\"]+)"
+    r"(?i)((?<![\w-])(?:(?:proxy-)?authorization|(?:\w+-){1,4}(?:key|token|secret|signature))"
+    rf":\s{{1,8}}{_SCHEME})([^\s'\"]+)"
 )
 """`Authorization: Bearer ...`, as HTTP has it."""
 _FIELDS = (_FIELD, _MEMBER, _HEADER)

@@ -41,6 +41,13 @@ class Address:
         place = text.removeprefix(MARK)
         if not place:
             raise UsageError(f"--to {text} names no table", "write delta:DIRECTORY")
+        if "://" in place and not is_location(place):
+            raise UsageError(
+                "--to delta: is neither a directory nor a place of a known store, and is not "
+                "shown since it may hold credentials",
+                "write delta:DIRECTORY, delta:s3://BUCKET/PREFIX, delta:gs:// or delta:az://; "
+                "credentials come from the environment",
+            )
         if not is_location(place):
             path = os.path.abspath(place)
             return cls(place=path, uri=path)

@@ -7,7 +7,6 @@ or MySQL. It is never made here, nor brought to another version.
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from unloader.errors import ConfigError, OutputFailed, UsageError
 from unloader.redaction import redact
+from unloader.request.locations import holds_password
 from writers.records import dataclass
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ RECORDS = f"__ducklake_metadata_{CATALOG}"
 
 _EXTENSIONS = {"sqlite": "sqlite_scanner", "postgres": "postgres_scanner", "mysql": "mysql_scanner"}
 """What DuckDB needs for catalogs in other databases, by what their names begin with."""
-_PASSWORD = re.compile(r"(password|passwd)\s*=|://[^/]*:[^/]*@", re.IGNORECASE)
 _BUSY = ("could not set lock", "conflicting lock", "already attached by", "database is locked")
 _PATIENCE_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
@@ -53,7 +52,7 @@ class Address:
             UsageError: It is no name of a table, or has a password.
         """
         rest = text.removeprefix(MARK)
-        if _PASSWORD.search(rest):
+        if holds_password(rest):
             raise UsageError(
                 "--to ducklake: has a password, which everybody would see",
                 "leave it out: the catalog's own client takes it from PGPASSWORD, ~/.pgpass or "
