@@ -12,8 +12,8 @@ fail() {
 }
 
 find_python() {
-    for name in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do
-        if "$name" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' \
+    for name in python3 python3.13 python3.12 python3.11; do
+        if "$name" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
             >/dev/null 2>&1; then
             command -v "$name"
             return
@@ -31,7 +31,7 @@ if [ ! -x "$venv/bin/unloader" ] || [ ! -e "$installed" ] ||
     [ -n "$(find "$checkout/setup.cfg" "$checkout/pyproject.toml" -newer "$installed")" ]; then
     printf 'quickstart: installing unloader into %s\n' "$venv" >&2
     if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
-        python=$(find_python) || fail 'no Python 3.10 or newer with the modules venv and ensurepip' \
+        python=$(find_python) || fail 'no Python 3.11 or newer with the modules venv and ensurepip' \
             'is on the PATH. Next: install one (Debian, Ubuntu: apt-get install python3-venv).'
         log=$("$python" -m venv --clear "$venv" 2>&1) ||
             fail "$python cannot make $venv: $(printf '%s\n' "$log" | tail -n 1)"

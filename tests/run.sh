@@ -23,8 +23,8 @@ base=${PYTHON:-python3}
 
 new=
 if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
-    if ! "$base" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
-        echo "run.sh: $base is no Python 3.10 or newer. Next: set PYTHON to one." >&2
+    if ! "$base" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+        echo "run.sh: $base is no Python 3.11 or newer. Next: set PYTHON to one." >&2
         exit 1
     fi
     "$base" -m venv --clear "$venv"

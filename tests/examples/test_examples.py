@@ -40,7 +40,7 @@ def test_shell_scripts_parse_and_are_executable(script: str, shell: str) -> None
 
 
 def test_quickstart_without_a_usable_python_says_so_in_one_line(tmp_path: Path) -> None:
-    """On a machine without Python 3.10 the script ends with one line and changes nothing."""
+    """On a machine without Python 3.11 the script ends with one line and changes nothing."""
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ("dirname", "find", "tail", "sed"):
@@ -55,7 +55,7 @@ def test_quickstart_without_a_usable_python_says_so_in_one_line(tmp_path: Path) 
     )
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr.splitlines()[-1].startswith("quickstart: no Python 3.10 or newer")
+    assert done.stderr.splitlines()[-1].startswith("quickstart: no Python 3.11 or newer")
     assert "Next: " in done.stderr
     assert not (tmp_path / "venv").exists()
 

@@ -183,8 +183,8 @@ class Stream:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         os.set_blocking(descriptor, False)
-        with contextlib.suppress(OSError, AttributeError):
-            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)  # from Python 3.10 on
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._woken, self._wake = os.pipe()
         self._lock = threading.Lock()
         self._interrupted = self._closed = False

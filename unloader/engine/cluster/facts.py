@@ -44,7 +44,7 @@ async def facts_of(connection: Connection, address: str, source_kind: str, secon
     async def ask(function: Any, *args: object) -> Any:
         try:
             return await asyncio.wait_for(connection.run(address, function, *args), seconds)
-        except asyncio.TimeoutError as error:
+        except TimeoutError as error:
             raise ConfigError(
                 f"the Dask worker at {address} has not answered for {seconds:g} s",
                 "see its log, or end it",

@@ -146,7 +146,7 @@ class RemoteAgent:
             call = self._connection.run(self.home.address, function, *args)
             try:
                 answer = await asyncio.wait_for(call, max(0.1, until - loop.time()))
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 seconds = self._patience + longer
                 raise AgentLost(f"it has not answered for {seconds:g} s") from None
             except Exception as error:

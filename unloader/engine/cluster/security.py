@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -94,10 +93,8 @@ def certificates_at(path: str) -> Certificates:
 
 def _named(file: Path) -> Mapping[str, Any]:
     # Imported here: few runs name a file, and each on a cluster loads this module.
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    import tomllib
+
     try:
         found: Mapping[str, Any] = tomllib.loads(read_regular(file, follow=True).decode())
         return found

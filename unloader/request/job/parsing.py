@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +47,7 @@ def loads(text: str) -> dict[str, Any]:
         ValueError: It is none.
         RecursionError: It is nested too deeply.
     """
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    import tomllib
 
     document: dict[str, Any] = tomllib.loads(text)
     return document

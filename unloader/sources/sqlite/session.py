@@ -147,8 +147,7 @@ def _connect(path: str, mode: str, *, busy_seconds: float | None = None) -> sqli
 def _driver_errors(doing: str) -> Iterator[None]:
     try:
         yield
-    # Two statements in one are a Warning, which is no Error, up to Python 3.10.
-    except (sqlite3.Error, sqlite3.Warning) as error:
+    except sqlite3.Error as error:
         raise driver_error(doing, str(error)) from error
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,6 @@ from unloader.cli.jobs import schema
 from unloader.request.job.values import meaning
 from unloader.request.options.option import of_command, of_scope
 from unloader.sources.options import every_option
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "job.schema.json"
