@@ -107,7 +107,7 @@ def _text_sums(
     sums, left_out = ColumnSums(schema), _left_out(schema, format)
     if format.fixed:
         # No mark tells its fields apart, maybe none its records, and no column is compared.
-        sums.count(count_fixed(path, format, compression))
+        sums.count(count_fixed(path, format, compression, check))
         return sums.result()
     for columns, rows in _text_columns(path, format, compression, len(schema)):
         check()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import IO, TYPE_CHECKING
 
@@ -56,7 +57,8 @@ def read_back(
         compression: What it was compressed with.
         rows: Count records.
         checksum: Which one, of `writers.files.checksums.CHECKSUMS`.
-        advance: Called with the size of each piece of the file; what it raises comes through.
+        advance: Called with the size of each piece of the file, and with 0 now and then while
+            records are counted; what it raises ends the reading.
         encryption: What it was encrypted with, and the keys; without them no record is counted.
 
     Raises:
@@ -67,7 +69,9 @@ def read_back(
         size, found = _digest(path, checksum, advance)
         counted = None
         if rows and encryption.is_readable:
-            counted = _count(decrypted(path, encryption), output_format, compression, encryption)
+            readable = decrypted(path, encryption)
+            check = partial(advance, 0)
+            counted = _count(readable, output_format, compression, encryption, check)
     except OSError as exc:
         raise write_error("read", path, exc) from exc
     return ReadBack(bytes=size, checksum=found, rows=counted)
@@ -89,6 +93,7 @@ def _count(
     output_format: TextFormat | ParquetFormat,
     compression: Compression,
     encryption: Encryption,
+    check: Callable[[], None],
 ) -> int | None:
     import csv
 
@@ -97,13 +102,13 @@ def _count(
     damage = (pa.ArrowException, ValueError, csv.Error)
     try:
         if isinstance(output_format, ParquetFormat):
-            return _count_parquet(path, encryption)
+            return _count_parquet(path, encryption, check)
         if output_format.fixed:
-            return count_fixed(path, output_format, compression)
+            return count_fixed(path, output_format, compression, check)
         if output_format.record_length_digits:
-            return _count_prefixed(path, output_format, compression)
+            return _count_prefixed(path, output_format, compression, check)
         if is_plain(output_format):
-            return _count_plain(path, output_format, compression)
+            return _count_plain(path, output_format, compression, check)
     except damage as exc:
         raise WriteError(
             f"{path} is not what was written: {exc}.", "unload the table again."
@@ -111,12 +116,13 @@ def _count(
     return None
 
 
-def _count_parquet(path: Readable, encryption: Encryption) -> int:
+def _count_parquet(path: Readable, encryption: Encryption, check: Callable[[], None]) -> int:
     import pyarrow.parquet as pq
 
     rows = 0
     with pq.ParquetFile(arrow_stream(path), **reading_options(encryption)) as file:
         for batch in file.iter_batches():
+            check()
             rows += batch.num_rows
         if rows != file.metadata.num_rows:
             raise ValueError(
@@ -139,7 +145,9 @@ def is_plain(text: TextFormat) -> bool:
     )
 
 
-def _count_plain(path: Readable, text: TextFormat, compression: Compression) -> int:
+def _count_plain(
+    path: Readable, text: TextFormat, compression: Compression, check: Callable[[], None]
+) -> int:
     import pyarrow as pa
     from pyarrow import csv
 
@@ -150,8 +158,11 @@ def _count_plain(path: Readable, text: TextFormat, compression: Compression) -> 
     names = [f"f{position}" for position in range(_first_width(first, text))]
     # Counting records needs no values: one column is converted, as bytes.
     values = csv.ConvertOptions(include_columns=names[:1], column_types={names[0]: pa.binary()})
-    tables = (arrow_table(each, text, names, values) for each in chain([first], blocks))
-    return sum(int(table.num_rows) for table in tables) - int(text.header)
+    rows = -int(text.header)
+    for block in chain([first], blocks):
+        check()
+        rows += int(arrow_table(block, text, names, values).num_rows)
+    return rows
 
 
 def _first_width(block: bytes, text: TextFormat) -> int:
@@ -167,7 +178,9 @@ def _first_width(block: bytes, text: TextFormat) -> int:
     return max(1, len(record))
 
 
-def _count_prefixed(path: Readable, text: TextFormat, compression: Compression) -> int:
+def _count_prefixed(
+    path: Readable, text: TextFormat, compression: Compression, check: Callable[[], None]
+) -> int:
     """Count records by walking their length prefixes, as SQL*Loader's `var` format says."""
     from writers.text.output_encoding import OutputEncoding
 
@@ -178,6 +191,7 @@ def _count_prefixed(path: Readable, text: TextFormat, compression: Compression) 
     with io.BufferedReader(_Raw(decompressed(path, compression)), _CHUNK_BYTES) as file:
         file.read(len(encoding.preamble))
         while prefix := file.read(prefix_bytes):
+            check()
             length = int(prefix.decode(text.encoding))
             record = file.read(length)
             if len(record) != length or not record.endswith(end):
@@ -186,8 +200,17 @@ def _count_prefixed(path: Readable, text: TextFormat, compression: Compression) 
     return records - 1 if text.header else records
 
 
-def count_fixed(path: Readable, text: TextFormat, compression: Compression) -> int:
-    """Count records by their size; each has to end as they all do."""
+def count_fixed(
+    path: Readable, text: TextFormat, compression: Compression, check: Callable[[], None]
+) -> int:
+    """Count records by their size; each has to end as they all do.
+
+    Args:
+        path: The file.
+        text: A format of fixed width.
+        compression: What the file was compressed with.
+        check: Called now and then; what it raises ends the reading.
+    """
     from writers.text.output_encoding import OutputEncoding
 
     encoding, last = OutputEncoding(text.encoding), text.fixed[-1]
@@ -197,6 +220,7 @@ def count_fixed(path: Readable, text: TextFormat, compression: Compression) -> i
     with io.BufferedReader(_Raw(decompressed(path, compression)), _CHUNK_BYTES) as file:
         file.read(len(encoding.preamble))
         while chunk := file.read(max(1, _CHUNK_BYTES // size) * size):
+            check()
             if len(chunk) % size:
                 raise ValueError(f"behind record {records + len(chunk) // size} is half a record")
             for place, byte in enumerate(end, size - len(end)):

@@ -48,11 +48,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         (("run", "duckdb:///x.db", "--table", "t", "--jobs", "4"), 2, "use --parallelism."),
         (("run", "duckdb:///x.db", "--table", "t", "--s3-endpoint", "X"), 2, "?endpoint=URL"),
-        (
-            ("run", "duckdb:///x.db", "--table", "t", "--to", "o", "--mask-key", "env:A="),
-            2,
-            "env: and",
-        ),
         (("run",), 2, "SOURCE"),
         (("run", "duckdb:///x.db", "--table", "t"), 2, "--to"),
         (("run", "duckdb:///x.db", "--to", "o"), 2, "--table or --query"),
