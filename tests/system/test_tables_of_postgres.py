@@ -141,3 +141,53 @@ def test_the_others_are_unloaded_where_that_is_asked(guest: str, tmp_path: Path)
     options = ("--table", "sales.half", "--table", "sales.e*", "--exclude", "pay", "--json")
     shown = json.loads(command.run("plan", guest, *options))
     assert [each["name"] for each in shown["tables"]] == ["empty", "half"]
+
+
+@pytest.fixture(scope="module")
+def failing(postgres: Any) -> str:
+    """A database with tables that no Parquet file can show, and one that it can."""
+    found: str = postgres.database("failing")
+    postgres.run(
+        "CREATE TABLE far (id int, ts timestamp, d date); "
+        "INSERT INTO far VALUES (1, 'infinity', 'infinity');"
+        "CREATE TABLE farther (id int, at date); INSERT INTO farther VALUES (1, '-infinity');"
+        "CREATE TABLE near AS SELECT 1 AS id;"
+        "CREATE MATERIALIZED VIEW unfilled AS SELECT 1 AS id WITH NO DATA",
+        url=found,
+    )
+    return found
+
+
+def test_the_way_out_of_a_failed_table_is_named(failing: str, tmp_path: Path) -> None:
+    """As where the table is alone; what is said of the others is true, and the advice works."""
+    go_on = ("--format", "parquet", "--on-table-failure", "continue", "--progress", "none")
+    place = f"{tmp_path}/some/{{table}}"
+    asked = ("--table", "far", "--table", "near")
+    error = command.error_of("run", failing, *asked, "--to", place, *go_on, status=7)
+    advice = error.partition("Next: ")[2]
+    assert advice.startswith("write them as exact text with --as-text ts,d, or leave them out")
+    assert "the other tables are complete" in advice
+    assert "start a new run with --overwrite" in advice
+    more = ("--as-text", "ts,d", "--overwrite")
+    command.run("run", failing, *asked, "--to", place, *go_on, *more)
+
+    place = f"{tmp_path}/none/{{table}}"
+    asked = ("--table", "far", "--table", "farther")
+    error = command.error_of("run", failing, *asked, "--to", place, *go_on, status=7)
+    advice = error.partition("Next: ")[2]
+    assert "public.far: write them as exact text with --as-text ts,d" in advice
+    assert "public.farther: write them as exact text with --as-text at" in advice
+    assert "complete" not in advice
+
+
+@pytest.mark.parametrize(
+    "asked", [("--table", "unfilled"), ("--query", "SELECT * FROM unfilled")], ids=lambda it: it[0]
+)
+def test_a_view_that_was_never_filled_is_to_be_filled(
+    failing: str, tmp_path: Path, asked: tuple[str, str]
+) -> None:
+    """Alone as well as among other tables."""
+    error = command.error_of(
+        "run", failing, *asked, "--to", str(tmp_path / "o"), "--progress", "none", status=4
+    )
+    assert "REFRESH MATERIALIZED VIEW" in error.partition("Next: ")[2]

@@ -33,7 +33,7 @@ from unloader.run.comparing import compare
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
 from unloader.run.journal import Progress
-from unloader.run.outputs.base import RunOutput, Stop, WrittenRoute
+from unloader.run.outputs.base import RunOutput, Stop, WrittenRoute, continued
 from unloader.run.room import RoomWatch
 from unloader.run.row_count import source_rows
 from unloader.run.units import UnitWork
@@ -243,9 +243,7 @@ class TableRun:
         if isinstance(error, (SnapshotGone, VerifyMismatch)) or step in error.hint:
             return error
         alone = isinstance(error, Interrupted)
-        return type(error)(
-            error.message, step if alone else f"{error.hint.rstrip('. ')}; then {step}"
-        )
+        return type(error)(error.message, step if alone else continued(error.hint, step))
 
     @property
     def is_resumable(self) -> bool:

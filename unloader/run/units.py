@@ -37,7 +37,7 @@ from unloader.manifest.build import FinishedUnit
 from unloader.model import AttemptFailure, Extract, UnitProgress, UnitResult, UnitTask
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
-from unloader.run.outputs.base import RunOutput
+from unloader.run.outputs.base import RunOutput, continued
 from unloader.run.room import RoomWatch
 from unloader.sources.base import Catalog
 from writers.records import dataclass, replace
@@ -257,7 +257,7 @@ class UnitWork(Work[WorkUnit]):
             return error_of(failure)
         return PartialUnload(
             f"{len(given_up)} of {units} work units failed, first {unit}: {failure.message}",
-            f"fix the cause ({failure.hint}) and {self.output.next_step(resumable=self.resumable)}",
+            continued(failure.hint, self.output.next_step(resumable=self.resumable)),
         )
 
     def _tell(self, event: Event) -> None:

@@ -24,6 +24,20 @@ Stop = Callable[[], bool]
 """Asked several times a second; True ends the run."""
 
 
+def continued(hint: str, step: str) -> str:
+    """Return the advice on a broken run: what mends it, then how to go on.
+
+    Args:
+        hint: What mends it.
+        step: The command that goes on with what is done, with a verb before it.
+    """
+    hint = hint.rstrip(". ")
+    if "--" in hint:
+        # `resume` takes no options of the run.
+        return f"{hint}; to change an option, start a new run with --overwrite; otherwise {step}"
+    return f"{hint}; then {step}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenRoute:
     """One route of several, as its manifest tells of it."""

@@ -29,7 +29,7 @@ from unloader.model import AttemptFailure, OutputTask
 from unloader.resolve.outputs.one import of_output
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
-from unloader.run.outputs.base import MakeManifest, RunOutput, Stop, WrittenRoute
+from unloader.run.outputs.base import MakeManifest, RunOutput, Stop, WrittenRoute, continued
 from unloader.run.outputs.left import left_of_output
 from unloader.run.outputs.null import NullOutput
 from unloader.run.routes.showing import AllPlaces
@@ -290,10 +290,9 @@ class RouteOutputs:
         where = ", ".join(f"{each.name} in {each.directory}" for each in done)
         hint = next((each.failure.hint for each in dropped if each.failure), "")
         # Several tables are gone on with together.
-        step = "" if self._one_of_many else f" and {self.next_step(resumable=True)}"
         return PartialUnload(
             f"{len(dropped)} of {len(self.routes)} routes failed: {named}; complete: {where}",
-            f"fix the cause ({hint}){step}",
+            hint if self._one_of_many else continued(hint, self.next_step(resumable=True)),
         )
 
 

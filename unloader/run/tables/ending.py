@@ -25,6 +25,7 @@ from unloader.manifest.tables import (
 from unloader.model import AttemptFailure
 from unloader.redaction import redact
 from unloader.resolve.tables.homes import is_dropped
+from unloader.run.outputs.base import continued
 from unloader.run.tables.entries import entries_of
 from unloader.run.tables.nowhere import NoHome
 from unloader.run.tables.state import RunState, TableState
@@ -37,18 +38,35 @@ from writers.errors import WriteError
 MOST_NAMED = 20
 """So many tables are named in a message."""
 
+MOST_HINTS = 3
+"""Causes whose way out a message names."""
+
 
 def partial_error(state: RunState, failed: list[TableState]) -> UnloaderError:
     """Return the error of a run some of whose tables are not complete."""
     of = len(state.tables) + len(state.problems)
     named = [f"{table.name}: {_why(table.failure)}" for table in failed]
     named += [f"{each.table}: {each.error.message}" for each in state.problems]
+    why = [(table.name, table.failure.hint) for table in failed if table.failure is not None]
+    why += [(each.table, each.error.hint) for each in state.problems]
+    hints: dict[str, list[str]] = {}
+    for name, hint in why:
+        hints.setdefault(hint.rstrip(". "), []).append(name)
+    advice = [
+        hint if len(hints) == 1 else f"{', '.join(names[:MOST_NAMED])}: {hint}"
+        for hint, names in list(hints.items())[:MOST_HINTS]
+    ]
+    if len(hints) > MOST_HINTS:
+        advice.append(f"and {len(hints) - MOST_HINTS} more causes, which the log has")
+    if len(named) < of:
+        advice.append("the other tables are complete")
+    if not failed:
+        advice.append("those left out take another run")
     more = [f"and {len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
     return PartialUnload(
         f"{len(named)} of {of} tables are not complete: "
         + "; ".join([each.rstrip(". ") for each in named[:MOST_NAMED]] + more),
-        "fix the cause; the other tables are complete"
-        + ("" if failed else ", and those left out take another run"),
+        "; ".join(advice) or PartialUnload.usual_hint,
     )
 
 
@@ -89,11 +107,11 @@ def advised(state: RunState, error: UnloaderError) -> UnloaderError:
     step = f"continue with: unloader resume {shlex.quote(state.home)}"
     if isinstance(error, SnapshotGone) or not state.tables[0].run.is_resumable:
         step = (
-            "its snapshot has ended with it: read all tables again at another one with: "
+            "read all tables again at a new snapshot with: "
             f"unloader resume {shlex.quote(state.home)} --new-snapshot"
         )
     alone = isinstance(error, Interrupted)
-    return type(error)(error.message, step if alone else f"{error.hint.rstrip('. ')}; then {step}")
+    return type(error)(error.message, step if alone else continued(error.hint, step))
 
 
 def _is_there(state: RunState) -> bool:
