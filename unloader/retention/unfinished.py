@@ -1,7 +1,7 @@
-"""Interrupted runs beside a new one: `--keep` counts them, too, and removes those that are old.
+"""Interrupted runs beside a new one: `--keep` counts them, too, and removes the old ones.
 
-Nobody resumes a run that is older than as many others as are to stay. Without this its staged files
-would fill the disk. It is removed only if all that is in its directory is known to be its own.
+Without this their staged files would fill the disk. A run is removed only if its directory holds
+nothing but its own files.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _unfinished(
 
 
 def _run_at(place: Path) -> UnfinishedRun | None:
-    """Return the run that was interrupted in a directory; None if there is none."""
+    """Return the run that was interrupted in a directory; None if there is no such run."""
     place = Path(absolute(str(place)))
     storage = storage_at(str(place))
     who = storage.who_was_here(str(place), counted=False)
@@ -168,7 +168,7 @@ def _why_kept(run: UnfinishedRun) -> str:
 def _stranger_in(directory: Path, inner: set[str], run: UnfinishedRun) -> str:
     """Return what in a directory is not of a run; empty if all is."""
     for path in strangers(directory / RUN):
-        return f"{path} is no file of the run"
+        return f"{path} is not a file of the run"
     names = {
         name
         for name in os.listdir(directory)
@@ -180,12 +180,12 @@ def _stranger_in(directory: Path, inner: set[str], run: UnfinishedRun) -> str:
             earlier = EarlierRun(manifest=manifest, directories=(directory,))
             return why_not_ours(earlier, 0, directory, beside=frozenset({RUN}))
     for name in sorted(names):
-        return f"{directory / name} is no file of the run"
+        return f"{directory / name} is not a file of the run"
     return ""
 
 
 def _remove(run: UnfinishedRun) -> None:
-    """Remove a run. Its directory gets another name first, so that nobody can resume it.
+    """Remove a run. Its directory gets another name first, so that no process can resume it.
 
     Raises:
         OSError: The file system refused.
@@ -196,7 +196,7 @@ def _remove(run: UnfinishedRun) -> None:
     moved = _run_at(hidden)
     if moved is None:
         os.rename(hidden, run.place)
-        raise OutputFailed("it goes on again, or is finished by now")
+        raise OutputFailed("it was resumed meanwhile, or is finished")
     _empty(moved)
 
 

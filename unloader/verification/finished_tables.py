@@ -329,7 +329,7 @@ def _check_below(home: PlacePath, entry: TableEntry, to: str) -> None:
     """Check that a table without a `to` of its own is in the directory of the run.
 
     Raises:
-        VerifyMismatch: It is elsewhere: whoever is led to the run's directory finds no file of it.
+        VerifyMismatch: It is elsewhere, and a link to the run's directory leads to no file of it.
     """
     if not entry.directory.startswith("../"):
         return

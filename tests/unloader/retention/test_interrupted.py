@@ -159,7 +159,7 @@ def test_an_interrupted_run_with_anything_else_in_it_stays(
     change(source)
     done = command.ended(*night)
     assert done.returncode == 0, done.stderr
-    assert f"{broken / stranger} is no file of the run" in done.stderr
+    assert f"{broken / stranger} is not a file of the run" in done.stderr
     assert shown(to)[broken.name] == "interrupted"
     command.run("resume", str(broken), "--new-snapshot", "--quiet")
 

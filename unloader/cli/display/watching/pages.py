@@ -6,13 +6,16 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 from unloader.cli.display import render
 from unloader.cli.display.columns import ranges
 from unloader.cli.display.phases import phase_text, tables_text
 from unloader.cli.display.watching.sparkline import can_show_blocks, speeds_text
-from unloader.status.model import LiveStatus, ParallelismStatus, WorkerStatus
-from unloader.status.reading import FinishedRun, RunStatus
+
+if TYPE_CHECKING:
+    from unloader.status.model import LiveStatus, ParallelismStatus, WorkerStatus
+    from unloader.status.reading import FinishedRun, RunStatus
 
 _NAMES_WIDTH = 14
 """Columns of the names of facts, and of the gap beside them."""

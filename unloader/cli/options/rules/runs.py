@@ -30,7 +30,7 @@ def check_snapshot(values: Mapping[str, Any], given: frozenset[str]) -> None:
 
 def check_skipping(values: Mapping[str, Any], given: frozenset[str]) -> None:
     """Check that there is one place in which a finished run can be found, and that it is kept."""
-    if not values["skip_finished"]:
+    if not values.get("skip_finished"):  # `plan` does not have the option.
         return
     if not values["resume_or_start"]:
         raise UsageError(
