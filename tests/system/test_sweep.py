@@ -102,6 +102,19 @@ def test_a_sample_is_the_same_for_all_points(database: str, tmp_path: Path) -> N
     assert any("pip install 'unloader[sweep]'" in notice for notice in found["notices"])
 
 
+def test_a_sweep_without_scipy_says_so_before_it_measures(database: str, tmp_path: Path) -> None:
+    """The points are shown all the same; a job file needs the analysis, so nothing is measured."""
+    sweep = ("sweep", database, "--table", "t", "--to", "null:", "--parallelism", "1", *QUICK)
+    done = command.ended(*sweep)
+    assert done.returncode == 0, done.stderr
+    assert "there will be no analysis" in done.stderr.splitlines()[0]
+    assert "pip install 'unloader[sweep]'" in done.stderr.splitlines()[0]
+    job = tmp_path / "job.toml"
+    refused = command.error_of(*sweep, "--job", str(job), status=3)
+    assert "pip install 'unloader[sweep]'" in refused
+    assert not job.exists()
+
+
 @pytest.mark.long(OTHER_ROUTES)
 def test_the_terminal_shows_points_and_answer(database: str) -> None:
     """Two formats are two points; an option of one of them does not hinder the other."""

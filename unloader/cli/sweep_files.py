@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +97,12 @@ def write_page(values: Mapping[str, Any], document: dict[str, Any]) -> None:
         ) from error
 
 
-def write_job(context: click.Context, url: str, recommended: Mapping[str, str] | None) -> None:
+def write_job(
+    context: click.Context,
+    url: str,
+    recommended: Mapping[str, str] | None,
+    doubts: Sequence[str] = (),
+) -> None:
     """Write the job file of `--job`, if it is asked for: the options of this call, as recommended.
 
     Args:
@@ -105,6 +110,7 @@ def write_job(context: click.Context, url: str, recommended: Mapping[str, str] |
         url: The source, without a secret.
         recommended: The options that the sweep has varied, as they are written; None where it
             recommends nothing.
+        doubts: Why the recommendation may be wrong.
 
     Raises:
         FollowUpFailed: There is nothing to write.
@@ -120,6 +126,7 @@ def write_job(context: click.Context, url: str, recommended: Mapping[str, str] |
         )
     lines = [
         "# Recommended by unloader sweep. Run it with: unloader run FILE",
+        *(f"# Doubtful: {doubt}" for doubt in doubts),
         *_job(context, url, recommended),
     ]
     _write(Path(path), "\n".join(lines) + "\n", "--job")

@@ -18,9 +18,11 @@ from unloader.cli.options.source_argument import SourceArgument
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.sweep_files import check_files, write_job, write_page, write_points
 from unloader.errors import ConfigError, Interrupted, UnloaderError, UsageError
+from unloader.events import Notice
 from unloader.request.options.option import of_command
 from unloader.request.options.sweeping import AXES, Several
 from unloader.sources.options import every_option
+from unloader.tuning.analysis import library
 
 if TYPE_CHECKING:
     from unloader.model import SourceSpec
@@ -53,7 +55,10 @@ def live_sweep(
     # Of the options that vary a session knows none; the first point has one value of each.
     source = connect_to(argument.url, variants[0][1], given(context))
     points = [_variant(settings, one, source) for settings, one in variants]
+    without_analysis = _without_analysis(values)
     with display_for(dict(values)) as display, stop_on_signals(display.stopping) as stop:
+        if without_analysis:
+            display(Notice(text=without_analysis))
         return sweep(points, _options(values), observe=display, stop=stop)
 
 
@@ -93,7 +98,7 @@ def answer(context: click.Context, url: str, report: SweepReport) -> None:
                 "the sweep was stopped by a signal before all points were measured",
                 "what is shown is what was measured; sweep again for the rest",
             )
-        write_job(context, url, document["recommended_options"])
+        write_job(context, url, document["recommended_options"], document.get("doubts", ()))
 
 
 @contextmanager
@@ -111,12 +116,31 @@ def after_answer(*, json: bool) -> Iterator[None]:
         raise click.exceptions.Exit(error.exit_code) from error
 
 
+def _without_analysis(values: Mapping[str, Any]) -> str:
+    """Return why only points will be shown, "" if they can be analysed.
+
+    Raises:
+        ConfigError: They cannot be, and `--job` needs the analysis.
+    """
+    try:
+        library()
+    except ConfigError as error:
+        if values["job"]:
+            raise
+        return (
+            f"the points will be measured and shown, and there will be no analysis: "
+            f"{error.message}. Next: {error.hint}"
+        )
+    return ""
+
+
 def rules_of(values: Mapping[str, Any]) -> Rules:
     """Return the rules that the analysis goes by."""
     from unloader.tuning.validity import Rules
 
     return Rules(
         spread=values["spread"],
+        widest_spread=values["max_spread"],
         queue_seconds=values["queue_limit"],
         cpu_limit=values["cpu_limit"],
         discount=values["discount"],

@@ -92,6 +92,7 @@ def sweep_report(
         ),
         knee=_knee(analysis),
         choices=choices,
+        doubts=tuple(map(as_text, analysis.get("doubts") or ())),
         recommended_options=label_of({"settings": analysis.get("recommended_options")}),
         whole_table=_whole(as_map(analysis.get("whole_table"))),
         ceilings=tuple(

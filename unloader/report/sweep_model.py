@@ -160,6 +160,8 @@ class SweepPage:
     predictions: tuple[CurvePoint, ...]
     knee: KneeLine | None
     choices: tuple[ChoiceLine, ...]
+    doubts: tuple[str, ...]
+    """Why the choices may be wrong."""
     recommended_options: str
     """As options of a command line; empty without any."""
     whole_table: WholeTable | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -100,23 +100,40 @@ def analyse(points: Iterable[Point], rules: Rules, wanted: Sequence[int] = ()) -
         recommended=recommended,
         sustained=lasting,
         production=_production(recommended, lasting, verdicts, rules),
+        doubts=tuple(_doubts(levels, study, rules)),
         notices=study.notices,
     )
 
 
+def _doubts(levels: Sequence[Level], study: _Study, rules: Rules) -> Iterator[str]:
+    """Yield each reason why the choices of this analysis may be wrong."""
+    if study.fitted is not None and not study.described:
+        law = study.fitted.best.curve().law
+        yield (
+            f"no law describes the levels: they deviate by {study.fitted.deviation:.1%} from the "
+            f"nearest one, {law}"
+        )
+    unsteady = [str(level.parallelism) for level in levels if level.spread > rules.widest_spread]
+    if unsteady:
+        yield (
+            f"{len(unsteady)} of {len(levels)} levels are unsteady: the repeats of "
+            f"{', '.join(unsteady)} workers differ by more than {rules.widest_spread:.0%}"
+        )
+
+
 def _study(levels: Sequence[Level], rules: Rules) -> _Study:
-    library = _library()
-    spread, known = _spread(levels, rules, library)
+    fitting = library()
+    spread, known = _spread(levels, rules, fitting)
     outliers = disturbed(levels, spread.share)
     kept = _without(levels, outliers or ())
-    more = improbable(kept, spread.share, known, library)
+    more = improbable(kept, spread.share, known, fitting)
     kept = _without(kept, more)
-    fitted = library.fit(*_columns(kept), known)
+    fitted = fitting.fit(*_columns(kept), known)
     if more and outliers:
         # One level that is too fast can make the next ones seem slow.
         outliers = tuple(each for each in outliers if not _follows(each, levels, fitted))
         kept = _without(levels, (*outliers, *more))
-        fitted = library.fit(*_columns(kept), known)
+        fitted = fitting.fit(*_columns(kept), known)
     described = fitted is not None and fitted.deviation <= max(DESCRIBES, 2 * known)
     return _Study(
         kept=kept,
@@ -126,7 +143,7 @@ def _study(levels: Sequence[Level], rules: Rules) -> _Study:
         described=described,
         knee=_no_knee(SCATTER)
         if outliers is None
-        else _knee(kept, fitted if described else None, library),
+        else _knee(kept, fitted if described else None, fitting),
         notices=(SCATTER,) if outliers is None else (),
     )
 
@@ -225,7 +242,7 @@ def _trial(levels: Sequence[Level], rules: Rules) -> Extrapolation | None:
     )
 
 
-def _library() -> ModuleType:
+def library() -> ModuleType:
     """Return the one module that needs scipy.
 
     Raises:

@@ -136,6 +136,8 @@ class Analysis:
     recommended: Choice | None
     sustained: Choice | None
     production: Choice | None
+    doubts: tuple[str, ...]
+    """Why the choices may be wrong; empty where nothing speaks against them."""
     notices: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -155,6 +157,7 @@ class Analysis:
             "recommended": self.recommended.parallelism if self.recommended else None,
             "sustained": _choice(self.sustained),
             "production": _choice(self.production),
+            "doubts": list(self.doubts),
             "model": {**_curve(self.chosen), "describes_levels": self.described}
             if self.chosen
             else None,

@@ -71,6 +71,11 @@ class Level:
     """Standard deviation of the logarithm of one measurement; None where none was repeated."""
     load: Load
 
+    @property
+    def spread(self) -> float:
+        """By how much the speeds of the repeats differ, as a share of their median."""
+        return (1 / self.low - 1 / self.high) * self.seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:

@@ -24,6 +24,8 @@ class Rules:
     spread: float = 0.03
     """Two levels that differ by less than this share are equally fast. Only where no level was
     repeated; else the repeats say it."""
+    widest_spread: float = 0.1
+    """A level is unsteady if the speeds of its repeats differ by more, as a share of the median."""
     queue_seconds: float = 1.0
     cpu_limit: float = 0.75
     discount: float = 0.2

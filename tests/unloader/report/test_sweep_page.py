@@ -57,6 +57,18 @@ def test_curve_of_published_points() -> None:
     assert (last.low, last.lowest_rate) == (None, None), "no interval of what is not predicted"
 
 
+def test_what_is_doubtful_is_said_beside_the_recommendation() -> None:
+    """Figures in bold do not say more than the text below them; a law that fails is not shown."""
+    document = sweeps.replay()
+    assert "doubtful" not in page_of(sweep_report(document))
+    document["doubts"] = ["2 of 3 levels are unsteady"]
+    document["model"]["describes_levels"] = False
+    page = page_of(sweep_report(document))
+    assert "<dt>recommended, doubtful</dt>" in page
+    assert "<strong>Doubtful:</strong> 2 of 3 levels are unsteady" in page
+    assert "<dt>law</dt>" not in page
+
+
 def test_nobody_knows_whether_it_can_be_sustained() -> None:
     """Where no CPU was measured a level is valid, and is not said to be sustained."""
     document = sweeps.replay()

@@ -50,6 +50,23 @@ def test_the_published_table(replays: Replays) -> None:
     assert answer["sustained"] is None
 
 
+def test_a_doubtful_recommendation_says_so(replays: Replays) -> None:
+    """Beside it, in JSON and on the terminal: no law describes the levels, or they are unsteady."""
+    assert replays.answer(rows(curve(scaled(0.05), LEVELS)))["doubts"] == []
+    (law,) = replays.answer(PUBLISHED)["doubts"]
+    assert law.startswith("no law describes the levels: they deviate by ")
+    wild = [(level, seconds) for level in (1, 2, 3) for seconds in (80 + level, 100, 120 - level)]
+    path = replays.file(rows(wild))
+    answer = replays.answer(path)
+    assert answer["recommended"] == 1
+    assert answer["doubts"][-1] == (
+        "3 of 3 levels are unsteady: the repeats of 1, 2, 3 workers differ by more than 10%"
+    )
+    shown = replays.call("sweep", "--replay", str(path)).out.splitlines()
+    at = next(number for number, line in enumerate(shown) if line.startswith("recommended"))
+    assert shown[at + 1].startswith("DOUBTFUL")
+
+
 def test_the_largest_published_level_is_not_predicted_from_the_smaller_ones(
     replays: Replays,
 ) -> None:

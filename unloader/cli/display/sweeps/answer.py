@@ -65,6 +65,8 @@ def _facts(found: Analysis) -> Iterator[tuple[str, str]]:
     yield "knee", _knee(found.knee)
     yield "outliers", ", ".join(str(each.parallelism) for each in found.outliers) or "none"
     yield "recommended", _choice(found.recommended, "no level is valid")
+    for doubt in found.doubts:
+        yield "DOUBTFUL", doubt
     yield "sustained", _choice(found.sustained, "no level was measured to stay below the CPU limit")
     yield "production", _choice(found.production, "no level stays below the CPU limit")
     yield "limit below", found.below_knee.text
