@@ -45,6 +45,10 @@ POOLER_FULL = "no more connections allowed"
 LOST_STATES = ("08", "57P01", "57P02", "57P05", "25P03", "25P04")
 """Those with which a session ends. The last three are limits of time that the server sets."""
 
+NOT_UTF8 = ("22021", "22P05")
+"""What the server says of a text that it cannot convert to UTF-8: its bytes are no text in that
+encoding, or a character of the database's encoding has none in it."""
+
 NOT_EXPORTED = ("22023", "42704", "55000")
 """What SET TRANSACTION SNAPSHOT fails with where the snapshot is not exported any more: there is no
 such number, or its transaction has just ended."""
@@ -70,8 +74,6 @@ HINTS = {
     "28P01": "check the user in the URL and the password in UNLOADER_PASSWORD or --password-file",
     "28000": "check the user in the URL and the server's pg_hba.conf",
     "3D000": "check the name of the database at the end of the URL",
-    "55000": "fill a materialized view that was never filled: REFRESH MATERIALIZED VIEW, then run "
-    "again",
     "55P03": "run again when no other session holds, or waits for, an exclusive lock on the table, "
     "or wait longer with --lock-timeout; pg_blocking_pids tells who holds it",
     _TOO_OLD: "have old_snapshot_threshold raised on the server, and unload again",
