@@ -97,6 +97,30 @@ def test_filters_on_an_iceberg_table(lake_types: str, the_lake: Lake) -> None:
     assert not mistakes(filters, readers.by_pyiceberg(the_lake.table("t"), filters), readers.IEEE)
 
 
+def test_iceberg_bounds_cover_all_row_groups(the_lake: Lake, tmp_path: Path) -> None:
+    """One row group without bounds, because of long text or NaN, leaves its file without."""
+    path = tmp_path / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i, "
+            f"CASE WHEN i < {GROUP_ROWS} THEN 'a' ELSE repeat('z', 5000) END long, "
+            f"CASE WHEN i < {GROUP_ROWS} THEN 1 ELSE 'nan'::DOUBLE END f, "
+            "repeat(chr(55295), 20) edge, DATE '0001-01-05' - i::INTEGER far "
+            f"FROM range({2 * GROUP_ROWS}) r(i)"
+        )
+    parquet(f"duckdb://{path}", "iceberg://lake/ns.t")
+    scan = the_lake.table("t").scan()
+    (task,) = scan.plan_files()
+    assert sorted(task.file.lower_bounds) == sorted(task.file.upper_bounds) == [1, 4]
+    for condition, rows in (
+        ("long > 'm'", 5),
+        ("long = 'a'", 5),
+        ("f is nan", 5),
+        ("edge > 'm'", 10),
+    ):
+        assert scan.filter(condition).to_arrow().num_rows == rows
+
+
 def test_filters_on_a_delta_table(lake_types: str, tmp_path: Path) -> None:
     """pyarrow and DataFusion find what there is; DataFusion skips pages, too."""
     from deltalake import DeltaTable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import tempfile
+import tracemalloc
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -361,6 +362,24 @@ def test_bounds_of_awkward_values() -> None:
         "longer": ["c" * 4097, "a" * 5000, None],
     }
     assert is_native(same_as_arrow(pa.table(columns).to_batches()))
+
+
+def test_long_values_are_not_held_for_their_bounds(tmp_path: Path) -> None:
+    """Of values of 1 MB nothing is held once their row group is written."""
+    schema = pa.schema([("text", pa.string())])
+    one = pa.record_batch([pa.array(["x" * 1_000_000])], schema=schema)
+    changes = {"encoder": "native", "format": ParquetFormat(row_group_rows=1)}
+    writer = ParquetWriter(spec(tmp_path, **changes), schema, "t")
+    tracemalloc.start()
+    try:
+        for _ in range(50):
+            writer.write(one)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    (file,) = writer.close()
+    assert is_native((tmp_path / file.path).read_bytes())
+    assert held < 1_000_000
 
 
 def test_page_index_leads_to_the_pages(tmp_path: Path) -> None:

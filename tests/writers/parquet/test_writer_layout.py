@@ -93,12 +93,13 @@ def test_bloom_filter_needs_its_pyarrow() -> None:
             check_options(parquet)
 
 
-@pytest.mark.parametrize("name", ["gone", "flag", "list"])
+@pytest.mark.parametrize("name", ["gone", "flag", "list", "real"])
 def test_bloom_filter_for_no_such_column(tmp_path: Path, name: str) -> None:
     """A column that is not there or can have none is refused before a file is created."""
     if not supported("bloom_filter_options"):
         pytest.skip(f"pyarrow {pa.__version__} writes no Bloom filters")
-    schema = pa.schema([("n", pa.int32()), ("flag", pa.bool_()), ("list", pa.list_(pa.int8()))])
+    kinds = {"n": pa.int32(), "flag": pa.bool_(), "list": pa.list_(pa.int8()), "real": pa.float32()}
+    schema = pa.schema(list(kinds.items()))
     with pytest.raises(FormatError, match=f"'{name}'.*Next: "):
         ParquetWriter(spec(tmp_path, format=ParquetFormat(bloom_filters=(name,))), schema, "t")
     assert not list(tmp_path.iterdir())
