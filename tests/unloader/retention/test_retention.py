@@ -176,7 +176,7 @@ def test_a_resumed_run_that_is_not_the_newest(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE TABLE t AS SELECT i AS id FROM range(60000) t(i)")
-    runs, after = tmp_path / "runs", ("--keep", "1", "--latest-link", "latest")
+    runs, after = tmp_path / "runs", ("--keep", "2", "--latest-link", "latest")
     job = ("--unit-bytes", "256kB", "--split", "range", *after)
     line = ("run", f"duckdb://{path}", "--table", "t", "--to", f"{runs}/{{run_id}}")
     one = ("--parallelism", "1", "--progress", "none")
