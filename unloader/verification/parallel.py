@@ -12,12 +12,15 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import TypeVar
 
+from unloader.errors import Interrupted
+
 T = TypeVar("T")
 
 Advance = Callable[[int], None]
 """Takes the amount of work done since the last call; a job calls it several times a second."""
 
 _POLL_SECONDS = 0.2
+_PATIENCE_SECONDS = 0.5
 
 
 class _Ended(Exception):
@@ -55,7 +58,8 @@ def in_parallel(
         cancel: Ends what jobs that nobody waits for any more are waiting for themselves.
 
     Raises:
-        BaseException: What the first job that failed raised, or `watch`. No thread is left.
+        BaseException: What the first job that failed raised, or `watch`. No thread is left then,
+            unless an interrupt came while one was in a long call.
     """
     meter = _Meter()
     workers = max(1, min(parallelism, len(jobs)))
@@ -72,10 +76,13 @@ def in_parallel(
             for each in done:
                 found[running.pop(each)] = each.result()
             watch(len(found), meter.done)
+        pool.shutdown()
         return [found[number] for number in range(len(jobs))]
-    except BaseException:
+    except BaseException as error:
         meter.over = True
         cancel()
+        pool.shutdown(wait=False, cancel_futures=True)
+        # A thread may be in a long call of a library. The user who interrupts does not wait for it.
+        interrupted = isinstance(error, (KeyboardInterrupt, Interrupted))
+        wait(running, timeout=_PATIENCE_SECONDS if interrupted else None)
         raise
-    finally:
-        pool.shutdown(cancel_futures=True)
