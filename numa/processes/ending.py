@@ -43,15 +43,20 @@ def wait_for_end(pid: int, has_ended: Callable[[], bool], timeout_seconds: float
     return True
 
 
-def end_process(status: int) -> NoReturn:
+def end_process(status: int, *, patient: bool = True) -> NoReturn:
     """End this process like the interpreter, but for what it does to take itself apart.
 
     That takes longer than many a task, and frees what the kernel frees at once.
+
+    Args:
+        status: The exit status.
+        patient: Wait for threads that are not daemons.
     """
     try:
-        # Private, and what `multiprocessing` does at the end of a process: it waits for threads
-        # that are no daemons, and lets executors end theirs.
-        threading._shutdown()  # type: ignore[attr-defined]
+        if patient:
+            # Private, and what `multiprocessing` does at the end of a process. It also lets
+            # executors end their threads.
+            threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):

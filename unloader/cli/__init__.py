@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 _YOUNG_OBJECTS = 100_000
 """So many new objects let the garbage collector look among them."""
 
+_INTERRUPT_STATUS = 130
+
 _INTERRUPTED = (
     '{"version": 1, "event": "error", "at": "AT", "ts": "AT", "run_id": "", '
     '"kind": "Interrupted", "message": "interrupted before anything was unloaded", '
@@ -82,7 +84,8 @@ def program() -> NoReturn:
     status = main()
     from numa.processes.ending import end_process
 
-    end_process(status)
+    # The user who interrupts does not wait for a thread that reads a slow disk.
+    end_process(status, patient=status != _INTERRUPT_STATUS)
 
 
 def _report(error: BaseException, invocation: Invocation) -> int:
@@ -105,4 +108,4 @@ def _interrupted() -> int:
             sys.stderr.flush()
         except OSError:
             pass
-    return 130
+    return _INTERRUPT_STATUS

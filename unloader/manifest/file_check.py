@@ -15,14 +15,22 @@ _ANY = TextFormat()
 """Checksums know no format."""
 
 
-def check_bytes(path: Readable, file: WrittenFile) -> None:
+def check_bytes(
+    path: Readable, file: WrittenFile, advance: Callable[[int], None] = lambda size: None
+) -> None:
     """Compare the size and the checksum of a file with what its writer reported.
+
+    Args:
+        path: The file.
+        file: What its writer reported.
+        advance: Called with the bytes of each piece that was read; what it raises ends all.
 
     Raises:
         VerifyMismatch: One differs.
         WriteError: The file is missing or cannot be read.
     """
-    found = read_back(path, _ANY, Compression(), rows=False, checksum=checksum_name(file.checksum))
+    checksum = checksum_name(file.checksum)
+    found = read_back(path, _ANY, Compression(), rows=False, checksum=checksum, advance=advance)
     _compare(path, file, found)
 
 

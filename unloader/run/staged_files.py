@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from concurrent.futures import TimeoutError as NotYet
-from itertools import islice
+from collections.abc import Callable, Mapping
+from functools import partial
 
-from unloader.engine.engine import TICK_SECONDS
 from unloader.errors import VerifyMismatch
 from unloader.manifest.build import FinishedUnit
 from unloader.manifest.file_check import check_bytes
 from unloader.storage.base import RunStorage
+from unloader.verification.parallel import Advance, in_parallel
 from writers.errors import StoreFailed, Superseded, WriteError
 
 MOST_THREADS = 8
 """Checksums and reads leave the interpreter; more threads than that no disk has use for."""
-_AHEAD = 64
-"""Units in work or waiting, for each thread: those of a run may be a hundred thousand."""
 
 
 def damaged_units(
@@ -34,42 +30,20 @@ def damaged_units(
         finished: By id.
         tick: Called several times a second; what it raises ends the check.
     """
-    found = {}
-    threads = max(1, min(MOST_THREADS, len(finished), os.cpu_count() or 1))
-    with ThreadPoolExecutor(threads, thread_name_prefix="confirm") as pool:
-        try:
-            waiting = iter(finished.items())
-            while part := list(islice(waiting, threads * _AHEAD)):
-                asked = {pool.submit(_damage, storage, unit): name for name, unit in part}
-                for future in _completed(asked, tick):
-                    if wrong := future.result():
-                        found[asked[future]] = wrong
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return found
+    jobs = [partial(_damage, storage, unit) for unit in finished.values()]
+    threads = min(MOST_THREADS, os.cpu_count() or 1)
+    texts = in_parallel(jobs, threads, lambda done, amount: tick())
+    return {name: wrong for name, wrong in zip(finished, texts, strict=True) if wrong}
 
 
-def _completed(futures: Iterable[Future[str]], tick: Callable[[], None]) -> Iterator[Future[str]]:
-    left = set(futures)
-    while left:
-        try:
-            for future in as_completed(left, timeout=TICK_SECONDS):
-                left.discard(future)
-                yield future
-        except NotYet:
-            pass
-        tick()
-
-
-def _damage(storage: RunStorage, unit: FinishedUnit) -> str:
+def _damage(storage: RunStorage, unit: FinishedUnit, advance: Advance) -> str:
     """Return what is wrong with the files of a unit; empty if nothing is."""
     for file in unit.result.files:
         try:
             if file.upload is not None:
                 storage.compare_upload(unit.directory, file.upload)
             else:
-                check_bytes(storage.staged_file(unit.directory, file.path), file)
+                check_bytes(storage.staged_file(unit.directory, file.path), file, advance)
         except StoreFailed as error:
             # A store that does not answer now tells nothing of what it has.
             if not isinstance(error, Superseded):

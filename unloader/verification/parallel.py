@@ -81,8 +81,8 @@ def in_parallel(
     except BaseException as error:
         meter.over = True
         cancel()
-        pool.shutdown(wait=False, cancel_futures=True)
         # A thread may be in a long call of a library. The user who interrupts does not wait for it.
         interrupted = isinstance(error, (KeyboardInterrupt, Interrupted))
-        wait(running, timeout=_PATIENCE_SECONDS if interrupted else None)
+        pool.shutdown(wait=not interrupted, cancel_futures=True)
+        wait([each for each in running if not each.cancelled()], timeout=_PATIENCE_SECONDS)
         raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,9 +121,16 @@ def finished_directory(ctx: click.Context, argument: click.Parameter, place: str
             f"write unloader {ctx.info_name} DEST; a directory of such a name is written ./NAME",
         )
     try:
-        return path_of(place)
+        found = path_of(place)
     except FormatError as error:
         raise UsageError(error.message, error.hint) from None
+    if isinstance(found, Path) and found.is_file() and ctx.info_name != "report":
+        where = shlex.quote(str(found.parent))
+        raise UsageError(
+            f"{found} is a file, and DEST is the directory of a run",
+            f"name its directory: unloader {ctx.info_name} {where}",
+        )
+    return found
 
 
 def finished_directories(
