@@ -74,6 +74,8 @@ HINTS = {
     "28P01": "check the user in the URL and the password in UNLOADER_PASSWORD or --password-file",
     "28000": "check the user in the URL and the server's pg_hba.conf",
     "3D000": "check the name of the database at the end of the URL",
+    "55000": "fill a materialized view that was never filled: REFRESH MATERIALIZED VIEW, then run "
+    "again",
     "55P03": "run again when no other session holds, or waits for, an exclusive lock on the table, "
     "or wait longer with --lock-timeout; pg_blocking_pids tells who holds it",
     _TOO_OLD: "have old_snapshot_threshold raised on the server, and unload again",
