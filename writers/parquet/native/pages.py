@@ -31,7 +31,7 @@ class Page:
     """Of a dictionary its entries."""
     nulls: int
     bounds: Bounds | None
-    """None where there are no values, or NaN among them."""
+    """None for a page without values, or with NaN."""
     data: pa.Buffer
 
 
