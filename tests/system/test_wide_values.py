@@ -10,6 +10,7 @@ import csv
 import hashlib
 import json
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -32,6 +33,8 @@ ALLOWANCE = 190_000_000
 """Of a worker with all that it loads, measured 60 to 135 MB, its buffers and its fetch memory."""
 COPIES = {"postgresql": 1, "duckdb": 3, "sqlite": 2}
 """How often the source's library has a value in memory; DuckDB while its buffer for it grows."""
+PARQUET_COPIES = 8
+"""How often a row group is in memory while it is encoded or read back."""
 
 LARGE = "memory and large rows"
 """The kind of the long tests."""
@@ -153,3 +156,42 @@ def test_wide_rows_behind_narrow_ones_are_read_with_fewer_at_a_time(tmp_path: Pa
             assert [(int(a), b) for a, b in list(csv.reader(file))[1:]] == rows
         totals = json.loads((out / "_manifest.json").read_text())["totals"]
         assert totals["peak_worker_rss_bytes"] < 200_000_000
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--dialect rfc4180",
+        "--format parquet --encoder plain",
+        *also(OTHER_ROUTES, "--dialect tsv", "--dialect mysql"),
+    ],
+)
+def test_many_wide_rows_take_no_more_than_a_few(tmp_path: Path, options: str) -> None:
+    """SQLite: 40 rows of 5 MB are never in memory together, neither written nor verified."""
+    path, to = tmp_path / "many.sqlite", tmp_path / "out"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE w (id INTEGER PRIMARY KEY, t TEXT)")
+        rows = [(hashlib.shake_256(bytes([row])).hexdigest(2_500_000),) for row in range(40)]
+        connection.executemany("INSERT INTO w (t) VALUES (?)", rows)
+        connection.commit()
+    chosen = ("run", f"sqlite://{path}", "--table", "w", "--to", str(to), "--parallelism", "1")
+    running = command.Running(*chosen, *options.split(), "--verify", "full")
+    highest = 0
+    while running.process.poll() is None:
+        highest = max(highest, peak_of(running.process.pid))
+        time.sleep(0.01)
+    status, _, log = running.finish()
+    assert status == 0, log
+    found = json.loads((to / "_manifest.json").read_text())
+    groups = PARQUET_COPIES * (32 << 20) if "parquet" in options else 0
+    assert found["totals"]["peak_worker_rss_bytes"] < ALLOWANCE + groups
+    assert 0 < highest < ALLOWANCE + groups
+
+
+def peak_of(pid: int) -> int:
+    """Return the most memory that a process had, in bytes; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))

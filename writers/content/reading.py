@@ -24,6 +24,7 @@ from writers.files.read_back import (
     count_fixed,
     decompressed,
     is_plain,
+    parquet_batches,
     plain_records,
 )
 from writers.files.readable import Readable, arrow_stream
@@ -91,7 +92,7 @@ def _parquet_sums(path: Readable, spec: OutputSpec, schema: pa.Schema, check: Ch
     with pq.ParquetFile(arrow_stream(path), **reading_options(spec.encryption)) as file:
         if file.schema_arrow.names != schema.names:
             raise ValueError(f"its columns are {', '.join(file.schema_arrow.names)}")
-        for batch in file.iter_batches():
+        for batch in parquet_batches(file):
             check()
             sums.add(batch.columns, batch.num_rows)
     return sums.result()

@@ -121,7 +121,7 @@ def _count_parquet(path: Readable, encryption: Encryption, check: Callable[[], N
 
     rows = 0
     with pq.ParquetFile(arrow_stream(path), **reading_options(encryption)) as file:
-        for batch in file.iter_batches():
+        for batch in parquet_batches(file):
             check()
             rows += batch.num_rows
         if rows != file.metadata.num_rows:
@@ -129,6 +129,15 @@ def _count_parquet(path: Readable, encryption: Encryption, check: Callable[[], N
                 f"the footer says {file.metadata.num_rows} rows, the pages hold {rows}"
             )
     return rows
+
+
+def parquet_batches(file: Any) -> Iterator[Any]:
+    """Yield the rows of a `pyarrow.parquet.ParquetFile`, never those of two row groups together.
+
+    A batch would have 65,536 rows otherwise, of any width.
+    """
+    for group in range(file.num_row_groups):
+        yield from file.iter_batches(row_groups=[group])
 
 
 def is_plain(text: TextFormat) -> bool:

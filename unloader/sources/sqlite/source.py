@@ -226,9 +226,13 @@ class SQLiteReader:
         if extract.query is not None or not extract.table.row_ranges:
             width = UNKNOWN_ROW_BYTES
         else:
-            sample = list(self._stream(sample_statement(extract, selector, SAMPLED_ROWS), 32))
-            rows = sum(batch.num_rows for batch in sample)
-            width = sum(batch.nbytes for batch in sample) // max(1, rows)
+            # Row by row: the sample may be the widest rows of all, and only their sizes are kept.
+            rows = size = 0
+            for row in self._stream(sample_statement(extract, selector, SAMPLED_ROWS), 1):
+                rows += row.num_rows
+                size += row.nbytes
+                del row
+            width = size // max(1, rows)
         return max(1, min(MAX_BATCH_ROWS, batch_bytes // max(1, width)))
 
     def _stream(self, sql: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
