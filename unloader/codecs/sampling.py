@@ -7,7 +7,7 @@ work units. Rows with a value too large for a batch are passed over.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import field, replace
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, cast
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 from unloader.codecs.model import Sample, SampleTask
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure
-from unloader.sources.base import SHARES, ReadAgain, Reader, TextReader, is_large_row
-from unloader.sources.reading import unit_batches, unit_text
+from unloader.sources.base import SHARES, Reader, TextReader, is_large_row
+from unloader.sources.reading import read_again, unit_batches, unit_text
 from unloader.sources.registry import source_of
 from unloader.worker.masked_failures import failure_without_values
 from unloader.worker.memory import tune
@@ -98,10 +98,7 @@ def _read(task: SampleTask) -> _Rows:
 def _read_unit(
     task: SampleTask, unit: WorkUnit, reader: Reader, share: int, deadline: float
 ) -> _Unit:
-    for _ in range(ReadAgain.MOST_TIMES):
-        with suppress(ReadAgain):
-            return _take(_items(task, unit, reader, share), share, deadline)
-    return _take(_items(task, unit, reader, share), share, deadline)
+    return read_again(lambda: _take(_items(task, unit, reader, share), share, deadline))
 
 
 def _items(task: SampleTask, unit: WorkUnit, reader: Reader, share: int) -> Iterator[Any]:

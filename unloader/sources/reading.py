@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from unloader.sources.base import ReadAgain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -14,6 +17,20 @@ if TYPE_CHECKING:
     from unloader.sources.base import Reader, Text, TextReader
     from writers.large_rows import LargeRow
     from writers.model import TextFormat
+
+Read = TypeVar("Read")
+
+
+def read_again(read: Callable[[], Read]) -> Read:
+    """Return what `read` makes of a unit; it is called again for each `ReadAgain`.
+
+    Raises:
+        ReadAgain: The reader asked for more than `MOST_TIMES` further readings.
+    """
+    for _ in range(ReadAgain.MOST_TIMES):
+        with suppress(ReadAgain):
+            return read()
+    return read()
 
 
 def unit_batches(

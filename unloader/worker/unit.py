@@ -19,7 +19,7 @@ from unloader.model import (
     UnitTask,
 )
 from unloader.sources.base import SHARES, ReadAgain, Reader, Text, TextReader
-from unloader.sources.reading import unit_batches, unit_text
+from unloader.sources.reading import read_again, unit_batches, unit_text
 from unloader.worker.gate import GATE
 from unloader.worker.outputs import Outputs, UnitOutput
 from unloader.worker.progress import (
@@ -92,15 +92,9 @@ def _await_reader(output: OutputTask, progress: Progress, held: ExitStack) -> No
 
 
 def _copy(task: UnitTask, reader: Reader, report: Report) -> Copied:
-    progress = Progress(task.unit.id, report)
     if task.extract.projection.route == "encoded":
-        return _copy_encoded(task, cast(TextReader, reader), progress)
-    for _ in range(ReadAgain.MOST_TIMES):
-        try:
-            return _copy_batches(task, reader, progress)
-        except ReadAgain:
-            progress = Progress(task.unit.id, report)
-    return _copy_batches(task, reader, progress)
+        return _copy_encoded(task, cast(TextReader, reader), Progress(task.unit.id, report))
+    return read_again(lambda: _copy_batches(task, reader, Progress(task.unit.id, report)))
 
 
 def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:

@@ -20,12 +20,17 @@ METHODS = {
     "conditions": "check_where",
     "queries": "describe_query",
     "encoded_text": "encodes",
-    "sessions": "end_sessions_sql",
     "keeping": "kept_until",
+    "hashes": "open_hasher",
+    "connects": "ping",
+    "sessions": "end_sessions_sql",
     "loads": "open_load",
     "lists": "list_tables",
     "describes_many": "describe_tables",
     "samples": "sampled_keys",
+    "holds_many": "hold_tables",
+    "counts_many": "count_tables",
+    "addresses_are_values": "address_column",
 }
 """Ability to the method that a catalog with it has."""
 

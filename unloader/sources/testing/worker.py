@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from partition_planner.model import WorkUnit
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.sources.base import Source, TextReader
-from unloader.sources.reading import unit_batches, unit_text
+from unloader.sources.reading import read_again, unit_batches, unit_text
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
@@ -109,8 +109,7 @@ def _handle(reader: TextReader, method: str, extract: Extract, unit: WorkUnit, h
         counted: list[int] = []
         text = unit_text(reader, extract, unit, how, counted.append)
         return [bytes(chunk) for chunks in text for chunk in chunks], sum(counted)
-    batches = unit_batches(reader, extract, unit, batch_bytes=how)
     if method == "batches":
-        return list(batches)
-    next(batches, None)
+        return read_again(lambda: list(unit_batches(reader, extract, unit, batch_bytes=how)))
+    read_again(lambda: next(unit_batches(reader, extract, unit, batch_bytes=how), None))
     return None

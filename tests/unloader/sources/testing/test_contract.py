@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
 import pytest
+from faulty_sources import SourceThatNeedsItsKey, SourceThatReadsTwice
 
 from partition_planner.model import Selector, TableInfo
 from unloader.errors import SnapshotGone
@@ -23,12 +24,14 @@ from unloader.model import (
 )
 from unloader.request.names import parse_table
 from unloader.selection.listing import ListedTable, Listing, Obstacle
+from unloader.sources.base import Capabilities
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.sqlite.catalog import SQLiteCatalog
 from unloader.sources.sqlite.file import database_path
 from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.source import SQLiteSource
 from unloader.sources.testing import check_source
+from unloader.sources.testing.abilities import METHODS
 
 ROWS = [(1, "", 0.0), (2, None, -1.5), (3, "x", None)]
 
@@ -94,7 +97,8 @@ class BrokenCatalog(SQLiteCatalog):
         type(self).taken += 1
         if self.breaks == "gone" and self.taken > 1:
             raise SnapshotGone("it is gone")
-        return replace(taken, value=f"{self.taken}") if self.breaks == "snapshot" else taken
+        again = self.breaks == "snapshot" and self.taken > 1
+        return replace(taken, value=f"{self.taken}") if again else taken
 
     def readings(
         self, table: TableInfo, query: str | None, values: ValueOptions
@@ -180,3 +184,25 @@ def test_what_is_left_behind_is_found(spec: SourceSpec) -> None:
     calls = []
     check_source(SQLiteSource(), spec, parse_table("t"), ROWS, after_close=lambda: calls.append(1))
     assert calls == [1]
+
+
+def test_a_source_whose_ranges_need_a_chosen_column_fails(spec: SourceSpec) -> None:
+    """`--exclude` of the column that ranges go by must not matter."""
+    with pytest.raises(AssertionError, match="no such column: i"):
+        check_source(SourceThatNeedsItsKey(), spec, parse_table("t"), ROWS)
+
+
+def test_a_reader_may_ask_to_read_again(spec: SourceSpec) -> None:
+    """What it gave of the unit before counts for nothing, as in a run."""
+    check_source(SourceThatReadsTwice(), spec, parse_table("t"), ROWS)
+
+
+def test_every_ability_is_checked_and_on_the_page() -> None:
+    """An ability that a source may declare has a method, and docs/sources.md names both."""
+    optional = {each.name for each in fields(Capabilities) if each.default is not MISSING}
+    abilities = optional | {"conditions", "queries", "encoded_text"}
+    assert METHODS.keys() == abilities
+    page = (Path(__file__).parents[4] / "docs" / "sources.md").read_text()
+    for ability, method in METHODS.items():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{ability}` |")]
+        assert f"`{method}`" in row
