@@ -9,7 +9,6 @@ from urllib.parse import unquote, urlsplit
 
 from unloader.errors import (
     ConfigError,
-    OutputFailed,
     SourceError,
     TransientSourceError,
     UnloaderError,
@@ -107,8 +106,8 @@ def translated(error: Exception) -> UnloaderError:
     if isinstance(error, UnloaderError):
         return error
     text = first_line(error)
-    if duckdb_types.REFUSED in text:
-        return OutputFailed(*duckdb_types.refusal(text))
+    if name := duckdb_types.refused_column(text):
+        return duckdb_types.refusal([name])
     if is_out_of_memory(error):
         return SourceError(f"DuckDB ran out of memory: {text}", "lower --parallelism")
     hint = ""

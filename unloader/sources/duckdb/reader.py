@@ -11,10 +11,10 @@ from unloader.model import Extract
 from unloader.sources.arrow_width import batch_rows
 from unloader.sources.base import SHARES
 from unloader.sources.duckdb import types as duckdb_types
-from unloader.sources.duckdb.file import is_out_of_memory, relation, translated
+from unloader.sources.duckdb.file import first_line, is_out_of_memory, relation, translated
 from unloader.sources.duckdb.statement import selector_statement
 from unloader.sources.file_state import FileAtSnapshot
-from unloader.sources.statement import select_list
+from unloader.sources.statement import quoted, select_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,11 +69,35 @@ class DuckDBReader:
                     del batch
                 return
             except Exception as error:
+                if name := duckdb_types.refused_column(first_line(error)):
+                    raise self._refusal(extract, piece, name) from error
                 if not (caps and is_out_of_memory(error)):
                     raise translated(error) from error
                 if self._tried == len(caps) - 1:
                     raise _too_wide(schema, caps[-1]) from error
                 self._tried += 1
+
+    def _refusal(self, extract: Extract, piece: Piece, first: str) -> OutputFailed:
+        """Return the error for all columns of a piece that hold a refused value.
+
+        Args:
+            extract: What is read.
+            piece: Whose rows are read.
+            first: The column that stopped the reading.
+        """
+        guarded = [
+            each.name
+            for each in extract.projection.columns
+            if duckdb_types.REFUSED in each.expression
+        ]
+        items = ", ".join(f"bool_or(NOT isfinite({quoted(name)}))" for name in guarded)
+        try:
+            sql = selector_statement(items, extract, piece.selector)
+            (row,) = self._connection.execute(sql).fetchall()
+        except Exception:  # The error at hand says more.
+            return duckdb_types.refusal([first])
+        found = [name for name, holds in zip(guarded, row, strict=True) if holds]
+        return duckdb_types.refusal(found or [first])
 
     def close(self) -> None:
         """Close the file."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from partition_planner.model import ColumnInfo
+from unloader.errors import OutputFailed
 from unloader.sources.readings import ColumnReadings, Mask, Reading
 from unloader.sources.statement import literal, quoted
 from writers.schema import INFINITE
@@ -58,6 +59,11 @@ _INEXACT_INSIDE = re.compile(
 )
 
 
+def _has_distinct_texts(kind: str) -> bool:
+    """Return whether two different values of a type have two texts: 1 and '1' of a UNION do not."""
+    return re.search(r"\b(UNION\(|VARIANT\b)", re.sub("'[^']*'|\"[^\"]*\"", "", kind)) is None
+
+
 def readings_of(column: ColumnInfo) -> ColumnReadings:
     """Return how a column can be read; `output_type` is filled in by `with_types`."""
     metadata = (("source_type", column.native_type),)
@@ -65,6 +71,7 @@ def readings_of(column: ColumnInfo) -> ColumnReadings:
         expression=f"CAST({quoted(column.name)} AS VARCHAR)",
         output_type="",
         as_text=True,
+        lossless=_has_distinct_texts(column.native_type),
         note="exact text, as asked for",
         metadata=metadata,
     )
@@ -112,11 +119,19 @@ def _usual(column: ColumnInfo, metadata: Metadata) -> Reading:
     name, kind = quoted(column.name), column.native_type
     nested = kind.endswith("]") or kind.startswith(("STRUCT(", "MAP("))
     plain = kind in _PLAIN or _DECIMAL.fullmatch(kind)
-    expression, note = name, ""
+    expression, note, lossless = name, "", True
     if not plain and (not nested or _INEXACT_INSIDE.search(kind)):
         expression, note = f"CAST({name} AS VARCHAR)", _TEXT_NOTES.get(kind, "exact text")
+        lossless = _has_distinct_texts(kind)
+        if not lossless:
+            note = "text without the type of each value: 1 and '1' have one text"
     return Reading(
-        expression=expression, output_type="", as_text=False, note=note, metadata=metadata
+        expression=expression,
+        output_type="",
+        as_text=False,
+        lossless=lossless,
+        note=note,
+        metadata=metadata,
     )
 
 
@@ -149,11 +164,19 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def refusal(text: str) -> tuple[str, str]:
-    """Return message and hint for an error text that a guard of ours raised in the database."""
-    column = text.partition(REFUSED)[2].strip()
-    return (
-        f"column {column} holds an infinite date or timestamp, which neither Parquet nor a date "
-        "mask can show",
-        f"write the column as exact text with --as-text {column}, or leave it out with --exclude",
+def refusal(names: Sequence[str]) -> OutputFailed:
+    """Return the error for columns whose guards have stopped the reading."""
+    columns, them = (f"column {names[0]} holds", "the column")
+    if len(names) > 1:
+        columns, them = f"columns {', '.join(names)} hold", "the columns"
+    listed = ",".join(names)
+    return OutputFailed(
+        f"{columns} an infinite date or timestamp, which neither Parquet nor a date mask can show",
+        f"write {them} as exact text with --as-text {listed}, or leave {them} out with --exclude "
+        f"{listed}",
     )
+
+
+def refused_column(text: str) -> str:
+    """Return the column that a guard of ours names in an error text, empty if none does."""
+    return text.partition(REFUSED)[2].strip()

@@ -68,12 +68,12 @@ def readings_of(column: ColumnInfo, relation: str) -> ColumnReadings:
     """
     value = value_of(column.name, relation)
     usual = attribute(column, READING) or "exact"
+    checked = attribute(column, CHECKED) is not None
     if usual == "exact":
-        expression = _exact(value, blobs=False)
+        expression = _exact(value)
         declared = f"the declared type {column.native_type}" if column.native_type else "no type"
-        note = f"exact text: {declared} admits values of any kind"
+        note = f"exact text: {declared} admits values of any kind, and 1 and '1' have one text"
     else:
-        checked = attribute(column, CHECKED) is not None
         expression = value if checked else _guarded(value, usual)
         note = ""
     metadata = (("source_type", column.native_type),)
@@ -86,13 +86,15 @@ def readings_of(column: ColumnInfo, relation: str) -> ColumnReadings:
                 expression=expression,
                 output_type=_ARROW.get(usual, "string"),
                 as_text=False,
+                lossless=usual != "exact",
                 note=note,
                 metadata=metadata,
             ),
             Reading(
-                expression=_exact(value, blobs=True),
+                expression=_exact(value),
                 output_type="string",
                 as_text=True,
+                lossless=checked,
                 note="exact text: asked for",
                 metadata=metadata,
             ),
@@ -111,8 +113,8 @@ def _guarded(value: str, storage: str) -> str:
     )
 
 
-def _exact(value: str, *, blobs: bool) -> str:
-    blob = rf"'\x' || lower(hex({value}))" if blobs else _STOP
+def _exact(value: str) -> str:
+    blob = rf"'\x' || lower(hex({value}))"
     return (
         f"{_EXACT}CASE typeof({value}) WHEN 'text' THEN {value} "
         f"WHEN 'integer' THEN CAST({value} AS TEXT) WHEN 'blob' THEN {blob} END, "
@@ -133,9 +135,7 @@ def first_row(columns: Sequence[ReadColumn]) -> str:
 
 def refused_class(column: ReadColumn, value: str) -> str | None:
     """Return the SQL condition under which a value stops the unit; None where none can."""
-    if _is_pair(column):
-        return f"typeof({value}) = 'blob'" if _STOP in column.expression else None
-    if column.expression == value:
+    if _is_pair(column) or column.expression == value:
         return None
     storage = next(key for key, kind in _ARROW.items() if kind == column.output_type)
     return f"typeof({value}) NOT IN ('{storage}', 'null')"
@@ -195,6 +195,6 @@ def _is_pair(column: ReadColumn) -> bool:
 def _not_utf8(column: ReadColumn) -> OutputFailed:
     return OutputFailed(
         f"column {column.name} holds a text that is not valid UTF-8",
-        f"leave the column out with --exclude {column.name}, or unload its bytes with --query "
-        f"and CAST({quoted(column.name)} AS BLOB)",
+        f"leave the column out with --exclude {column.name}, or read its bytes: --query with "
+        f"CAST({quoted(column.name)} AS BLOB) AS {quoted(column.name)}",
     )
