@@ -13,13 +13,18 @@ from writers.content.sums import ColumnSums
 from writers.errors import WriteError
 from writers.files.read_back import ReadBack, read_back
 from writers.files.readable import RemoteFile
-from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.model import Compression, FixedField, OutputSpec, ParquetFormat, TextFormat
 from writers.registry import open_writer
 from writers.text.dialects import dialect
 
 BOM = "\ufeff"
 ROWS = pa.record_batch({"number": pa.array([1, 2, 3]), "text": ["a", "b,\n", None]})
 PREFIXED = TextFormat(record_length_digits=4, enclosure="~~", enclose="strings")
+FIXED = TextFormat(
+    header=False,
+    null="-",
+    fixed=(FixedField(start=0, width=5, right=True), FixedField(start=5, width=5)),
+)
 
 
 def remote(path: Path) -> RemoteFile:
@@ -138,3 +143,26 @@ def test_a_value_is_whole_however_many_pieces_it_comes_in(tmp_path: Path, name: 
     message = rows.schema.serialize().to_pybytes()
     path = tmp_path / file.path
     assert file_sums(path, spec, message, header=True, check=lambda: None) == sums.result()
+
+
+@pytest.mark.parametrize(
+    "output_format",
+    [TextFormat(), PREFIXED, FIXED, ParquetFormat()],
+    ids=["plain", "prefixed", "fixed", "parquet"],
+)
+def test_counting_ends_where_the_caller_asks(
+    tmp_path: Path, output_format: TextFormat | ParquetFormat
+) -> None:
+    """The caller is asked again after the checksum, so a signal ends the count as well."""
+    spec = OutputSpec(directory=str(tmp_path), format=output_format, compression=Compression())
+    rows = pa.record_batch({"number": [1, 2], "text": ["a", "b"]})
+    writer = open_writer(spec, rows.schema, "t")
+    writer.write(rows)
+    (file,) = writer.close()
+
+    def advance(size: int) -> None:
+        if not size:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        read_back(tmp_path / file.path, output_format, Compression(), rows=True, advance=advance)

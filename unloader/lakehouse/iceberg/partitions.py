@@ -156,7 +156,7 @@ def several_partitions(path: str, what: str, commit: Commit) -> OutputFailed:
 
 
 def bounds_of(statistics: Any) -> tuple[Any, Any] | None:
-    """Return the bounds of a column chunk; None if they are missing or outside of Python's years."""
+    """Return the bounds of a column chunk; None if missing or outside of Python's years."""
     try:
         return (statistics.min, statistics.max) if statistics.has_min_max else None
     except (OverflowError, ValueError):
