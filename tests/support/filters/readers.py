@@ -92,10 +92,8 @@ def duckdb_literal(each: Filter, value: Any) -> str:
     if pa.types.is_timestamp(kind):
         if kind.unit == "ns":
             return f"make_timestamp_ns(({value})::BIGINT)"
-        function = "to_timestamp_us" if kind.tz else "make_timestamp"
-        return f"{function}(({value * _UNITS[kind.unit]})::BIGINT)".replace(
-            "to_timestamp_us", "make_timestamptz"
-        )
+        function = "make_timestamptz" if kind.tz else "make_timestamp"
+        return f"{function}(({value * _UNITS[kind.unit]})::BIGINT)"
     if isinstance(value, str):
         return f"decode(unhex('{value.encode().hex()}'))"
     if isinstance(value, bytes):
@@ -126,18 +124,12 @@ def arrow_is_right(each: Filter) -> bool:
 
 def arrow_expression(each: Filter) -> pc.Expression:
     """Return a filter as pyarrow has it."""
-    column = (
-        pc.field(*each.column.path) if len(each.column.path) == 1 else pc.field(each.column.path)
-    )
-    values = [arrow_scalar(each, value) for value in each.literals]
+    column = pc.field(*each.column.path)
+    values = [_arrow_scalar(each, value) for value in each.literals]
     if each.operation == "between":
         found = (column >= values[0]) & (column <= values[1])
     elif each.operation == "in":
-        found = (
-            column.isin(pa.array([value.as_py() for value in values], values[0].type))
-            if not (pa.types.is_temporal(values[0].type))
-            else column.isin(_temporal(each, each.literals))
-        )
+        found = column.isin(_arrow_array(each, each.literals))
     elif each.operation == "is null":
         found = column.is_null()
     elif each.operation == "is nan":
@@ -147,17 +139,18 @@ def arrow_expression(each: Filter) -> pc.Expression:
     return ~found if each.negated else found
 
 
-def arrow_scalar(each: Filter, value: Any) -> pa.Scalar:
-    """Return a value of a column's type."""
+def _arrow_scalar(each: Filter, value: Any) -> pa.Scalar:
+    return _arrow_array(each, [value])[0]
+
+
+def _arrow_array(each: Filter, values: Sequence[Any]) -> pa.Array:
+    """Return values of a column's type."""
     kind = each.column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
     if pa.types.is_temporal(kind):
-        return _temporal(each, [value])[0]
-    return pa.scalar(value, kind.value_type if pa.types.is_dictionary(kind) else kind)
-
-
-def _temporal(each: Filter, values: Sequence[int]) -> pa.Array:
-    kind = each.column.type
-    return pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
+        return pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
+    return pa.array(values, kind)
 
 
 def by_polars(paths: Sequence[str], filters: Sequence[Filter]) -> list[int | str]:
@@ -183,12 +176,8 @@ def polars_expression(each: Filter) -> polars.Expr:
     if each.operation == "between":
         found = column.is_between(values[0], values[1])
     elif each.operation == "in":
-        array = (
-            pa.array(each.literals, each.column.type)
-            if not pa.types.is_temporal(each.column.type)
-            else _temporal(each, each.literals)
-        )
-        found = column.is_in(polars.Series(polars.from_arrow(array)).implode())
+        series = polars.Series(polars.from_arrow(_arrow_array(each, each.literals)))
+        found = column.is_in(series.implode())
     elif each.operation == "is null":
         found = column.is_null()
     elif each.operation == "is nan":
@@ -199,10 +188,8 @@ def polars_expression(each: Filter) -> polars.Expr:
 
 
 def _polars_literal(each: Filter, value: Any) -> polars.Expr:
-    kind = each.column.type
-    array = _temporal(each, [value]) if pa.types.is_temporal(kind) else pa.array([value], kind)
-    series = polars.Series(polars.from_arrow(array))
-    if pa.types.is_temporal(kind):
+    series = polars.Series(polars.from_arrow(_arrow_array(each, [value])))
+    if pa.types.is_temporal(each.column.type):
         number = series.cast(polars.Int64).item()
         return polars.lit(number, dtype=polars.Int64).cast(series.dtype)
     return polars.lit(value, dtype=series.dtype)
