@@ -92,6 +92,7 @@ FLOORS = {
             "unloader.json_fields",
             "unloader.json_schema",
             "unloader.json_text",
+            "unloader.nouns",
             "unloader.transforms.model",
         },
     ),

@@ -255,17 +255,27 @@ def test_destination_below_a_file(database: str, tmp_path: Path) -> None:
     assert str(tmp_path / "file") in error
 
 
-@pytest.mark.long(OTHER_ROUTES)
-def test_directory_removed_in_mid_run(slow: str, postgres: Any, tmp_path: Path) -> None:
-    """A staging directory that disappears is an output error, not a hang."""
+@pytest.mark.parametrize("tables", [("gated",), ("gated", "quick")])
+@pytest.mark.parametrize("left", ["", "_run", "_run/staged"])
+def test_directory_removed_in_mid_run(
+    slow: str, postgres: Any, tmp_path: Path, tables: tuple[str, ...], left: str
+) -> None:
+    """The error says that the destination was removed; empty directories of the run go, too."""
     dest = tmp_path / "out"
+    names = [word for table in tables for word in ("--table", table)]
+    to = str(dest / "{table}") if len(tables) > 1 else str(dest)
     with gates.closed(postgres, slow) as gate:
-        running = command.Running("run", slow, "--table", "gated", "--to", str(dest))
+        running = command.Running("run", slow, *names, "--to", to)
         gates.wait_at(gate, running)
         subprocess.run(["rm", "-rf", str(dest)], check=True)
+        if left:
+            # As `rm` leaves them where a file appears while it works.
+            (dest / left).mkdir(parents=True)
     status, _, err = running.finish()
     assert status == 6, err
-    assert command.final_names(dest) == []
+    assert f"the destination {dest} was removed during the run" in err
+    assert err.rstrip().endswith("Next: find out what removed it, then run again")
+    assert not dest.exists()
 
 
 @pytest.mark.long(OTHER_ROUTES)

@@ -15,6 +15,7 @@ from unloader.ceilings.model import (
     SourceCeiling,
     SourceLevel,
 )
+from unloader.nouns import counted
 from writers.records import dataclass
 
 
@@ -84,7 +85,7 @@ def _disk(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
         if ceiling is None:
             yield "disk: another one was measured than that of the output"
             return
-        files = "1 file" if ceiling.writers == 1 else f"{ceiling.writers} files at once"
+        files = counted(ceiling.writers, "file", "files at once")
         yield EfficiencyPart(
             what="disk",
             unit="bytes/s",
@@ -119,7 +120,7 @@ def _source(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
         yield "source: the rate of the run is not known"
     else:
         level = level_for(source, run.workers)
-        workers = "1 worker" if level.parallelism == 1 else f"{level.parallelism} workers"
+        workers = counted(level.parallelism, "worker")
         yield EfficiencyPart(
             what="source",
             unit="rows/s",
@@ -169,6 +170,6 @@ def _encoder_part(
         rate=run.uncompressed_bytes_per_second,
         ceiling=ceiling,
         share=round(run.uncompressed_bytes_per_second / ceiling, 4),
-        basis=f"{cores} {'core that encodes' if cores == 1 else 'cores that encode'} "
+        basis=f"{counted(cores, 'core that encodes', 'cores that encode')} "
         f"{encoder.format} and nothing else",
     )

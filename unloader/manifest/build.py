@@ -44,6 +44,7 @@ from unloader.manifest.model import (
 )
 from unloader.manifest.options import options_record
 from unloader.model import UnitResult
+from unloader.nouns import counted
 from unloader.placement.evidence import Evidence, nodes_json, workers_json
 from unloader.redaction import redact
 from unloader.resolve.broken_run import digest_of_job
@@ -232,7 +233,8 @@ def _refusals(facts: RunFacts) -> tuple[str, ...]:
         return ()
     workers = len(facts.run.seating.seats)
     return (
-        f"the database refused sessions: at times {facts.lowest_parallelism} of {workers} workers "
+        f"the database refused sessions: at times {facts.lowest_parallelism} of "
+        f"{counted(workers, 'worker')} "
         "could work",
     )
 

@@ -14,6 +14,7 @@ from unloader.manifest.asked import OptionsRecord, PartRecord
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
 from unloader.model import Part
+from unloader.nouns import are, counted
 from unloader.request.parts import part_directory
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
@@ -147,11 +148,13 @@ def _check_all_there(home: str, found: Sequence[FoundPart], broken: Sequence[str
     names = {number: part_directory(Part(number=number, of=of)) for number in missing}
     if begun := [name for name in names.values() if name in broken]:
         raise OutputFailed(
-            f"{len(missing)} of {of} parts are not finished: {_listed(list(names.values()))}",
+            f"{len(missing)} of {counted(of, 'part')} {are(len(missing))} not finished: "
+            f"{_listed(list(names.values()))}",
             f"go on with those that were begun, such as: unloader resume {home}/{begun[0]}",
         )
     raise OutputFailed(
-        f"{len(missing)} of {of} parts are missing in {home}: {_listed(list(names.values()))}",
+        f"{len(missing)} of {counted(of, 'part')} {are(len(missing))} missing in {home}: "
+        f"{_listed(list(names.values()))}",
         f"run them, such as: unloader run plan.json --part {missing[0]}/{of}; then merge again",
     )
 

@@ -10,6 +10,7 @@ from unloader.ceilings.machine import existing_directory, mount_of
 from unloader.ceilings.model import DiskCeiling, NotMeasured, WriteSettings
 from unloader.engine.local import LocalExecutor
 from unloader.errors import Interrupted, UnloaderError
+from unloader.nouns import counted
 from unloader.preflight.model import Budget
 from unloader.preflight.tasks import WriteTask, Written
 from unloader.preflight.together import measure_together
@@ -62,7 +63,7 @@ class DiskMeasuring:
         return self._measured(tuple(directories), max(self._workers, len(directories)))
 
     def _measured(self, directories: tuple[str, ...], writers: int) -> DiskCeiling | None:
-        files = "1 file" if writers == 1 else f"{writers} files at once"
+        files = counted(writers, "file", "files at once")
         what = f"disk of {', '.join(directories)}, {files}"
         places = [existing_directory(each) for each in directories]
         known = tuple(each for each in places if each is not None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Sequence
 
 from unloader.errors import ConfigError, UsageError
@@ -37,7 +38,7 @@ class DirectoryValues:
 
 
 def check_directory(place: str) -> None:
-    """Check that a directory of `--to` has known fields only.
+    """Check that a directory of `--to` has known fields only, and no `..` after one.
 
     Raises:
         UsageError: It does not; the message names the field.
@@ -53,6 +54,13 @@ def check_directory(place: str) -> None:
                 f"--to {place} has an unknown field {{{name}}}",
                 "use " + " ".join(f"{{{field}}}" for field in FIELDS),
             )
+    parts = place.split("/")
+    filled = next((at for at, part in enumerate(parts) if has_fields(part)), len(parts))
+    if ".." in parts[filled:] and not is_location(place):
+        raise UsageError(
+            f"--to {place} has .. after a field, and would make a directory that nothing uses",
+            f"leave the .. out: --to {shlex.quote(os.path.normpath(place))}",
+        )
 
 
 def has_fields(place: str) -> bool:

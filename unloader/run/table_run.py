@@ -24,6 +24,7 @@ from unloader.events import Notice, Observer, PhaseStarted, Tick, UnitsKept
 from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
 from unloader.manifest.model import Manifest
 from unloader.model import COMPARING
+from unloader.nouns import counted
 from unloader.placement.evidence import Evidence
 from unloader.resolve.outputs.one import of_output
 from unloader.resolve.patience import Patience
@@ -199,7 +200,8 @@ class TableRun:
         consistent = self.run.request.consistency == "snapshot"
         if written != source_rows and consistent:
             raise VerifyMismatch(
-                f"{written} rows were {self._what_was_done}, the source counts {source_rows} at "
+                f"{counted(written, 'row was', 'rows were')} {self._what_was_done}, the source "
+                f"counts {source_rows} at "
                 "the same snapshot",
                 "run again; if it happens again, check whether the condition or query returns "
                 "other rows each time (random values, samples, the current time), else report it "

@@ -35,6 +35,7 @@ from unloader.events import (
 from unloader.failures import error_of, is_a
 from unloader.manifest.build import FinishedUnit
 from unloader.model import AttemptFailure, Extract, UnitProgress, UnitResult, UnitTask
+from unloader.nouns import counted
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
 from unloader.run.outputs.base import RunOutput, continued
@@ -116,11 +117,15 @@ class UnitWork(Work[WorkUnit]):
     def limited(self, places: int, *, raises: bool) -> None:
         """Tell that the source lets fewer workers work than there are, or one more again."""
         if self._working and places > self._working:
-            text = f"one more worker opens a session: {places} of {self.workers} workers at work"
+            text = (
+                f"one more worker opens a session: {places} of "
+                f"{counted(self.workers, 'worker')} at work"
+            )
         else:
             later = "one more is tried after a while" if raises else "no more are tried"
             text = (
-                f"the database takes no more sessions: {places} of {self.workers} workers go on, "
+                f"the database takes no more sessions: {places} of "
+                f"{counted(self.workers, 'worker')} still read, "
                 f"{later}. Next: lower --parallelism, or raise the database's limit of sessions"
             )
         self._working = places

@@ -41,7 +41,7 @@ from unloader.run.concurrency.opening import RunSteering, is_adaptive, watched_l
 from unloader.run.history import History
 from unloader.run.journal import Progress
 from unloader.run.lake_tables import commit
-from unloader.run.outputs.base import RunOutput
+from unloader.run.outputs.base import RunOutput, of_removed, removed_place
 from unloader.run.outputs.opening import open_output
 from unloader.run.table_run import Circumstances, TableRun, check_stop
 from unloader.run.workers import prove
@@ -149,8 +149,12 @@ def _executed(
             return table.manifests
         except BaseException as error:
             known = translate(error) if isinstance(error, Exception) else None
-            kept = table.is_worth_keeping(known)
-            if known is not None:
+            places = resolved.resumed_in or resolved.run.directories
+            removed = "" if table.manifests else removed_place(places)
+            kept = not removed and table.is_worth_keeping(known)
+            if known is not None and removed:
+                known = of_removed(live.told_by(known), removed)
+            elif known is not None:
                 told = live.told_by(known)
                 known = _with_what_left(table.advised(told) if kept else told, output)
             live.close(storage, known or error)

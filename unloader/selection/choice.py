@@ -13,6 +13,7 @@ from dataclasses import field
 
 from unloader.errors import UsageError
 from unloader.model import NamePart, TableName
+from unloader.nouns import counted
 from unloader.request.names import meant
 from unloader.selection.listing import STORED, Family, ListedTable, Listing
 from unloader.selection.patterns import PartPattern, TablePattern
@@ -273,7 +274,7 @@ def _counted(tables: list[ListedTable]) -> str:
     kinds: dict[str, int] = {}
     for table in tables:
         kinds[table.kind] = kinds.get(table.kind, 0) + 1
-    parts = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in sorted(kinds.items())]
+    parts = [counted(count, kind) for kind, count in sorted(kinds.items())]
     return " and ".join((", ".join(parts[:-1]), parts[-1])) if len(parts) > 1 else "".join(parts)
 
 

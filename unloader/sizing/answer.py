@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from unloader.nouns import counted
 from unloader.sizing.model import Needed, OnCores
 from unloader.sizing.sheet import shown
 from unloader.sizing.work import Work
@@ -19,11 +20,12 @@ def answer_of(work: Work, needed: Needed | None, machine: OnCores | None) -> str
     if machine is not None:
         parts += _on_cores(what, off, machine, question.window_seconds)
     if needed is not None and needed.workers is not None and needed.cores is not None:
-        workers = "1 worker" if needed.workers == 1 else f"{needed.workers:,} workers"
+        workers = counted(needed.workers, "worker")
         measured = max(each.workers for each in work.levels)
         likewise = ", if each further one gives as much" if needed.workers > measured else ""
         parts.append(
-            f"The window of {duration(window)} needs {workers} on {_cores(needed.cores)} {off}"
+            f"The window of {duration(window)} needs {workers} on "
+            f"{counted(needed.cores, 'core')} {off}"
             f"{likewise}."
         )
     if work.source_rate is not None and work.needed_rate is not None:
@@ -38,7 +40,7 @@ def answer_of(work: Work, needed: Needed | None, machine: OnCores | None) -> str
 
 def _on_cores(what: str, off: str, machine: OnCores, window: float | None) -> Iterator[str]:
     """Yield the sentences on the machine that is asked about."""
-    took = f"{what} take {duration(machine.seconds)} on {_cores(machine.cores)} {off}"
+    took = f"{what} take {duration(machine.seconds)} on {counted(machine.cores, 'core')} {off}"
     worst = machine.seconds_with_contention
     hindered = worst is not None and window is not None and worst > window
     if machine.fits is None:
@@ -68,10 +70,6 @@ def _on_cores(what: str, off: str, machine: OnCores, window: float | None) -> It
         if hindered:
             yield "Measure with more workers to know."
     yield f"The limit there is: {machine.limited_by}."
-
-
-def _cores(count: int) -> str:
-    return "1 core" if count == 1 else f"{count:,} cores"
 
 
 def duration(seconds: float | None) -> str:

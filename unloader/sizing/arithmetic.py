@@ -10,6 +10,7 @@ from collections import defaultdict
 from statistics import median
 
 from unloader.errors import UsageError
+from unloader.nouns import counted
 from unloader.sizing.answer import answer_of
 from unloader.sizing.machine import time_on_cores
 from unloader.sizing.model import Basis, Measured, Needed, Question, Sizing, Unknown
@@ -147,7 +148,8 @@ def _needed(work: Work, sheet: Sheet, assumptions: list[str]) -> Needed:
         "measured rate",
         level.rate,
         "bytes/s",
-        f"{level.workers} workers on {level.cores:g} cores",
+        f"{counted(level.workers, 'worker')} on {level.cores:g} "
+        f"{'core' if level.cores == 1 else 'cores'}",
     )
     rate = sheet.over("of one worker", rate, level.workers, unit="bytes/s")
     if question.cpu_ratio != 1:
@@ -157,7 +159,8 @@ def _needed(work: Work, sheet: Sheet, assumptions: list[str]) -> Needed:
     workers = sheet.whole("workers needed", exact, unit="workers")
     if workers > level.workers:
         assumptions.append(
-            f"more than {level.workers} workers were not measured: each further one is taken to "
+            f"more than {counted(level.workers, 'worker')} were not measured: each further one "
+            "is taken to "
             "give as much"
         )
     one = sheet.over("cores of one worker", level.cores, level.workers, unit="cores")

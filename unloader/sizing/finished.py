@@ -7,6 +7,7 @@ from pathlib import Path
 from unloader.errors import ConfigError
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
+from unloader.nouns import counted
 from unloader.sizing.model import Basis, CodecSpace, Measured
 
 _OTHER = "give the manifest of a longer run"
@@ -54,7 +55,7 @@ def _basis(manifest: Manifest, where: str) -> Basis:
         size = totals.bytes
     level = "" if compression.level is None else f":{compression.level}"
     return Basis(
-        origins=(f"the run {manifest.run_id} in {where}: {workers} workers",),
+        origins=(f"the run {manifest.run_id} in {where}: {counted(workers, 'worker')}",),
         measured=(
             Measured(
                 workers=workers,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from unloader.nouns import counted
 from unloader.sizing.contention import contention, rate_with
 from unloader.sizing.model import OnCores
 from unloader.sizing.sheet import Sheet
@@ -91,7 +92,8 @@ def _scaled(
         f"measured, for {cores} cores",
         level.rate,
         "bytes/s",
-        f"{level.workers} workers on {level.cores:g} cores",
+        f"{counted(level.workers, 'worker')} on {level.cores:g} "
+        f"{'core' if level.cores == 1 else 'cores'}",
     )
     if level.cores == cores:
         return measured

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from unloader.errors import ConfigError
+from unloader.nouns import counted
 from unloader.sizing.model import Basis, Measured
 from unloader.tuning.points_file import FOR_SIZE, MOST_POINTS, MOST_WORKERS, points_of
 
@@ -129,7 +130,7 @@ def _basis(found: list[tuple[str, Measured]], path: Path) -> Basis:
     varied = len({key for key, _ in found}) > 1
     widths = [each.bytes / each.rows for each in measured if each.bytes and each.rows]
     return Basis(
-        origins=(f"{len(measured)} points of a sweep in {path}",),
+        origins=(f"{counted(len(measured), 'point')} of a sweep in {path}",),
         measured=measured,
         row_bytes=max(widths, default=None),
         notes=(f"of the settings in {path} the fastest: {fastest}",) if varied else (),

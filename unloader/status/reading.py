@@ -23,13 +23,13 @@ from unloader.manifest.model import TotalsRecord, VerifiedRecord
 from unloader.manifest.read import document_of
 from unloader.manifest.tables import TablesTotals, is_of_tables
 from unloader.model import TableCounts
+from unloader.nouns import counted
 from unloader.resolve.tables.homes import (
     RecordedTable,
     home_above,
     recorded_left_out,
     recorded_tables,
     table_in,
-    tables_label,
 )
 from unloader.status.model import LiveStatus, parse_status
 from unloader.status.tables import tables_left
@@ -360,7 +360,7 @@ def _finished(storage: Storage, place: str) -> FinishedRun | None:
     start, totals = _start_of(facts.run_id), facts.totals
     if isinstance(facts, _SeveralFacts):
         many: int | None = facts.totals.tables
-        table, verified = tables_label(facts.totals.tables), _verified(facts)
+        table, verified = counted(facts.totals.tables, "table"), _verified(facts)
     else:
         many, table, verified = None, _label(facts.table), facts.verified.result
     return FinishedRun(
@@ -403,7 +403,7 @@ def _planned(data: bytes) -> tuple[int | None, str]:
 
 def _planned_of(tables: Sequence[RecordedTable]) -> tuple[int | None, str]:
     """Return the number of units of several tables, and how many tables these are."""
-    return sum(each.units for each in tables), tables_label(len(tables))
+    return sum(each.units for each in tables), counted(len(tables), "table")
 
 
 def _start_of(run_id: str) -> datetime | None:

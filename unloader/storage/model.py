@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+from unloader.nouns import counted
 from writers.model import UncompletedUpload
 from writers.records import dataclass
 
@@ -151,9 +152,9 @@ class Leftover:
         """Return it in words."""
         run = f"run {self.run_id}" if self.run_id else "an earlier run"
         return (
-            f"what {run} left in {self.directory} unpublished: {self.units:,} finished "
-            f"work {'unit' if self.units == 1 else 'units'}, {self.files:,} staged "
-            f"{'file' if self.files == 1 else 'files'}, {self.bytes:,} bytes"
+            f"what {run} left in {self.directory} unpublished: "
+            f"{counted(self.units, 'finished work unit')}, {counted(self.files, 'staged file')}, "
+            f"{counted(self.bytes, 'byte')}"
         )
 
 

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from unloader.errors import ConfigError
+from unloader.nouns import are, counted
 from unloader.tuning import knee as knees
 from unloader.tuning.limits import limit_of
 from unloader.tuning.model import (
@@ -72,7 +73,7 @@ def analyse(points: Iterable[Point], rules: Rules, wanted: Sequence[int] = ()) -
     if not levels:
         raise ConfigError("a sweep without points says nothing", "measure some levels")
     if len(levels) > MOST_LEVELS:
-        what = f"the points are of {len(levels):,} levels of parallelism"
+        what = f"the points are of {counted(len(levels), 'level')} of parallelism"
         raise ConfigError(what, f"give at most {MOST_LEVELS}")
     study = _study(levels, rules)
     verdicts = tuple(verdict(level, rules) for level in levels)
@@ -116,7 +117,8 @@ def _doubts(levels: Sequence[Level], study: _Study, rules: Rules) -> Iterator[st
     unsteady = [str(level.parallelism) for level in levels if level.spread > rules.widest_spread]
     if unsteady:
         yield (
-            f"{len(unsteady)} of {len(levels)} levels are unsteady: the repeats of "
+            f"{len(unsteady)} of {counted(len(levels), 'level')} {are(len(unsteady))} unsteady: "
+            "the repeats of "
             f"{', '.join(unsteady)} workers differ by more than {rules.widest_spread:.0%}"
         )
 

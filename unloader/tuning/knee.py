@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from unloader.nouns import counted
 from unloader.tuning.model import CONFIDENCE, Knee
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def of_law(fitted: Fitted, largest: int) -> Knee:
     best, low, high = fitted.knee()
     if best <= largest:
         return Knee(parallelism=best, low=low, high=_finite(high), method="law")
-    note = f"not reached at {largest} workers: {NO_KNEE}"
+    note = f"not reached at {counted(largest, 'worker')}: {NO_KNEE}"
     if math.isfinite(best):
         note += f"; the fitted curve has it near {best:,.0f}"
     return Knee(parallelism=None, low=low, high=_finite(high), method="law", note=note)
@@ -55,7 +56,7 @@ def of_levels(levels: Sequence[int], found: int | None, drawn: Sequence[int | No
         low=levels[min(max(0, lowest), len(levels) - 1)],
         high=levels[highest] if highest < len(levels) else None,
         method="levels",
-        note=f"not reached at {levels[-1]} workers: {NO_KNEE}" if found is None else "",
+        note=f"not reached at {counted(levels[-1], 'worker')}: {NO_KNEE}" if found is None else "",
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
+from unloader.nouns import counted
 from unloader.tuning.model import Outlier
 from unloader.tuning.order import out_of_order
 from unloader.tuning.points import Level
@@ -43,7 +44,7 @@ def _why(at: int, kept: Sequence[int], levels: Sequence[Level]) -> str:
     if fewer is None or fewer.seconds > level.seconds:
         return f"{level.seconds:,.6g} s is faster than levels with more workers that scale"
     return (
-        f"{level.seconds:,.6g} s is slower than {fewer.parallelism} workers "
+        f"{level.seconds:,.6g} s is slower than {counted(fewer.parallelism, 'worker')} "
         f"({fewer.seconds:,.6g} s), while more workers are faster again"
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
+from unloader.nouns import counted
 from writers.model import ContentSums, ParquetFormat, TextFormat
 from writers.records import dataclass
 
@@ -65,7 +66,7 @@ def differing(
         left_out: Columns not to be compared, by index.
     """
     if one.rows != other.rows:
-        yield f"{one.rows} rows {where[0]}, {other.rows} {where[1]}"
+        yield f"{counted(one.rows, 'row')} {where[0]}, {other.rows} {where[1]}"
         return
     for index, name in enumerate(columns):
         if index in left_out:

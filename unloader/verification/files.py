@@ -12,6 +12,7 @@ from functools import partial
 from unloader.errors import VerifyMismatch, translate
 from unloader.events import Observer, Verified
 from unloader.manifest.file_check import check_file
+from unloader.nouns import counted
 from unloader.verification.content import Fetched, differing
 from unloader.verification.parallel import Advance, in_parallel
 from writers.content.sums import total
@@ -136,4 +137,4 @@ def _content_differences(
         if sums:
             yield from differing(total(sums), known, fetched.columns, places, fetched.left_out)
         elif known.rows:
-            yield f"{part} has {known.rows} rows and no file"
+            yield f"{part} has {counted(known.rows, 'row')} and no file"

@@ -18,6 +18,7 @@ from unloader.manifest.read import (
     places_of,
 )
 from unloader.model import EncryptionOptions, SourceSpec
+from unloader.nouns import counted
 from unloader.placement.seating import machine
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
@@ -233,7 +234,8 @@ def _source_differences(
     if said.rows != manifest.totals.rows + left_out:
         filtered = f" and {left_out} that a filter left out" if left_out else ""
         yield (
-            f"the manifest has {manifest.totals.rows} rows{filtered}, the source counts {said.rows}"
+            f"the manifest has {counted(manifest.totals.rows, 'row')}{filtered}, the source "
+            f"counts {said.rows}"
             f" ({said.when})"
         )
     elif said.content is not None and read.content is not None and fetched is not None:
@@ -314,7 +316,7 @@ def _check_files(
     found = read_files(files, reading, observe)
     rows = sum(file.rows for file in written.values())
     if rows != manifest.totals.rows:
-        text = f"the files have {rows} rows, the totals {manifest.totals.rows}"
+        text = f"the files have {counted(rows, 'row')}, the totals {manifest.totals.rows}"
         return replace(found, differences=(*found.differences, text))
     return found
 

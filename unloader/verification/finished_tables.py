@@ -16,7 +16,8 @@ from unloader.manifest.read import manifest_data, parse_manifest, read_manifest
 from unloader.manifest.read_tables import is_finished_home, parse_tables_manifest
 from unloader.manifest.tables import TableEntry, TablesManifest
 from unloader.model import SourceSpec
-from unloader.resolve.tables.homes import recorded_left_out, recorded_tables, tables_label
+from unloader.nouns import are, counted
+from unloader.resolve.tables.homes import recorded_left_out, recorded_tables
 from unloader.storage.model import MANIFEST, RUN_RECORD
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath, path_of, relative
@@ -115,8 +116,8 @@ def _checked_unfinished(
             f"unloader clean {place}"
         )
     return PartialUnload(
-        f"the run over {tables_label(of + len(left_out))} in {home} is not complete: "
-        f"{len(answers)} are published, and their files are as they were written; "
+        f"the run over {counted(of + len(left_out), 'table')} in {home} is not complete: "
+        f"{len(answers)} {are(len(answers))} published, and the files are as they were written; "
         f"not published: {', '.join(named[:_SHOWN_TABLES] + more)}",
         hint,
     )
@@ -366,8 +367,8 @@ def _mismatch(home: PlacePath, found: dict[str, str], of: int) -> VerifyMismatch
     if more:
         named.append(f"and {more} more: {', '.join(list(found)[_SHOWN_TABLES:])}")
     return VerifyMismatch(
-        f"{home}: {len(found)} of {of} tables are not as the run has written them: "
-        + "; ".join(named),
+        f"{home}: {len(found)} of {counted(of, 'table')} {are(len(found))} not as the run has "
+        "written them: " + "; ".join(named),
         "unload these tables again, or restore their files; the others are whole",
     )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from unloader.errors import OutputFailed, VerifyMismatch, translate
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, OutputTask, Projection
+from unloader.nouns import counted
 from unloader.worker.columns import columns_of, open_for_columns
 from writers.model import ContentSums, StageSeconds, WrittenFile
 from writers.schema import selected
@@ -170,7 +171,7 @@ class UnitOutput:
         if self.rows + (self.filtered or 0) != scanned:
             left_out = "" if self.filtered is None else f" and {self.filtered} were left out"
             raise VerifyMismatch(
-                f"{scanned} rows were read, {self.rows} were written{left_out}",
+                f"{counted(scanned, 'row was', 'rows were')} read, {self.rows:,} written{left_out}",
                 "run again; if it comes back, report it with the plan",
             )
 

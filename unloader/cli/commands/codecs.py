@@ -13,6 +13,7 @@ from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import given
 from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.cli.signals import stop_on_signals
+from unloader.nouns import counted
 
 if TYPE_CHECKING:
     from unloader.codecs.choice import CodecReport
@@ -149,7 +150,7 @@ def _facts(found: CodecReport) -> str:
         (
             (
                 "sample",
-                f"{render.count(sample.rows)} rows, {render.size(sample.bytes)} from {units}",
+                f"{counted(sample.rows, 'row')}, {render.size(sample.bytes)} from {units}",
             ),
             ("fetch", f"{_rate(sample.bytes, sample.fetch_seconds)} a worker"),
             ("encode", f"{_rate(sample.bytes, sample.encode_cpu_seconds)} a core"),

@@ -13,6 +13,7 @@ from unloader.cli.display.progress import display_for
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import given
 from unloader.errors import OutputFailed, UsageError
+from unloader.nouns import counted
 from unloader.redaction import redact
 
 _KEPT = ("password_file", "password_keyring", "password_credential")
@@ -61,7 +62,7 @@ def command(context: click.Context, /, source: str, **values: Any) -> None:
             )
         render.emit(text)
     elif not values["quiet"]:
-        many = "1 table or view" if len(tables) == 1 else f"{len(tables)} tables and views"
+        many = counted(len(tables), "table or view", "tables and views")
         check = f"unloader check {shlex.quote(values['output'])}"
         render.emit(f"{values['output']} names {many}; check it with: {check}")
 

@@ -9,6 +9,7 @@ import click
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
+from unloader.nouns import counted
 from unloader.storage.model import MANIFEST
 from unloader.storage.paths import PlacePath
 
@@ -67,16 +68,16 @@ def _summary(manifest: Manifest, destination: PlacePath) -> str:
         )
         for part in manifest.parts or ()
     ]
-    counted = "not counted"
+    compared = "not counted"
     if verified.source_rows is not None:
-        counted = f"{verified.result} ({render.count(verified.source_rows)} rows in the source)"
+        compared = f"{verified.result} ({counted(verified.source_rows, 'row')} in the source)"
     facts = render.facts(
         (
             ("rows", render.count(totals.rows)),
             ("bytes", f"{render.count(totals.bytes)} ({render.size(totals.bytes)})"),
             ("files", render.count(totals.files)),
             ("CPU seconds", f"{totals.cpu_seconds:.2f}"),
-            ("verified", counted),
+            ("verified", compared),
             ("manifest", str(destination / MANIFEST)),
         )
     )

@@ -19,6 +19,7 @@ from unloader.cli.reporting import check_report, write_report
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched
 from unloader.errors import UsageError
+from unloader.nouns import counted
 from unloader.request.parts import part_text
 from unloader.storage.kinds import KEPT, destination_kind
 from unloader.storage.model import MANIFEST
@@ -233,7 +234,7 @@ def _summary(manifest: Manifest, places: tuple[str, ...]) -> str:
 
 def _filtered(verified: VerifiedRecord) -> Iterator[tuple[str, str]]:
     if verified.filtered_rows is not None:
-        yield "left out", f"{render.count(verified.filtered_rows)} rows, by the filter"
+        yield "left out", f"{counted(verified.filtered_rows, 'row')}, by the filter"
 
 
 def _masked(manifest: Manifest) -> Iterator[tuple[str, str]]:
@@ -265,7 +266,7 @@ def _places(manifest: Manifest, places: tuple[str, ...]) -> Iterator[tuple[str, 
     if len(places) == 1:
         yield "directory", first
     for each in manifest.directories or ():
-        held = f"{render.count(each.bytes)} bytes in {render.count(each.files)} files"
+        held = f"{counted(each.bytes, 'byte')} in {counted(each.files, 'file')}"
         yield "directory", f"{each.path} ({held})"
     yield "manifest", below(first, MANIFEST)
 
@@ -302,5 +303,5 @@ def _verification(verified: VerifiedRecord, selected: tuple[Setting, ...]) -> st
         return "no (--verify none)"
     rows = verified.source_rows
     which = " of the same selection" if selected else ""
-    counted = "" if rows is None else f", {render.count(rows)} rows{which} in the source"
-    return f"{verified.result} ({verified.level}{counted})"
+    in_source = "" if rows is None else f", {counted(rows, 'row')}{which} in the source"
+    return f"{verified.result} ({verified.level}{in_source})"

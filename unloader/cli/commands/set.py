@@ -11,6 +11,7 @@ from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import on_command_line
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
+from unloader.nouns import counted
 from unloader.request.options.parsing import ADAPTIVE
 from unloader.storage.paths import PlacePath
 
@@ -80,4 +81,4 @@ def _text(changed: ChangedRun, destination: PlacePath) -> str:
         return f"{run} is asked. Next: unloader status {destination} --watch"
     limit = f"; held by {known.limit}" if known.limit else ""
     mode = ", the best number is searched" if known.mode == "adaptive" else ""
-    return f"{run} has taken it: {known.workers} of {known.of} workers{mode}{limit}"
+    return f"{run} has taken it: {known.workers} of {counted(known.of, 'worker')}{mode}{limit}"

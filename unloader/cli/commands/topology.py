@@ -12,6 +12,7 @@ from unloader.cli.display.columns import facts, legend, ranges, terminal_width
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import given
 from unloader.errors import OutputFailed, UsageError
+from unloader.nouns import counted
 
 if TYPE_CHECKING:
     from numa.model import Topology
@@ -116,7 +117,7 @@ def _nodes(topology: Topology) -> str:
     bare = sum(not node.cpus for node in topology.nodes)
     text = render.count(count)
     if None not in sockets:
-        text += f" in {_plural(len(sockets), 'socket')}"
+        text += f" in {counted(len(sockets), 'socket')}"
     if bare:
         text += f"; {bare:,} without CPUs that we may use"
     return text
@@ -126,7 +127,7 @@ def _cpus(topology: Topology) -> str:
     count = sum(len(node.cpus) for node in topology.nodes)
     denied = sum(len(node.cpus_denied) for node in topology.nodes)
     cores = nodes.cores_by_threads(topology.nodes).items()
-    shapes = (f"{_plural(each, 'core')} x {_plural(threads, 'thread')}" for threads, each in cores)
+    shapes = (f"{counted(each, 'core')} x {counted(threads, 'thread')}" for threads, each in cores)
     parts = [f"{count:,} ({' + '.join(shapes)})"]
     speeds = {speed for node in topology.nodes for speed in node.speeds}
     parts += [f"cores of {len(speeds)} speeds"] if len(speeds) > 1 else []
@@ -159,7 +160,3 @@ def _near(found: Survey) -> str:
         return device.note or f"unknown node of {device.name}"
     note = f"; {device.note}" if device.note else ""
     return f"node {device.node}, of the {what} {device.name}{note}"
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

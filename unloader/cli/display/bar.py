@@ -43,6 +43,7 @@ from unloader.events import (
     UnitFailed,
     Verified,
 )
+from unloader.nouns import counted
 from unloader.status.speeds import Speeds
 from unloader.status.tally import Figures, Running, Tally
 
@@ -264,7 +265,7 @@ def _share(figures: Figures, phase: str, for_so_long: str) -> str:
 
 def _amount(figures: Figures) -> str:
     return (
-        f"{render.count(figures.rows)} rows, {render.rows_per_second(figures.rows_per_second)}, "
+        f"{counted(figures.rows, 'row')}, {render.rows_per_second(figures.rows_per_second)}, "
         f"{render.megabytes_per_second(figures.bytes_per_second)}"
     )
 
@@ -282,7 +283,7 @@ def _worker_cells(worker: int, running: Running | None, now: float) -> tuple[str
     return (
         f"worker {worker}",
         f"unit {running.unit}",
-        f"{render.count(running.rows)} rows",
+        counted(running.rows, "row"),
         render.rows_per_second(running.rows_per_second(now)),
         "" if running.attempt == 1 else f"attempt {running.attempt}",
         render.name(running.partition or ""),

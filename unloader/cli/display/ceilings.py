@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from unloader.cli.display import render
 from unloader.cli.display.columns import facts, terminal_width
+from unloader.nouns import counted
 
 if TYPE_CHECKING:
     from unloader.ceilings.model import (
@@ -93,7 +94,7 @@ def _level(level: SourceLevel) -> tuple[str, ...]:
 def _encoder(found: EncoderCeiling) -> str:
     rate = found.bytes_per_cpu_second
     shown = f"{render.megabytes_per_second(rate)} a core" if rate else render.UNKNOWN
-    sample = f"{render.count(found.sample_rows)} rows of {found.row_bytes:.1f} bytes on average"
+    sample = f"{counted(found.sample_rows, 'row')} of {found.row_bytes:.1f} bytes on average"
     lines = render.facts(
         ((f"{found.format} encoder", shown), ("sample", f"{sample}, before compression"))
     )

@@ -28,6 +28,7 @@ from unloader.events import (
     UnitFailed,
     UnitsKept,
 )
+from unloader.nouns import counted
 from unloader.status.tally import Figures, Tally
 
 LONG_SECONDS = 1.0
@@ -163,10 +164,10 @@ def _line(text: str) -> str:
 
 def started_text(event: RunStarted) -> str:
     """Return the line that tells what is about to be done."""
-    rows = "" if event.rows is None else f", about {render.count(event.rows)} rows"
-    workers = ("at most " if event.adaptive else "") + _counted(event.workers, "worker")
+    rows = "" if event.rows is None else f", about {counted(event.rows, 'row')}"
+    workers = ("at most " if event.adaptive else "") + counted(event.workers, "worker")
     point = f", at {event.snapshot}" if event.snapshot else ""
-    units = _counted(event.units, "unit")
+    units = counted(event.units, "unit")
     return f"unloading {render.name(event.table)}: {units} on {workers}{rows}{point}"
 
 
@@ -175,13 +176,14 @@ def parallelism_text(event: ParallelismChanged) -> str:
     rate = ""
     if event.rows_per_second:
         rate = f", {render.rows_per_second(event.rows_per_second)} before"
-    return f"{event.workers} of {event.of} workers work{rate}: {event.reason}"
+    work = "works" if event.workers == 1 else "work"
+    return f"{event.workers} of {counted(event.of, 'worker')} {work}{rate}: {event.reason}"
 
 
 def kept_text(event: UnitsKept) -> str:
     """Return the line on what a resumed run need not read again."""
-    kept = f"{_counted(event.units, 'unit')}, {render.count(event.rows)} rows"
-    tables = f"{_counted(event.tables, 'table')} complete; " if event.tables else ""
+    kept = f"{counted(event.units, 'unit')}, {counted(event.rows, 'row')}"
+    tables = f"{counted(event.tables, 'table')} complete; " if event.tables else ""
     return f"resumed: {tables}{kept}, {render.size(event.bytes)} are done and checked"
 
 
@@ -191,16 +193,16 @@ def table_text(event: TableFinished) -> str:
         return f"{render.name(event.table)} {_not_complete(event)}: {event.error}"
     many = event.tables
     return (
-        f"{render.name(event.table)} is complete: {render.count(event.rows)} rows, "
-        f"{render.size(event.bytes)}; {many.done} of {_counted(many.total, 'table')}"
+        f"{render.name(event.table)} is complete: {counted(event.rows, 'row')}, "
+        f"{render.size(event.bytes)}; {many.done} of {counted(many.total, 'table')}"
     )
 
 
 def route_text(event: RouteFinished) -> str:
     """Return the line on one of several outputs that is published."""
     return (
-        f"route {event.route} is complete: {render.count(event.rows)} rows, "
-        f"{render.size(event.bytes)} in {_counted(event.files, 'file')}, {event.directory}"
+        f"route {event.route} is complete: {counted(event.rows, 'row')}, "
+        f"{render.size(event.bytes)} in {counted(event.files, 'file')}, {event.directory}"
     )
 
 
@@ -221,7 +223,7 @@ def progress_text(figures: Figures, phase: str) -> str:
         return f"{phase_text(phase)}, {render.seconds(figures.seconds)} so far"
     parts = [
         f"{figures.units_done}/{figures.units} units",
-        f"{render.count(figures.rows)} rows",
+        f"{counted(figures.rows, 'row')}",
         *(() if figures.tables is None else (render.size(figures.bytes),)),
         render.rows_per_second(figures.rows_per_second),
         render.megabytes_per_second(figures.bytes_per_second),
@@ -247,7 +249,7 @@ def ended_text(figures: Figures, finished: bool) -> str:
     return (
         f"{'done' if finished else 'stopped'}: {tables}"
         f"{figures.units_done}/{figures.units} units{kept}, "
-        f"{render.count(figures.rows)} rows, {render.size(figures.bytes)} in "
+        f"{counted(figures.rows, 'row')}, {render.size(figures.bytes)} in "
         f"{render.seconds(figures.seconds)}, {render.rows_per_second(rows)}, "
         f"{render.megabytes_per_second(size)}"
     )
@@ -287,7 +289,3 @@ def _json_figures(figures: Figures, phase: str) -> dict[str, Any]:
         **({"directories": dict(figures.directories)} if figures.directories else {}),
         **({} if figures.tables is None else {"tables": dataclasses.asdict(figures.tables)}),
     }
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from unloader.cli.display import render
 from unloader.errors import ConfigError
+from unloader.nouns import counted
 from unloader.request.directory_names import DirectoryValues, directory_name
 
 if TYPE_CHECKING:
@@ -82,20 +83,20 @@ def _size(table: SchemaTable) -> str:
     summary = table.summary
     parts = [summary.kind]
     if summary.rows is not None:
-        parts.append(f"about {render.count(summary.rows)} rows")
+        parts.append(f"about {counted(summary.rows, 'row')}")
     if summary.bytes is not None:
         parts.append(render.size(summary.bytes))
     if summary.partitions:
-        parts.append(f"{render.count(summary.partitions)} partitions")
+        parts.append(counted(summary.partitions, "partition"))
     return ", ".join(parts)
 
 
 def _about(taken: Sequence[SchemaTable], views: Sequence[SchemaTable]) -> str:
     rows = [each.summary.rows for each in taken]
     known = sum(each for each in rows if each is not None)
-    about = f", about {render.count(known)} rows" if known else ""
-    more = f"; {len(views)} views are commented out" if views else ""
-    tables = "1 table" if len(taken) == 1 else f"{len(taken)} tables"
+    about = f", about {counted(known, 'row')}" if known else ""
+    more = f"; {counted(len(views), 'view is', 'views are')} commented out" if views else ""
+    tables = counted(len(taken), "table")
     return f"# {tables}{about}{more}. Estimates of the source."
 
 

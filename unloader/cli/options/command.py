@@ -12,6 +12,7 @@ from unloader.cli.options.parameter import JobOption
 from unloader.cli.options.variables import tell_unknown_variables
 from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
+from unloader.nouns import counted
 from unloader.request.options.option import Option, of_command
 from unloader.sources.options import every_option
 
@@ -28,7 +29,7 @@ class JobCommand(click.Command):
         ctx.meta[ARGUMENTS] = tuple(args)
         rest = super().parse_args(ctx, args)
         if rest and not ctx.resilient_parsing:
-            many = "1 argument is" if len(rest) == 1 else f"{len(rest)} arguments are"
+            many = counted(len(rest), "argument is", "arguments are")
             raise click.UsageError(
                 f"{many} too many for {self.name}; one that has blanks needs quotes", ctx
             )

@@ -19,6 +19,7 @@ from unloader.cli.options.parameter import JobOption, given_values
 from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.json_reading import decode
 from unloader.lakehouse.places import lake_kind
+from unloader.nouns import counted
 from unloader.redaction import HIDDEN, holds_sql_password
 from unloader.request.job.variables import FORM
 from unloader.request.locations import looks_like_source
@@ -26,6 +27,8 @@ from unloader.request.options.option import Option, of_command
 from unloader.request.settings import at_home
 from unloader.sources.options import every_option
 from unloader.sources.registry import KINDS, url_form
+from unloader.storage.directories.leftovers import RUN
+from unloader.storage.model import MANIFEST
 from unloader.storage.paths import PlacePath, path_of
 from writers.errors import FormatError
 from writers.files.regular import read_regular
@@ -76,6 +79,9 @@ def source_argument(
     ) -> SourceArgument:
         files = [each for each in given if "://" not in each and _is_file(each)]
         urls = [each for each in given if each not in files]
+        for each in given:
+            if "://" not in each and each and Path(each).is_dir():
+                raise _directory(each)
         if len(files) > 1 or len(urls) > 1:
             raise click.UsageError(f"{len(given)} arguments are too many for {what}", ctx)
         url = urls[0] if urls else ""
@@ -88,7 +94,11 @@ def source_argument(
         if not files:
             return SourceArgument(url=url)
         if files[0].lower().endswith(".json") and not plans:
-            raise click.UsageError(f"{files[0]} is a finished plan already", ctx)
+            _load_plan(files[0])
+            raise UsageError(
+                f"the file {files[0]} is a finished plan already",
+                f"unload it: unloader run {shlex.quote(files[0])}",
+            )
         return (
             _read_plan(ctx, files[0], url)
             if files[0].lower().endswith(".json")
@@ -187,7 +197,7 @@ def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> Sourc
     ctx.obj.routes = routes if len(routes) > 1 and "route" in own else ()
     if len(routes) > 1 and not ctx.obj.routes:
         raise UsageError(
-            f"{ctx.info_name} looks at one output, and {path} has {len(routes)} routes",
+            f"{ctx.info_name} looks at one output, and {path} has {counted(len(routes), 'route')}",
             "write a job file with one of them",
         )
     ctx.default_map = {
@@ -358,11 +368,41 @@ def _load_plan(path: str) -> dict[str, Any]:
         raise _no_plan(path, f"is not JSON: {error}") from error
     from unloader.resolve.resolved import checked_version
 
+    if isinstance(document, dict) and "run_id" in document and JOB_DIGEST not in document:
+        raise _record_of_run(Path(path), document)
     # Before its options are looked at: those of another version may have other names.
     try:
         return checked_version(document)
     except PlanFailed as error:
         raise PlanFailed(f"{path} cannot be used: {error.message}", error.hint) from error
+
+
+def _record_of_run(path: Path, document: Mapping[str, Any]) -> UsageError:
+    """Return the error for a manifest, or another record of a run, in place of a plan file."""
+    what = "the manifest" if path.name == MANIFEST else "a record"
+    home = path.parent.parent if path.parent.name == RUN else path.parent
+    return UsageError(
+        f"{path} is {what} of the run {document['run_id']}, and not a plan",
+        f"{_of_run(home, finished=document.get('status') == 'complete')}; to unload again, name "
+        "the source, the plan or the job file of the run",
+    )
+
+
+def _directory(place: str) -> UsageError:
+    home = Path(place)
+    next_step = "name a source such as duckdb:///PATH, a plan *.json or a job file *.toml"
+    if (home / MANIFEST).is_file() or (home / RUN).is_dir():
+        finished = not (home / RUN).is_dir()
+        next_step = f"{next_step}; {_of_run(home, finished=finished)}"
+    return UsageError(f"{place} is a directory, and not a source, a plan or a job file", next_step)
+
+
+def _of_run(home: Path, *, finished: bool) -> str:
+    """Return the advice on a run in a directory that was named where a source belongs."""
+    where = shlex.quote(str(home))
+    if finished:
+        return f"check the finished run with: unloader verify {where}"
+    return f"continue the unfinished run with: unloader resume {where}"
 
 
 def _no_plan(path: str, problem: str) -> PlanFailed:

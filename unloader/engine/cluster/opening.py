@@ -19,6 +19,7 @@ from unloader.engine.cluster.sharing import Home
 from unloader.engine.cluster.team import Team
 from unloader.errors import ConfigError, UsageError
 from unloader.model import Preload, Proof, Request, Snapshot, SourceSpec
+from unloader.nouns import are, counted
 from unloader.placement.seating import Seating, SeatPlan, machine, most_workers
 from unloader.request.clusters import own_workers
 from unloader.sources.registry import source_of
@@ -178,7 +179,10 @@ def _seated(request: Request, parallelism: int | None, team: Team) -> SeatPlan:
     seats = team.open(min(wanted, threads), homes)
     notices = team.notices
     if wanted > threads:
-        text = f"the cluster has {threads} threads, so {threads} of {wanted} workers are used"
+        text = (
+            f"the cluster has {counted(threads, 'thread')}, so {threads} of {wanted} workers "
+            f"{are(threads)} used"
+        )
         notices = (*notices, text)
     return SeatPlan(
         topology=machine(),

@@ -26,6 +26,7 @@ from dataclasses import field
 from typing import Literal
 
 from unloader.engine.concurrency.rates import MOST_WINDOWS, Measurement
+from unloader.nouns import are, counted
 from writers.records import dataclass
 
 TOLERANCE = 0.02
@@ -168,7 +169,10 @@ class Climber:
         tried, before = self.level, self._base
         self._seen[tried] = here
         gain = here.rows_per_second / max(found.rows_per_second, 1e-9) - 1
-        told = f"{_places(tried)}: {here.rows_per_second:,.0f} rows/s, {gain:+.1%} against {before}"
+        told = (
+            f"{counted(tried, 'worker')}: {here.rows_per_second:,.0f} rows/s, {gain:+.1%} "
+            f"against {before}"
+        )
         upwards = tried > before
         if verdict == "better" or (not upwards and verdict == "same"):
             self._base, self._moved = tried, True
@@ -197,7 +201,10 @@ class Climber:
             for level in (min(self._base + self._step, most), self._base - self._step):
                 if self._may_gain(level):
                     self.level = level
-                    return Move(cause="trial", reason=f"to see how fast {_places(level)} are")
+                    return Move(
+                        cause="trial",
+                        reason=f"to see how fast {counted(level, 'worker')} {are(level)}",
+                    )
             self._step //= 2
             self._doubling = False
         self._settled = now
@@ -243,7 +250,3 @@ class Climber:
         self._seen.clear()
         self._unreached.clear()
         self._step, self._doubling, self._moved = 1, False, False
-
-
-def _places(number: int) -> str:
-    return "1 worker" if number == 1 else f"{number} workers"

@@ -15,6 +15,7 @@ from unloader.engine.concurrency.limits import Held
 from unloader.engine.concurrency.rates import RowCount, Windows
 from unloader.events import ParallelismChanged
 from unloader.model import Cause
+from unloader.nouns import counted
 from writers.records import dataclass
 
 _QUIET_SECONDS = 1.0
@@ -199,7 +200,10 @@ class Concurrency:
             self._short_since = now
         if now - self._short_since >= _PATIENCE_SECONDS:
             self._short_since = None
-            text = f"{climber.level} workers were not at work for {_PATIENCE_SECONDS:g} s"
+            text = (
+                f"{counted(climber.level, 'worker was', 'workers were')} not at work for "
+                f"{_PATIENCE_SECONDS:g} s"
+            )
             climber.give_up_trial(is_out_of_reach=True)
             self._go_back(climber, text, now)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unloader.ceilings.model import Efficiency, EfficiencyPart
+from unloader.nouns import counted
 from unloader.report import figures
 from unloader.report.charts.chart import Chart, Frame, Spec, quantity
 from unloader.report.charts.over_time import time_axis
@@ -24,7 +25,7 @@ def speed_chart(report: RunReport) -> Chart:
             "at": sample.at_s,
             "rate": sample.rows_per_second,
             "says": f"{figures.rows_per_second(sample.rows_per_second)} at "
-            f"{figures.seconds(sample.at_s)}, {sample.busy_workers} workers busy",
+            f"{figures.seconds(sample.at_s)}, {counted(sample.busy_workers, 'worker')} busy",
         }
         for sample in report.samples
     ]

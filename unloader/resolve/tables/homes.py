@@ -147,11 +147,6 @@ def directory_now(directory: str, recorded: str, home: str) -> str:
     return os.path.join(absolute(home), within)
 
 
-def tables_label(number: int) -> str:
-    """Return what stands for the table where there are several."""
-    return f"{number:,} tables" if number != 1 else "1 table"
-
-
 def is_of_tables(record: bytes) -> bool:
     """Return whether a `RUN_RECORD` is that of a run over several tables."""
     return record.startswith(_FIRST_KEY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from unloader.errors import PlanFailed, SourceError, UnloaderError
+from unloader.nouns import counted
 from unloader.selection.problems import SHOWN
 from unloader.selection.problems import TableProblem as SelectionProblem
 from writers.records import dataclass
@@ -65,7 +66,7 @@ def told_at_once(
     if len(problems) > SHOWN:
         named.append(f"and {len(problems) - SHOWN} more")
     error = kind(
-        f"{tables} of {of} tables cannot be unloaded: {'; '.join(named)}",
+        f"{tables} of {counted(of, 'table')} cannot be unloaded: {'; '.join(named)}",
         "; ".join(_hints(problems, goes_on=goes_on and tables < of)),
     )
     error.script = script(problems)
@@ -86,7 +87,8 @@ def lost_at_once(problems: Sequence[TableProblem], of: int) -> UnloaderError:
         named.append(f"and {len(problems) - SHOWN} more")
     hints = dict.fromkeys(_hints(problems, goes_on=False))
     error = kind(
-        f"{len(problems)} of {of} tables cannot be read as they were: {'; '.join(named)}",
+        f"{len(problems)} of {counted(of, 'table')} cannot be read as they were: "
+        f"{'; '.join(named)}",
         "; ".join(hints),
     )
     error.script = script(problems)

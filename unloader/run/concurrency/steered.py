@@ -14,6 +14,7 @@ from unloader.engine.concurrency.rates import RowCount
 from unloader.engine.concurrency.steering import Steering
 from unloader.events import Event, ParallelismChanged
 from unloader.model import ConcurrencyOptions
+from unloader.nouns import counted
 from unloader.request.settings import parse_hours
 from unloader.run.concurrency.host_cpu import HostCpu
 from unloader.run.concurrency.load_watch import LoadWatch
@@ -99,7 +100,8 @@ class SteeredRun:
         """Return why a wish cannot be granted; empty if it can."""
         if isinstance(wish.parallelism, int) and not 1 <= wish.parallelism <= self.most:
             return (
-                f"the run has seats for {self.most} workers, and {wish.parallelism} are asked for"
+                f"the run has seats for {counted(self.most, 'worker')}, and --parallelism asks for "
+                f"{wish.parallelism}"
             )
         if wish.max_sessions and wish.max_sessions <= self.sessions_beside:
             return (

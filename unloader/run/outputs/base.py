@@ -6,10 +6,13 @@ abandons everything. It never asks what kind of place the output goes to.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from unloader.engine.schedule import Assignment
+from unloader.errors import UnloaderError
 from unloader.events import Event, Observer
 from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest, RouteRecord
@@ -17,6 +20,9 @@ from unloader.model import OutputTask
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
 from unloader.storage.base import LiveStorage
+from unloader.storage.directories.leftovers import RUN, is_removed
+from unloader.storage.kinds import destination_kind
+from unloader.storage.model import MANIFEST
 from writers.files.syncing import Steps
 from writers.records import dataclass
 
@@ -36,6 +42,26 @@ def continued(hint: str, step: str) -> str:
         # `resume` takes no options of the run.
         return f"{hint}; to change an option, start a new run with --overwrite; otherwise {step}"
     return f"{hint}; then {step}"
+
+
+def removed_place(places: Sequence[str]) -> str:
+    """Return the first directory of an unfinished run that another process removed; "" if none."""
+    local = (Path(place) for place in places if destination_kind((place,)) == "directories")
+    removed = (
+        str(place)
+        for place in local
+        if is_removed(place / RUN) and not os.path.lexists(place / MANIFEST)
+    )
+    return next(removed, "")
+
+
+def of_removed(error: UnloaderError, place: str) -> UnloaderError:
+    """Return the error of a run whose directory was removed while it wrote."""
+    return type(error)(
+        f"the destination {place} was removed during the run, and what was written is lost: "
+        f"{error.message.rstrip('. ')}",
+        "find out what removed it, then run again",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

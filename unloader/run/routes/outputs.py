@@ -26,6 +26,7 @@ from unloader.failures import error_of, failure_of
 from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest, OtherRoute, RouteRecord
 from unloader.model import AttemptFailure, OutputTask
+from unloader.nouns import counted
 from unloader.resolve.outputs.one import of_output
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
@@ -291,7 +292,8 @@ class RouteOutputs:
         hint = next((each.failure.hint for each in dropped if each.failure), "")
         # Several tables are gone on with together.
         return PartialUnload(
-            f"{len(dropped)} of {len(self.routes)} routes failed: {named}; complete: {where}",
+            f"{len(dropped)} of {counted(len(self.routes), 'route')} failed: {named}; complete: "
+            f"{where}",
             hint if self._one_of_many else continued(hint, self.next_step(resumable=True)),
         )
 

@@ -23,9 +23,10 @@ from unloader.manifest.tables import (
     tables_manifest_bytes,
 )
 from unloader.model import AttemptFailure
+from unloader.nouns import are, counted
 from unloader.redaction import redact
 from unloader.resolve.tables.homes import is_dropped
-from unloader.run.outputs.base import continued
+from unloader.run.outputs.base import continued, of_removed, removed_place
 from unloader.run.tables.entries import entries_of
 from unloader.run.tables.nowhere import NoHome
 from unloader.run.tables.state import RunState, TableState
@@ -64,7 +65,7 @@ def partial_error(state: RunState, failed: list[TableState]) -> UnloaderError:
         advice.append("those left out take another run")
     more = [f"and {len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
     return PartialUnload(
-        f"{len(named)} of {of} tables are not complete: "
+        f"{len(named)} of {counted(of, 'table')} {are(len(named))} not complete: "
         + "; ".join([each.rstrip(". ") for each in named[:MOST_NAMED]] + more),
         "; ".join(advice) or PartialUnload.usual_hint,
     )
@@ -91,6 +92,8 @@ def abandon(state: RunState, storage: RunStorage | NoHome) -> None:
 
 def advised(state: RunState, error: UnloaderError) -> UnloaderError:
     """Return an error with the way to go on, where there is something to go on with."""
+    if state.is_recorded and (removed := removed_place((state.home,))):
+        return of_removed(error, removed)
     kept = isinstance(error, Interrupted) or error.retryable
     begun = any(table.manifest or table.run.finished for table in state.tables)
     if not state.is_recorded or not (begun or kept) or isinstance(error, VerifyMismatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 
 from unloader.errors import ConfigError
+from unloader.nouns import counted
 
 _OTHERS = 256
 """Pipes to workers, sockets, libraries: far more than a run has."""
@@ -29,7 +30,8 @@ def allow_for(tables: int) -> None:
         return
     if hard != resource.RLIM_INFINITY and hard < tables + _OTHERS:
         raise ConfigError(
-            f"{tables} tables take {wanted} open files, and the system lets this process have "
+            f"{counted(tables, 'table takes', 'tables take')} {wanted} open files, and the "
+            "system lets this process have "
             f"{hard}",
             "raise the hard limit of open files (ulimit -Hn), or unload fewer tables in one run",
         )

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from unloader.events import Notice, RunStarted, TableFinished, TableStaged
 from unloader.manifest.routes import totals_of
+from unloader.nouns import counted
 from unloader.resolve.outputs.one import output_notices
-from unloader.resolve.tables.homes import tables_label
 from unloader.run.concurrency.opening import is_adaptive
 from unloader.run.tables.counting import Counting, rows_of
 from unloader.run.tables.state import RunState, TableState
@@ -29,7 +29,7 @@ def tell_start(state: RunState, counting: Counting, kept: str) -> None:
     state.live(
         RunStarted(
             run_id=state.resolved.run_id,
-            table=tables_label(counting.now.total),
+            table=counted(counting.now.total, "table"),
             units=len(units),
             workers=len(seats),
             rows=rows_of(units),

@@ -27,6 +27,7 @@ from unloader.storage.model import (
     JOURNAL,
     MANIFEST,
     RECORDS,
+    RUN_RECORD,
     STAGED_LINE,
     STATUS,
     STOP,
@@ -306,6 +307,11 @@ def remove_room(room: Path) -> None:
             os.unlink(f"{room}/{name}")
     with suppress(OSError):
         os.rmdir(room)
+
+
+def is_removed(room: Path) -> bool:
+    """Tell whether another process has removed a `_run`, with all records of the run."""
+    return not any(os.path.lexists(room / name) for name in (LOCK, RUN_RECORD, JOURNAL))
 
 
 def remove_bulk(room: Path, kept: Collection[str] = ()) -> None:

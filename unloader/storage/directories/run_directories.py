@@ -332,6 +332,9 @@ class RunDirectories:
         self._show_no_more()
         # A directory that was lost may be another run's by now.
         held = [directory for directory in self.all if directory.is_held(self._run_id)]
+        for directory in self.all:
+            if directory not in held:
+                directory.leave_remains()
         if manifest is not None:
             for directory in held:
                 directory.write_record(MANIFEST, manifest)

@@ -28,6 +28,7 @@ from unloader.storage.directories.leftovers import (
     Holder,
     Locked,
     is_directory_of,
+    is_removed,
     look,
     nothing_counted,
     owners_for,
@@ -345,6 +346,14 @@ class RunDirectory:
             for made in self._created:
                 made.rmdir()
 
+    def leave_remains(self) -> None:
+        """Remove what this run made in the directory after another process had removed it.
+
+        The removal may have met a file that was just being written, and left its directory.
+        """
+        if is_removed(self.room):
+            self.leave_no_trace()
+
     def close(self) -> None:
         """Release the directory to others."""
         self._status.close()
@@ -362,6 +371,11 @@ class RunDirectory:
                 if each.exists():
                     break
                 missing.append(each)
+            if any(each.name == ".." for each in missing):
+                raise OutputFailed(
+                    f"--to {self.path} has .. after a directory that does not exist",
+                    f"leave the .. out: --to {os.path.normpath(self.path)}",
+                )
             self._made_room = bool(missing) or not self.room.exists()
             for each in reversed(missing):
                 each.mkdir(exist_ok=True)

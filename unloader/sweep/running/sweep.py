@@ -11,6 +11,7 @@ from unloader import api
 from unloader.errors import Interrupted, SourceError, UnloaderError, UsageError
 from unloader.events import Event, Notice, Observer, PhaseStarted, PointMeasured, Tick
 from unloader.model import Request
+from unloader.nouns import counted
 from unloader.redaction import redact
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.kinds import destination_kind
@@ -117,7 +118,7 @@ class _Sweep:
             unsteady = [at for at in range(len(self.variants)) if self._is_unsteady(at)]
             if self.interrupted or not unsteady:
                 break
-            self._notice(f"measuring {len(unsteady)} unsteady point(s) once more")
+            self._notice(f"measuring {counted(len(unsteady), 'unsteady point')} once more")
             self._round(unsteady, planned, where)
         if self.interrupted and not any(self.measured.values()):
             raise Interrupted("stopped by a signal before a point was measured", "sweep again")
@@ -132,7 +133,8 @@ class _Sweep:
         self._notice(f"each measurement reads {taken.units} of {taken.of_units} work units")
         if taken.units < UNITS_A_WORKER * most and taken.units < taken.of_units:
             self._warn(
-                f"a sample of {taken.units} work units is small for {most} workers, who wait for "
+                f"a sample of {counted(taken.units, 'work unit')} is small for {most} workers, "
+                "who wait for "
                 "the last unit. Next: give a larger --sample, or a smaller --unit-bytes"
             )
         return planned, taken

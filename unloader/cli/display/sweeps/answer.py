@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from unloader.cli.display import render
+from unloader.nouns import counted
 from unloader.tuning.model import CONFIDENCE, Analysis, Choice, Curve, Knee, Prediction
 from unloader.tuning.points import Level, Work
 from unloader.tuning.validity import NO_CPU
@@ -96,7 +97,7 @@ def _knee(knee: Knee) -> str:
 def _choice(choice: Choice | None, otherwise: str) -> str:
     if choice is None:
         return otherwise
-    return f"{choice.parallelism:,} workers, {choice.seconds:,.4g} s ({choice.text})"
+    return f"{counted(choice.parallelism, 'worker')}, {choice.seconds:,.4g} s ({choice.text})"
 
 
 def _model(found: Analysis) -> str:
@@ -129,7 +130,7 @@ def _trial(found: Analysis) -> str:
     trial = found.extrapolation
     assert trial is not None
     each = trial.prediction
-    what = f"from the levels up to {trial.up_to} alone, {each.parallelism} workers"
+    what = f"from the levels up to {trial.up_to} alone, {counted(each.parallelism, 'worker')}"
     measured = f"measured {trial.measured_seconds:,.4g} s"
     if each.seconds is None:
         return f"{what} cannot be predicted ({each.reason}); {measured}"

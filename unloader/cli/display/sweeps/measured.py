@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from unloader.cli.display import render
 from unloader.cli.display.sweeps import answer
+from unloader.nouns import counted
 from unloader.sweep.model import label
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ def _answer(each: Answer) -> str:
     interval = ""
     if whole.low is not None and whole.high is not None:
         interval = f", from {whole.low:,.4g} to {whole.high:,.4g}"
-    seconds = f"{whole.seconds:,.4g} s with {whole.parallelism} workers{interval}"
-    rows = f"{seconds}, for {render.count(whole.rows)} rows"
+    seconds = f"{whole.seconds:,.4g} s with {counted(whole.parallelism, 'worker')}{interval}"
+    rows = f"{seconds}, for {counted(whole.rows, 'row')}"
     return f"{text}\n\n{render.facts((('whole table', rows),))}"
 
 
@@ -135,10 +136,10 @@ def _facts(report: SweepReport) -> Iterator[tuple[str, str]]:
     yield "written to", report.destination
     taken = report.sample
     if taken is not None:
-        rows = "" if taken.rows is None else f", about {render.count(taken.rows)} rows"
+        rows = "" if taken.rows is None else f", about {counted(taken.rows, 'row')}"
         yield (
             "sample",
-            f"{taken.units} of {taken.of_units} work units ({taken.share:.1%}){rows}",
+            f"{taken.units} of {counted(taken.of_units, 'work unit')} ({taken.share:.1%}){rows}",
         )
     if report.options.seconds is not None:
         yield "time", f"at most {report.options.seconds:g} s a measurement"

@@ -9,6 +9,7 @@ from itertools import pairwise
 from unloader.cli.display import render
 from unloader.cli.display.watching.sparkline import plot
 from unloader.events import PointMeasured
+from unloader.nouns import counted
 
 WIDEST, HIGHEST = 72, 12
 LOWEST = 4
@@ -47,7 +48,7 @@ class Curve:
             (float(level), statistics.median(speeds)) for (level, _), speeds in self._speeds.items()
         ]
         top = render.rows_per_second(max(speed for _, speed in medians))
-        most = f"{max(level for level, _ in medians):g} workers"
+        most = counted(round(max(level for level, _ in medians)), "worker")
         lines = [measured_text(self._last)]
         columns, rows = min(WIDEST, width - 3), min(HIGHEST, height - 4)
         if columns < len(most) + 2 or rows < LOWEST:

@@ -12,6 +12,7 @@ from unloader.cli.display import render
 from unloader.cli.display.columns import ranges
 from unloader.cli.display.phases import phase_text, tables_text
 from unloader.cli.display.watching.sparkline import can_show_blocks, speeds_text
+from unloader.nouns import counted
 
 if TYPE_CHECKING:
     from unloader.status.model import LiveStatus, ParallelismStatus, WorkerStatus
@@ -54,7 +55,7 @@ def status_line(status: RunStatus) -> str:
     parts = (
         *(() if live.tables is None else (tables_text(live.tables),)),
         f"{live.units.done}/{live.units.total} units",
-        f"{render.count(live.rows)} rows",
+        counted(live.rows, "row"),
         render.rows_per_second(live.rows_per_second),
         f"{live.fraction * 100:.0f} %",
         *(() if left is None else (f"about {render.seconds(left)} left",)),
@@ -100,7 +101,7 @@ def next_step(status: RunStatus) -> str:
         return f"unloader resume {place} continues the run over all tables"
     many = status.tables
     if many is not None:
-        units = f"{kept:,} work {'unit' if kept == 1 else 'units'}"
+        units = f"{counted(kept, 'work unit')}"
         left = many.total - many.done - many.failed
         if not left:
             return (
@@ -108,15 +109,15 @@ def next_step(status: RunStatus) -> str:
                 "unload them: unload them in another run, and remove the record of this one with: "
                 f"unloader clean {place}"
             )
-        tables = f"{left:,} tables that are" if left != 1 else "one table that is"
+        tables = counted(left, "table that is", "tables that are")
         return (
             f"unloader resume {place} keeps {units} of the {tables} not complete, and "
             f"unloads the rest{until and f', until {until}'}"
         )
     rest = "" if all_units is None else f" and unloads the other {all_units - kept:,}"
     return (
-        f"unloader resume {place} keeps {kept:,} finished work "
-        f"{'unit' if kept == 1 else 'units'}{rest}{until and f', until {until}'}"
+        f"unloader resume {place} keeps "
+        f"{counted(kept, 'finished work unit')}{rest}{until and f', until {until}'}"
     )
 
 
@@ -139,7 +140,7 @@ def _facts(status: RunStatus, now: datetime, width: int | None) -> Iterator[tupl
             yield "units", f"{status.left.units:,} of {status.units:,} done"
         if status.left is not None:
             left = status.left
-            yield "staged", f"{render.count(left.files)} files, {render.size(left.bytes)}"
+            yield "staged", f"{counted(left.files, 'file')}, {render.size(left.bytes)}"
     if status.finished is not None:
         yield from _finished(status, status.finished)
     if next_step(status):
@@ -218,7 +219,7 @@ def _parallelism(known: ParallelismStatus) -> str:
 
 def _finished(status: RunStatus, finished: FinishedRun) -> Iterator[tuple[str, str]]:
     if status.state != "finished":
-        yield "earlier run", f"{finished.run_id}, finished, {render.count(finished.rows)} rows"
+        yield "earlier run", f"{finished.run_id}, finished, {counted(finished.rows, 'row')}"
         return
     yield "rows", render.count(finished.rows)
     yield "bytes", f"{render.count(finished.bytes)} ({render.size(finished.bytes)})"
