@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Sequence
 
 from unloader.errors import ConfigError, UsageError
-from unloader.request.file_names import safe_part, safe_start
+from unloader.request.file_names import MAX_BYTES, safe_part, safe_start, too_long
 from writers.objects.location import is_location
 from writers.records import dataclass
 
@@ -20,7 +20,6 @@ TABLE_FIELDS = ("schema", "table")
 """Fields that tell the directories of the tables of one run apart."""
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
-_MAX_BYTES = 255
 
 _ANY = {"date": r"\d{8}", "run_id": r"\d{8}T\d{6}Z-[0-9a-f]+"}
 """What a field is in the name of any run's directory; others may be any text."""
@@ -102,7 +101,8 @@ def directory_name(place: str, values: DirectoryValues) -> str:
     leads out of the directory, or is taken for a hidden file or an option.
 
     Raises:
-        ConfigError: A name is empty, or longer than file systems allow.
+        ConfigError: A name is empty.
+        OutputFailed: It is longer than file systems allow.
     """
     directory, options = _options_apart(place)
     return "/".join(_filled(part, values) for part in directory.split("/")) + options
@@ -186,9 +186,6 @@ def _filled(part: str, values: DirectoryValues) -> str:
             f"the part {part} of --to is empty, since the run has no {part.strip('{}')}",
             "leave that field out",
         )
-    if len(name.encode()) > _MAX_BYTES:
-        raise ConfigError(
-            f"the directory name {name[:60]}... is longer than {_MAX_BYTES} bytes",
-            "leave a field of --to out",
-        )
+    if len(name.encode()) > MAX_BYTES:
+        raise too_long("directory", name, "--to")
     return name

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import quote
 
-from unloader.errors import ConfigError, UsageError
+from unloader.errors import ConfigError, OutputFailed, UsageError
 from writers.records import dataclass, replace
 
 FIELDS = ("schema", "table", "partition", "unit", "part", "ext", "date")
@@ -20,7 +20,7 @@ DIRECTIONS = r"\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 _COMMANDS = rf"\x00-\x1f\x7f-\x9f{DIRECTIONS}"
 _UNSAFE = re.compile(rf"[{_COMMANDS}/\\]")
 _NO_START = (".", "_", "-")
-_MAX_BYTES = 255
+MAX_BYTES = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class UnitNames:
         """Return the name of a file by its number, from 0.
 
         Raises:
-            ConfigError: As `file_name`.
+            OutputFailed: As `file_name`.
         """
         if self.values.part == number + 1 or self.values.part is None:
             return file_name(self.template, self.values)
@@ -98,7 +98,7 @@ def file_name(template: str, values: NameValues) -> str:
     whole directories skip them. So does a hyphen, which other programs take for an option.
 
     Raises:
-        ConfigError: The name is longer than file systems allow.
+        OutputFailed: The name is longer than file systems allow.
     """
     part = "" if values.part is None else f".{values.part:03d}"
     filled = {
@@ -111,12 +111,26 @@ def file_name(template: str, values: NameValues) -> str:
         "date": values.date,
     }
     name = _filled(template, filled)
-    if len(name.encode()) > _MAX_BYTES:
-        raise ConfigError(
-            f"the file name {name[:60]}... is longer than {_MAX_BYTES} bytes",
-            "shorten it with --file-name",
-        )
+    if len(name.encode()) > MAX_BYTES:
+        raise too_long("file", name, "--file-name")
     return name
+
+
+def too_long(what: str, name: str, option: str) -> OutputFailed:
+    """Return the error for a name with more bytes than file systems take.
+
+    Args:
+        what: What has the name: a file or a directory.
+        name: The name.
+        option: The option that made it.
+    """
+    key = option.removeprefix("--")
+    return OutputFailed(
+        f"the {what} name {name[:40]} ... {name[-10:]} has {len(name.encode())} bytes, and file "
+        f"systems take {MAX_BYTES}",
+        f"leave a field out of {option}; of several tables, give this one its own {key} in a "
+        "[[table]] of a job file, or leave it out with --exclude-table",
+    )
 
 
 def any_name(template: str, values: NameValues) -> str:

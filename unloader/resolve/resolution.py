@@ -121,7 +121,8 @@ def resolved_outputs(
 
     Raises:
         UsageError: Two would have one place, or one cannot be encrypted as asked.
-        ConfigError: A name is too long, or a key is missing.
+        ConfigError: A key is missing.
+        OutputFailed: A name is too long.
     """
     found = []
     for number, each in enumerate(ready.of_outputs()):

@@ -63,7 +63,7 @@ def _list(tables: tuple[TableSummary, ...]) -> str:
         (
             (
                 render.name(table.schema or render.UNKNOWN),
-                render.name(table.name),
+                render.shortened(render.name(table.name), 60),
                 table.kind,
                 render.count(table.rows),
                 render.size(table.bytes),
@@ -79,7 +79,7 @@ def _shown(described: TableDescription) -> str:
     parts = [
         render.facts(
             (
-                ("table", render.name(table.label)),
+                ("table", render.shortened(render.name(table.label))),
                 ("server", described.server_version),
                 ("rows", render.about(render.count(table.rows), "estimate")),
                 ("bytes", render.about(render.size(table.bytes), "in the source")),
@@ -99,7 +99,7 @@ def _columns(described: TableDescription) -> str:
         ("column", "type", "in CSV", "in Parquet", "lossless", "note"),
         (
             (
-                render.name(text.name),
+                render.shortened(render.name(text.name), 60),
                 text.source_type,
                 csv_form(text.output_type),
                 parquet.output_type,

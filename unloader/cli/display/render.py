@@ -201,11 +201,11 @@ def lines(text: str) -> str:
     return _COMMANDS.sub(lambda found: _written_out(found.group()), text)
 
 
-def shortened(text: str) -> str:
-    """Return a text without its middle if it is longer than `LONGEST` characters."""
-    if len(text) <= LONGEST:
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """Return a text without its middle if it has more than `longest` characters."""
+    if len(text) <= longest:
         return text
-    half = LONGEST // 2
+    half = longest // 2
     return f"{text[:half]} ... ({len(text) - 2 * half:,} characters) ... {text[-half:]}"
 
 

@@ -48,7 +48,7 @@ class Naming:
             number: Of the file among the unit's, from 0.
 
         Raises:
-            ConfigError: The name is longer than file systems allow.
+            OutputFailed: The name is longer than file systems allow.
         """
         return self.of_unit(unit)(number)
 
@@ -76,6 +76,6 @@ class Naming:
         """Return the name of each unit's first file by unit; of one unit where one file holds all.
 
         Raises:
-            ConfigError: A name is longer than file systems allow.
+            OutputFailed: A name is longer than file systems allow.
         """
         return {unit.id: self.name(unit) for unit in (units[:1] if self.one else units)}

@@ -16,7 +16,7 @@ def places(run: ResolvedRun) -> dict[str, str]:
     Empty where the run has no destination, or several outputs.
 
     Raises:
-        ConfigError: A name is longer than file systems allow.
+        OutputFailed: A name is longer than file systems allow.
     """
     if len(run.outputs) > 1:
         return {}

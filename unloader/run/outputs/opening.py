@@ -25,7 +25,7 @@ def open_output(run: ResolvedRun, resumed_in: tuple[str, ...] = (), *, home: str
     Raises:
         OutputFailed: It cannot be opened.
         UsageError: It does not go with the plan.
-        ConfigError: A file name is too long.
+        OutputFailed: A file name is too long.
     """
     if len(run.outputs) == 1:
         return _open_one(of_output(run, 0), resumed_in, home=home)
