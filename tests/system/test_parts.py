@@ -102,7 +102,7 @@ def test_a_source_that_has_changed_since_is_refused(url: str, tmp_path: Path) ->
     assert "the snapshot of the plan cannot be read any more" in error
     assert not (to / "part-2-of-2").exists()
     error = command.error_of("merge", str(to), status=6)
-    assert "1 of 2 parts are missing" in error
+    assert "1 of 2 parts is missing" in error
     assert "--part 2/2" in error
 
 
@@ -170,7 +170,7 @@ class _Damaged:
 
 
 WRONG = {
-    "missing": "1 of 2 parts are missing",
+    "missing": "1 of 2 parts is missing",
     "unfinished": "are not finished: part-1-of-2",
     "of_another_plan": "parts of different plans",
     "of_other_rows": "different values of --where",

@@ -257,7 +257,7 @@ def test_what_cannot_be_unloaded_is_left_out_if_asked(source: str, tmp_path: Pat
     unload(source, tmp_path, *options, status=7)
     assert read(tmp_path / "hr.staff") == [(0, "secret"), (1, "secret"), (2, "secret")]
     again = command.error_of("resume", str(tmp_path), "--progress", "none", status=7)
-    assert "1 of 2 tables are not complete: nothing: " in again
+    assert "1 of 2 tables is not complete: nothing: " in again
     shown = command.ended("plan", source, *options)
     assert shown.returncode == 0
     assert "nothing  is left out: there is no table nothing" in shown.stdout

@@ -125,7 +125,7 @@ class UnitWork(Work[WorkUnit]):
             later = "one more is tried after a while" if raises else "no more are tried"
             text = (
                 f"the database takes no more sessions: {places} of "
-                f"{counted(self.workers, 'worker')} still read, "
+                f"{counted(self.workers, 'worker')} can continue, "
                 f"{later}. Next: lower --parallelism, or raise the database's limit of sessions"
             )
         self._working = places

@@ -71,7 +71,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("run", "nowhere.json", "--to", "o"), 3, "nowhere.json"),
         (("describe", "duckdb:///nowhere/x.db"), 4, "nowhere/x.db"),
         (("verify", "nowhere"), 6, "nowhere"),
-        (("plan", "plan.json"), 2, "plan.json"),
+        (("plan", "plan.json"), 3, "plan.json"),
     ],
 )
 def test_a_mistake_is_one_line_with_a_way_out(

@@ -17,7 +17,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     with duckdb.connect("a.duckdb") as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS i; CREATE TABLE u AS SELECT 2 AS i")
-    return "duckdb:a.duckdb"
+    return f"duckdb://{tmp_path}/a.duckdb"
 
 
 @pytest.mark.parametrize("to", ["out", "out/{table}"])

@@ -100,8 +100,8 @@ class SteeredRun:
         """Return why a wish cannot be granted; empty if it can."""
         if isinstance(wish.parallelism, int) and not 1 <= wish.parallelism <= self.most:
             return (
-                f"the run has seats for {counted(self.most, 'worker')}, and --parallelism asks for "
-                f"{wish.parallelism}"
+                f"the run has seats for {counted(self.most, 'worker')}, and "
+                f"{wish.parallelism} are asked for"
             )
         if wish.max_sessions and wish.max_sessions <= self.sessions_beside:
             return (

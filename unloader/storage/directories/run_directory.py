@@ -59,6 +59,7 @@ from unloader.storage.model import (
     JOURNAL,
     MANIFEST,
     RUN_RECORD,
+    STATUS,
     Index,
     Leftover,
     ReadIndex,
@@ -347,12 +348,16 @@ class RunDirectory:
                 made.rmdir()
 
     def leave_remains(self) -> None:
-        """Remove what this run made in the directory after another process had removed it.
+        """Remove the status and the empty directories of a run whose records were removed.
 
-        The removal may have met a file that was just being written, and left its directory.
+        A removal leaves them where the run writes a file while it works.
         """
         if is_removed(self.room):
-            self.leave_no_trace()
+            with suppress(OSError):
+                os.unlink(self.room / STATUS)
+            for folder in (self.staged, self.room, *self._created):
+                with suppress(OSError):
+                    folder.rmdir()
 
     def close(self) -> None:
         """Release the directory to others."""

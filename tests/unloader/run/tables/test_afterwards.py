@@ -213,7 +213,7 @@ def test_a_failed_table_leaves_the_others_whole(tmp_path: Path) -> None:
         *("--to", f"{home}/{{table}}", "--on-table-failure", "continue", "--on-failure", hook),
         status=7,
     )
-    assert "1 of 3 tables are not complete: main.bad: " in error
+    assert "1 of 3 tables is not complete: main.bad: " in error
     assert "no luck" in error
     assert f"unloader resume {home}" in error
     path, failed = (tmp_path / "told").read_text().split()
@@ -240,7 +240,7 @@ def test_what_is_left_out_stays_missing(source: SourceSpec, tmp_path: Path) -> N
     break_off(requests, "main.large", "main.middle", on_failure="continue")
     for _ in range(2):
         error = command.error_of("resume", str(home), status=7)
-        assert "1 of 5 tables are not complete: nowhere: " in error
+        assert "1 of 5 tables is not complete: nowhere: " in error
         assert "those left out take another run" in error
     assert not (home / "_manifest.json").exists()
     partial = json.loads((home / "_run" / "_manifest.json").read_text())
