@@ -57,7 +57,10 @@ def is_library(module: ModuleInfo) -> bool:
 
 
 def leaf_errors() -> list[type[Exception]]:
-    """Return every exception that a module of a leaf defines, in public or not."""
+    """Return every exception that a module of a leaf defines, in public or not.
+
+    One of the system's errors is translated where the file is opened, as the others are.
+    """
     found = set()
     for leaf in LEAVES:
         package = import_module(leaf)
@@ -65,7 +68,8 @@ def leaf_errors() -> list[type[Exception]]:
             if is_library(module):
                 continue
             for _, each in inspect.getmembers(import_module(module.name), inspect.isclass):
-                if issubclass(each, Exception) and each.__module__.split(".")[0] == leaf:
+                ours = issubclass(each, Exception) and not issubclass(each, OSError)
+                if ours and each.__module__.split(".")[0] == leaf:
                     found.add(each)
     return sorted(found, key=lambda each: each.__qualname__)
 

@@ -22,7 +22,7 @@ def secret_in(path: Path, what: str, hint: str) -> str:
         hint: What to do if it cannot be read.
 
     Raises:
-        ConfigError: It cannot be read, is empty, or others can read it, too.
+        ConfigError: It cannot be read, or others can read it, too.
     """
     check_private(path, what)
     try:
@@ -37,7 +37,5 @@ def secret_in(path: Path, what: str, hint: str) -> str:
             f"the {what} {path} holds more than {LONGEST_SECRET:,} characters",
             "give a file that holds nothing but the secret",
         )
-    if not secret:
-        raise ConfigError(f"the {what} {path} is empty", hint)
     learn(secret)
     return secret

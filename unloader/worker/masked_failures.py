@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from unloader.transforms.model import TransformOptions
 
 _SOURCES = "unloader.sources."
+_WORKER = "unloader.worker."
 _CODE = re.compile(r"\b(?:ORA|DPY|DPI|TNS)-\d{4,5}\b")
 _MOST_NAMED = 5
 
@@ -86,7 +87,11 @@ def _named(text: str, columns: Iterable[ReadColumn]) -> str:
 
 
 def _is_of_source(trace: TracebackType | None) -> bool:
-    return any(name.startswith(_SOURCES) for name in _modules(trace))
+    """Tell whether a source raised it: after the last frame of the worker comes one of a source."""
+    found = False
+    for name in _modules(trace):
+        found = name.startswith(_SOURCES) or (found and not name.startswith(_WORKER))
+    return found
 
 
 def _modules(trace: TracebackType | None) -> Iterator[str]:

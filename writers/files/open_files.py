@@ -101,8 +101,10 @@ def open_file(
 
 
 def _open(path: Path) -> int:
+    # A file without a name is given by our own descriptor.
+    follow = path.is_relative_to("/proc/self/fd")
     try:
-        return open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        return open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, follow=follow)
     except NotRegular:
         if stat.S_ISREG(os.stat(path).st_mode):
             raise  # A link to a file that is not ours.

@@ -296,6 +296,6 @@ def test_the_file_of_a_run_is_not_taken_for_the_run(here: Path) -> None:
     )
     assert "o/t.csv is a directory" in done.stderr
     for name in ("t.0001.csv", "_manifest.json"):
-        assert "is a file, and a run is a directory. Next: name the directory: o/t.csv" in error_of(
-            "verify", f"o/t.csv/{name}", status=6
-        )
+        error = error_of("verify", f"o/t.csv/{name}", status=2)
+        assert "DEST is the directory of a run. Next: name its directory" in error
+        assert "unloader verify o/t.csv" in error

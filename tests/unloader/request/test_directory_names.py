@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unloader.cli.display import render
-from unloader.errors import ConfigError
+from unloader.errors import ConfigError, OutputFailed
 from unloader.request.directory_names import (
     DirectoryValues,
     beside,
@@ -69,11 +69,11 @@ def test_directories_encode_what_files_encode() -> None:
             assert beside("/x/{table}{date}", values)[1].fullmatch(f"{name}20261122")
 
 
-@pytest.mark.parametrize(("schema", "what"), [("", "is empty"), ("x" * 300, "is longer")])
+@pytest.mark.parametrize(("schema", "what"), [("", "is empty"), ("x" * 300, "has 300 bytes")])
 def test_names_that_cannot_be(schema: str, what: str) -> None:
     """An empty part would be the directory above; a long one has no place."""
     values = DirectoryValues(schema=schema, table="t", date="", run_id="")
-    with pytest.raises(ConfigError, match=what):
+    with pytest.raises((ConfigError, OutputFailed), match=what):
         directory_name("/x/{schema}/y", values)
 
 

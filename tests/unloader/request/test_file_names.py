@@ -93,7 +93,7 @@ def test_a_long_name_is_refused_in_bytes() -> None:
     """File systems count bytes: 255 are allowed, 256 are refused with the option to change it."""
     assert len(file_name("{table}", replace(VALUES, table="x" * 255))) == 255
     for table in ("x" * 256, "ü" * 128):
-        with pytest.raises(ConfigError, match=r"255 bytes.*--file-name"):
+        with pytest.raises(OutputFailed, match=r"take 255.*--file-name"):
             file_name("{table}", replace(VALUES, table=table))
 
 

@@ -166,7 +166,7 @@ def test_a_plain_file_name_is_answered_with_its_url(
 ) -> None:
     """Who gives the path of a file learns the URL to write."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "sales.db").touch()
+    (tmp_path / "sales.db").write_bytes(bytes(8) + b"DUCK")
     with pytest.raises(UsageError, match=f"duckdb://{tmp_path}/sales.db"):
         parse_source("sales.db", KINDS, form_of)
 
