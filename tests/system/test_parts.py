@@ -171,7 +171,7 @@ class _Damaged:
 
 WRONG = {
     "missing": "1 of 2 parts is missing",
-    "unfinished": "are not finished: part-1-of-2",
+    "unfinished": "is not finished: part-1-of-2",
     "of_another_plan": "parts of different plans",
     "of_other_rows": "different values of --where",
     "in_another_form": "different values of --dialect",

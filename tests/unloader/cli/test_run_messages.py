@@ -55,7 +55,7 @@ def test_a_directory_is_not_a_source(here: str) -> None:
 def test_one_thing_has_a_singular(here: str) -> None:
     """No line of a run counts 1 of a plural."""
     done = command.ended("run", here, *TABLES, "--to", "out/{table}", "--parallelism", "1")
-    assert "main.t is complete: 1 row, 2 B; 1 of 2 tables" in done.stderr
+    assert "main.t is complete: 1 row, 4 B; 1 of 2 tables" in done.stderr
     alone = command.ended("run", here, *TABLES[:2], "--to", "alone", "--parallelism", "1")
     assert "about 1 row," in alone.stderr
     assert "done: 1/1 units, 1 row, " in alone.stderr
