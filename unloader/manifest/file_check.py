@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from unloader.errors import VerifyMismatch
 from writers.files.checksums import checksum_name
@@ -56,6 +58,12 @@ def check_file(
             counted only if the spec has the keys.
         WriteError: The file is missing or cannot be read.
     """
+    if isinstance(path, Path):
+        with suppress(OSError):
+            # To read all of what has grown without end would take as long.
+            size = path.lstat().st_size
+            if size > file.bytes:
+                raise _differs(path, [f"size {size} instead of {file.bytes}"])
     shape = spec.format
     if isinstance(shape, TextFormat) and not header:
         shape = replace(shape, header=False)
@@ -82,6 +90,10 @@ def _compare(path: Readable, file: WrittenFile, found: ReadBack) -> None:
         if was != now
     ]
     if differences:
-        raise VerifyMismatch(
-            f"{path} has {', '.join(differences)}", "unload the table again, and check the storage"
-        )
+        raise _differs(path, differences)
+
+
+def _differs(path: Readable, differences: list[str]) -> VerifyMismatch:
+    return VerifyMismatch(
+        f"{path} has {', '.join(differences)}", "unload the table again, and check the storage"
+    )

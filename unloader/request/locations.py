@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -146,8 +147,9 @@ def secret_reference(password_file: Path | None = None) -> SecretReference:
             raise _unreadable(password_file)
         check_private(password_file, "password file")
         if password_file.is_file():  # A pipe could be read once only.
-            first, _, _ = read_regular(password_file, follow=True).partition(b"\n")
-            learn(first[:LONGEST_SECRET].decode(errors="replace").rstrip("\r"))
+            with suppress(OSError):  # The reader of the password reports it.
+                first, _, _ = read_regular(password_file, follow=True).partition(b"\n")
+                learn(first[:LONGEST_SECRET].decode(errors="replace").rstrip("\r"))
         return SecretReference(kind="file", name=str(password_file.absolute()))
     if os.environ.get(PASSWORD_VARIABLE):
         return SecretReference(kind="environment", name=PASSWORD_VARIABLE)

@@ -27,7 +27,7 @@ from unloader.resolve.outputs.directories import directory_values
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.homes import is_of_tables
 from unloader.storage.model import MANIFEST, RUN_RECORD, Leftover
-from unloader.storage.opening import storage_at
+from unloader.storage.opening import storage_at, unreadable
 from unloader.storage.paths import absolute, real
 from writers.records import dataclass
 
@@ -260,10 +260,7 @@ def find_broken_run(destination: str) -> BrokenRun | None:
         places = _places_now(destination, who.places)
         record = storage.record(places[0], RUN_RECORD)
     except OSError as error:
-        raise OutputFailed(
-            f"what a run has left in {destination} cannot be read: {error}",
-            "check the permissions there",
-        ) from error
+        raise unreadable(destination, error) from error
     if not record or is_of_tables(record):
         return None
     run = read_run(record, places[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unloader.errors import OutputFailed
 from writers.objects.location import is_location
 
 if TYPE_CHECKING:
@@ -19,3 +20,12 @@ def storage_at(place: str) -> Storage:
     from unloader.storage.directories.local import LocalDirectories
 
     return LocalDirectories()
+
+
+def unreadable(place: str, error: OSError) -> OutputFailed:
+    """Return the error for a file of a run that died, which cannot be read."""
+    named = f"{error.filename}: " if error.filename else ""
+    return OutputFailed(
+        f"what a run has left in {place} cannot be read: {named}{error.strerror or error}",
+        f"restore that file and check its rights; or move {place}/_run away, and unload again",
+    )

@@ -107,10 +107,13 @@ def read_named(path: str | os.PathLike[str]) -> bytes:
 
 def _all_of(file: IO[bytes], path: str | os.PathLike[str]) -> bytes:
     data = bytearray()
-    while piece := file.read(_READ_BYTES):
+    # A file with holes may be larger than memory.
+    too_large = os.fstat(file.fileno()).st_size > MOST_BYTES
+    while not too_large and (piece := file.read(_READ_BYTES)):
         data += piece
-        if len(data) > MOST_BYTES:
-            raise OSError(errno.EFBIG, f"it has more than {MOST_BYTES >> 20} MiB", str(path))
+        too_large = len(data) > MOST_BYTES
+    if too_large:
+        raise OSError(errno.EFBIG, f"it has more than {MOST_BYTES >> 20} MiB", str(path))
     return bytes(data)
 
 

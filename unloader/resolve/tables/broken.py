@@ -32,7 +32,7 @@ from unloader.resolve.tables.problems import TableProblem, lost_at_once
 from unloader.resolve.tables.resolving import OpenTables
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.storage.model import RUN_RECORD, Leftover
-from unloader.storage.opening import storage_at
+from unloader.storage.opening import storage_at, unreadable
 from writers.records import dataclass
 
 if TYPE_CHECKING:
@@ -206,10 +206,7 @@ def _record_of_dead(place: str) -> dict[str, Any] | None:
         who = storage.who_was_here(place, counted=False)
         record = b"" if who is None else storage.record(place, RUN_RECORD)
     except OSError as error:
-        raise OutputFailed(
-            f"what a run has left in {place} cannot be read: {error}",
-            "check the permissions there",
-        ) from error
+        raise unreadable(place, error) from error
     if who is None or not is_of_tables(record):
         return None
     if who.is_running:

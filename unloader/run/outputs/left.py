@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from unloader.errors import OutputFailed
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
 from unloader.resolve.outputs.one import of_output
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.kinds import is_kept
 from unloader.storage.model import MANIFEST
-from unloader.storage.opening import storage_at
+from unloader.storage.opening import storage_at, unreadable
 from unloader.storage.paths import path_of
 from writers.records import dataclass
 
@@ -69,8 +68,5 @@ def left_of_output(run: ResolvedRun, *, completed: bool = False) -> Left:
     except FileNotFoundError:
         return Left(what="nothing")
     except OSError as error:
-        raise OutputFailed(
-            f"what a run has left in {place} cannot be read: {error}",
-            "check the permissions there",
-        ) from error
+        raise unreadable(place, error) from error
     return Left(what="units" if who is not None and who.run_id == run.run_id else "nothing")

@@ -36,7 +36,7 @@ from unloader.run.starting import (
 from unloader.run.tables.following import Following
 from unloader.selection.asked import TablesRequest
 from unloader.storage.model import RUN_RECORD
-from unloader.storage.opening import storage_at
+from unloader.storage.opening import storage_at, unreadable
 from unloader.storage.paths import path_of
 
 
@@ -172,10 +172,7 @@ def _is_home(place: str) -> bool:
         who = storage_at(place).who_was_here(place, counted=False)
         record = b"" if who is None else storage_at(place).record(place, RUN_RECORD)
     except OSError as error:
-        raise OutputFailed(
-            f"what a run has left in {place} cannot be read: {error}",
-            "check the permissions there",
-        ) from error
+        raise unreadable(place, error) from error
     return is_of_tables(record) if record else is_finished_home(path_of(place))
 
 

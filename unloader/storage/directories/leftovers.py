@@ -383,8 +383,8 @@ def _finished_units(room: Path) -> int:
     # Of a table of many the journal is in its lock.
     path = room / JOURNAL
     try:
-        with open(open_regular(path if path.exists() else room / LOCK), "rb") as file:
-            # A last line without an end is of a kill in mid-write.
-            return sum(line.startswith(STAGED_LINE) and line.endswith(b"\n") for line in file)
+        lines = read_regular(path if path.exists() else room / LOCK).splitlines(keepends=True)
+        # A last line without an end is of a kill in mid-write.
+        return sum(line.startswith(STAGED_LINE) and line.endswith(b"\n") for line in lines)
     except OSError:
         return 0
