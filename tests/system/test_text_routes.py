@@ -89,8 +89,8 @@ CSV_ROUTES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "pieces": (("--file-size", "20kB", "--enclose", "all"), {}),
     "excel": (("--dialect", "excel", "--as-text", "*"), {"encoding": "utf-8-sig"}),
     "utf-16": (("--encoding", "utf-16", "--enclose", "strings"), {"encoding": "utf-16"}),
-    "mysql": (
-        ("--dialect", "mysql", "--header", "--null", "", "--boolean-format", "true/false"),
+    "backslash": (
+        ("--enclose", "strings", "--escape", "backslash"),
         {"escapechar": "\\", "doublequote": False},
     ),
 }
@@ -100,7 +100,7 @@ CSV_ROUTES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "route",
     [
         *("rfc4180", "plain", "native"),
-        *also(ROUTES, "mysql", "crlf", "pieces", "excel", "utf-16"),
+        *also(ROUTES, "backslash", "crlf", "pieces", "excel", "utf-16"),
     ],
 )
 def test_postgres_csv_is_the_servers_text(
@@ -193,8 +193,8 @@ DUCKDB_FORMS: dict[str, tuple[str, Callable[[str | None], object]]] = {
 FILE_ROUTES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "native": (("--encoder", "native"), {}),
     "plain": (("--encoder", "plain", "--eol", "crlf"), {}),
-    "mysql": (
-        ("--dialect", "mysql", "--header", "--null", "", "--boolean-format", "true/false"),
+    "backslash": (
+        ("--enclose", "strings", "--escape", "backslash"),
         {"escapechar": "\\", "doublequote": False},
     ),
     "excel": (

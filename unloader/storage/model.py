@@ -10,6 +10,8 @@ from unloader.nouns import counted
 from writers.model import UncompletedUpload
 from writers.records import dataclass
 
+RUN = "_run"
+"""The directory of a run in its destination, until the run is published."""
 MANIFEST = "_manifest.json"
 """Name of the file whose presence means that a run is finished. It gets its final name last."""
 

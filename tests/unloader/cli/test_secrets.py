@@ -309,9 +309,13 @@ def test_the_password_itself_is_accepted_in_no_option(ask: Ask, command: str, ea
     )
     values = (SECRET, f"a {SECRET} b", f"a='{SECRET}'")
     known = {option.opts[0] for option in options_of("run")}
+    # Their texts are shown and recorded nowhere.
+    hidden = {"--session-sql", "--on-success", "--on-failure"}
     calls = []
     for number, option in enumerate(options_of(command)):
         name = option.opts[0]
+        if name in hidden:
+            continue
         if command != "run" and name in known and number % 8:
             continue
         shown = subject[2:] if name == "--query" else subject

@@ -260,7 +260,7 @@ def test_changed_totals_are_found(copy: Callable[[str], Path]) -> None:
     """The totals must be those of the files."""
     destination = copy("parquet")
     change(destination, lambda manifest: manifest["totals"].update(rows=ROWS + 1))
-    assert f"{ROWS} rows, the totals {ROWS + 1}" in difference(destination)
+    assert f"{ROWS:,} rows, the totals {ROWS + 1}" in difference(destination)
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ def test_a_source_that_changed_is_compared_as_it_is(
     with closing(duckdb.connect(str(later))) as connection:
         connection.execute("INSERT INTO t SELECT * FROM t LIMIT 5")
     destination, heard = copy("csv"), list[Event]()
-    with pytest.raises(VerifyMismatch, match=f"{ROWS} rows, the source counts {ROWS + 5} .as the"):
+    with pytest.raises(VerifyMismatch, match=f"{ROWS:,} rows, the source counts {ROWS + 5} .as the"):
         api.verify(destination, source_of(later), observe=heard.append)
     assert any(
         isinstance(event, Notice) and "the source has changed since the run" in event.text

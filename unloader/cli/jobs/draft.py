@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from unloader.cli.display import render
-from unloader.errors import ConfigError
+from unloader.errors import ConfigError, OutputFailed
 from unloader.nouns import counted
 from unloader.request.directory_names import DirectoryValues, directory_name
 
@@ -122,7 +122,7 @@ def _destinations(tables: Sequence[SchemaTable]) -> Iterator[str]:
         )
         try:
             usual = directory_name(_usual(tables), values)
-        except ConfigError:
+        except (ConfigError, OutputFailed):
             usual = ""
         yield "" if usual and usual not in seen else f"extract/table-{number}/{{date}}"
         seen.add(usual)

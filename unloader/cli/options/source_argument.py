@@ -27,8 +27,7 @@ from unloader.request.options.option import Option, of_command
 from unloader.request.settings import at_home
 from unloader.sources.options import every_option
 from unloader.sources.registry import KINDS, url_form
-from unloader.storage.directories.leftovers import RUN
-from unloader.storage.model import MANIFEST
+from unloader.storage.model import MANIFEST, RUN
 from unloader.storage.paths import PlacePath, path_of
 from writers.errors import FormatError
 from writers.files.regular import read_regular

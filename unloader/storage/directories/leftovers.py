@@ -34,11 +34,13 @@ from unloader.storage.model import (
     WISH,
     Leftover,
 )
+from unloader.storage.model import (
+    RUN as RUN,
+)
 from writers.files.regular import open_regular, read_regular
 from writers.files.staging import PART_SUFFIX
 from writers.records import dataclass
 
-RUN = "_run"
 STAGED = "staged"
 LOCK = "lock"
 RECORD = "publication.json"
