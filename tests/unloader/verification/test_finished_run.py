@@ -410,7 +410,9 @@ def test_a_source_that_changed_is_compared_as_it_is(
     with closing(duckdb.connect(str(later))) as connection:
         connection.execute("INSERT INTO t SELECT * FROM t LIMIT 5")
     destination, heard = copy("csv"), list[Event]()
-    with pytest.raises(VerifyMismatch, match=f"{ROWS:,} rows, the source counts {ROWS + 5} .as the"):
+    with pytest.raises(
+        VerifyMismatch, match=f"{ROWS:,} rows, the source counts {ROWS + 5} .as the"
+    ):
         api.verify(destination, source_of(later), observe=heard.append)
     assert any(
         isinstance(event, Notice) and "the source has changed since the run" in event.text
