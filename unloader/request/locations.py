@@ -205,7 +205,7 @@ def keyring_reference(written: str, url: str) -> SecretReference:
     return SecretReference(kind="keyring", name=f"{service}/{user}")
 
 
-def _database_in(path: str) -> str:
+def database_in(path: str) -> str:
     """Return the kind of the database in a file, by its first bytes; empty if it has none."""
     try:
         with open(open_regular(path, follow=True), "rb") as file:
@@ -227,7 +227,7 @@ def _unknown(
         return ConfigError(f"no source is known for {whose}", f"use one of: {known}")
     if os.path.isfile(url):
         path = os.path.abspath(url)
-        if kind := _database_in(path):
+        if kind := database_in(path):
             return UsageError(
                 "the source is a file, and not a source URL", f"write {kind}://{path}"
             )

@@ -286,6 +286,8 @@ def test_a_database_file_is_recognized_by_its_first_bytes(here: Path) -> None:
         ("three.csv", "neither SQLite nor DuckDB"),
     ):
         assert said in error_of("describe", name, status=2)
+    assert f"written sqlite://{here}/one.db" in error_of("run", "one.db", status=2)
+    assert f"written duckdb://{here}/two.db" in error_of("run", "two.db", status=2)
 
 
 def test_the_file_of_a_run_is_not_taken_for_the_run(here: Path) -> None:

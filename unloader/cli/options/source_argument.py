@@ -22,7 +22,7 @@ from unloader.lakehouse.places import lake_kind
 from unloader.nouns import counted
 from unloader.redaction import HIDDEN, holds_sql_password
 from unloader.request.job.variables import FORM
-from unloader.request.locations import looks_like_source
+from unloader.request.locations import database_in, looks_like_source
 from unloader.request.options.option import Option, of_command
 from unloader.request.settings import at_home
 from unloader.sources.options import every_option
@@ -88,7 +88,7 @@ def source_argument(
             raise UsageError(
                 f"{url} is a file, and neither a source URL nor named as a job or a plan",
                 f"name a job file *.toml and a plan *.json; a database in a file is written "
-                f"duckdb://{Path(url).absolute()}",
+                f"{database_in(url) or 'duckdb'}://{Path(url).absolute()}",
             )
         if not files:
             return SourceArgument(url=url)
