@@ -83,7 +83,10 @@ def datetime_texts(
         if format.fractions == "keep":
             digits = UNIT_DIGITS[kind.unit]
             refuse_cut_fraction(values.view(pa.int64()), digits, mask, place)
-        if kind.tz is not None and not format.moves_to_utc:
+        if kind.tz is not None:
+            if format.moves_to_utc:
+                # pyarrow looks zones up in a database that does not have all of our names.
+                return mask_texts(values.view(pa.timestamp(kind.unit)), mask, place)
             local, offsets = _local(values, place)
             return mask_texts(local, mask, place, Zone(names=kind.tz, offsets=offsets))
     elif pa.types.is_time(kind):

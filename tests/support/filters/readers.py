@@ -114,10 +114,13 @@ def by_arrow(dataset: ds.Dataset, filters: Sequence[Filter]) -> list[int | str]:
 
 
 def arrow_is_right(each: Filter) -> bool:
-    """Return whether pyarrow counts right, which it does not for `not (x < NaN)`.
+    """Return whether pyarrow counts right, which it does not for `not (x < NaN)` and `x in (0.0)`.
 
-    It takes the bounds 1.0 and 2.0 of a row group to say that `x < NaN` is true of all rows.
+    It takes the bounds 1.0 and 2.0 of a row group to say that `x < NaN` is true of all rows. Bounds of
+    -0.0 and 0.0 are equal for it, so it takes one for all values, while `is_in` tells the two apart.
     """
+    if each.operation == "in":
+        return not each.column.floating or 0.0 not in each.literals
     ordered = each.operation in ("<", "<=", ">", ">=", "between")
     return not (each.negated and ordered and any(value != value for value in each.literals))
 

@@ -158,17 +158,18 @@ def reference_field(text, form, is_text, single):
         return bare_escaped(text, form) if form.escape == "backslash" else bare_checked(text, form)
     if form.enclose == "all" or (form.enclose == "strings" and is_text):
         return enclosed(text, form)
-    bare = text.replace("\\", "\\\\") if form.escape == "backslash" else text
+    escaping = form.escape == "backslash"
     if (
-        form.null in (text, bare)
+        text == form.null
+        or (escaping and ("\\" in text or text == "NULL"))
         or form.delimiter in text
         or form.enclosure in text
         or any(c in text for c in "\r\n" + form.eol)
         or runs_into(text, form.delimiter)
-        or (single and text == "\\.")
+        or (single and text in ("", "\\."))
     ):
         return enclosed(text, form)
-    return bare
+    return text
 
 
 def reference_record(texts, kinds, form):

@@ -141,7 +141,7 @@ def test_minimal_encloses_what_programs_read_in_different_ways(name, options, va
 
 
 @pytest.mark.parametrize("name", text_encoders.NAMES)
-@pytest.mark.parametrize("zone", ["UTC", "+02:00", "Europe/Berlin"])
+@pytest.mark.parametrize("zone", ["UTC", "Z", "+02:00", "Europe/Berlin"])
 def test_timestamps_for_mysql_are_in_utc(name, zone):
     """No offset is written, which MariaDB refuses, and the instant stays the same."""
     moment = datetime(2024, 7, 1, 12, 0, 0, 123456, tzinfo=timezone.utc)

@@ -16,7 +16,7 @@ from partition_planner.model import Selector
 from unloader.errors import ConfigError, SnapshotGone, SourceError
 from unloader.failures import error_of
 from unloader.model import AttemptFailure, Extract, SourceSpec
-from unloader.redaction import PASSWORD_VARIABLE, is_secret
+from unloader.redaction import PASSWORD_VARIABLE, holds_secret, is_secret
 from unloader.sources.postgres.errors import AGAIN
 from unloader.sources.postgres.keeping import records
 from unloader.sources.postgres.keeping.messages import (
@@ -211,5 +211,6 @@ def _environment() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name in (PASSWORD_VARIABLE, "PGPASSWORD") or not is_secret(name)
+        if name in (PASSWORD_VARIABLE, "PGPASSWORD")
+        or not (is_secret(name) or holds_secret(value))
     }
