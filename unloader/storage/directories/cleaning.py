@@ -75,9 +75,12 @@ def _with_others(directories: Sequence[Path]) -> list[Path]:
                 f"{directory} is no directory", "name the directory that was given with --to"
             )
         found.setdefault(os.path.realpath(directory), directory)
-    for directory in tuple(found.values()):
+    for real, directory in tuple(found.items()):
         owners = owners_for(directory)
         holder = holder_of(directory / RUN, owners)
+        if real not in holder.directories:
+            # A copy: the run in the directories that its lock names may still be resumed.
+            continue
         for other in holder.directories:
             if holder.run_id and holder_of(Path(other) / RUN, owners).run_id == holder.run_id:
                 found.setdefault(other, Path(other))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,18 @@ def test_all_directories_of_a_run_are_cleaned(tmp_path: Path, named: int) -> Non
     found = api.clean([pair[named]])
     assert {each["directory"] for each in found["removed"]} == {str(path) for path in pair}
     assert names(tmp_path) == ["x", "y"]
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_cleaning_a_copy_leaves_the_run_that_was_copied(tmp_path: Path, several: bool) -> None:
+    """The lock in a copy names the directories of that run, which may still be resumed."""
+    directories = [tmp_path / "x", *([tmp_path / "y"] if several else [])]
+    left_behind(*directories)
+    shutil.copytree(tmp_path / "x", tmp_path / "copy")
+    before = [name for name in names(tmp_path) if not name.startswith("copy/")]
+    found = api.clean([tmp_path / "copy"])
+    assert [each["directory"] for each in found["removed"]] == [str(tmp_path / "copy")]
+    assert names(tmp_path) == before
 
 
 def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
