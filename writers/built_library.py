@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shlex
+import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,22 +45,44 @@ def find(name: str, override: str) -> Path | None:
     return Path(spec.origin) if spec is not None and spec.origin else None
 
 
+def advice() -> str:
+    """Return how to build the libraries that are missing."""
+    checkout = Path(__file__).parents[1]
+    if (checkout / "setup.py").exists():
+        install = f"run: pip install --editable {shlex.quote(str(checkout))}"
+    else:
+        # pip keeps the package that it built without a compiler, and would install it again.
+        install = "reinstall unloader with: pip install --force-reinstall --no-cache-dir"
+    return f"install a C++ compiler (g++ or clang++), then {install}"
+
+
+def _why_missing(name: str, override: str) -> str:
+    if os.environ.get(override) == "":
+        return f"{override} is empty, which switches it off"
+    package, _, library = name.rpartition(".")
+    folder = Path(__file__).parents[1].joinpath(*package.split("."))
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return f"{folder} has no {library} that was built for Python {version}"
+
+
 def load(
-    path: Path | None, prefix: str, abi_version: int, functions: Mapping[str, Signature]
+    name: str, override: str, prefix: str, abi_version: int, functions: Mapping[str, Signature]
 ) -> ctypes.CDLL:
-    """Return the library in a file, its functions declared.
+    """Return a library with its functions declared.
 
     Args:
-        path: None where it was not built.
+        name: Of the library, as of a module.
+        override: As for `find`.
         prefix: What the names of all its functions begin with.
         abi_version: What its function `abi_version` must return.
         functions: Name without the prefix to signature.
 
     Raises:
-        Unusable: There is none, or it cannot be loaded, or it is of another version.
+        Unusable: The library is missing, cannot be loaded, or has another version.
     """
+    path = find(name, override)
     if path is None:
-        raise Unusable("it was not built when the package was installed")
+        raise Unusable(_why_missing(name, override))
     try:
         loaded = ctypes.CDLL(str(path))
     except OSError as error:

@@ -32,25 +32,39 @@ if any(module.OVERRIDE in os.environ for module in LIBRARIES.values()):
     pytest.skip("another build of a library is under test", allow_module_level=True)
 
 
-def test_a_file_that_is_no_library_is_not_loaded(tmp_path: Path) -> None:
+def load(monkeypatch: pytest.MonkeyPatch, file: str) -> object:
+    """Load the file that a variable names as a library of the interface version 3."""
+    monkeypatch.setenv("UNLOADER_SOME_LIBRARY", file)
+    return built_library.load("writers._some", "UNLOADER_SOME_LIBRARY", "some_", 3, {})
+
+
+def test_a_file_that_is_not_a_library_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The loader's own words are in the reason."""
     file = tmp_path / "broken.so"
     file.write_bytes(b"no library")
     with pytest.raises(Unusable, match=r"cannot be loaded \(.*broken\.so"):
-        built_library.load(file, "some_", 3, {})
+        load(monkeypatch, str(file))
 
 
-def test_what_was_not_built_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is none of the name, or the environment says so."""
-    assert built_library.find("writers._none", "UNLOADER_NO_LIBRARY") is None
+def test_a_missing_library_is_reported_with_its_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A checkout before another build of the same package has no libraries; a variable can be empty."""
+    assert built_library.find("writers._some", "UNLOADER_SOME_LIBRARY") is None
+    with pytest.raises(Unusable, match=rf"{re.escape(str(ROOT))}/writers has no _some .* Python 3"):
+        built_library.load("writers._some", "UNLOADER_SOME_LIBRARY", "some_", 3, {})
+    with pytest.raises(Unusable, match="UNLOADER_SOME_LIBRARY is empty"):
+        load(monkeypatch, "")
     monkeypatch.setenv(encoder.OVERRIDE, "")
     assert built_library.find(encoder.NAME, encoder.OVERRIDE) is None
-    with pytest.raises(Unusable, match="it was not built"):
-        built_library.load(None, "some_", 3, {})
 
 
 @pytest.mark.parametrize("version", [None, 2, 4])
-def test_a_library_of_another_version_is_not_used(tmp_path: Path, version: int | None) -> None:
+def test_a_library_of_another_version_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int | None
+) -> None:
     """One left from an older build, or of a newer package, or something else altogether."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
@@ -60,7 +74,7 @@ def test_a_library_of_another_version_is_not_used(tmp_path: Path, version: int |
     source.write_text(f"unsigned {name}(void) {{ return {version or 0}; }}\n")
     subprocess.run([compiler, "-shared", "-fPIC", "-o", stale, source], check=True)
     with pytest.raises(Unusable, match=rf"stale\.so .* version {version}, .* needs 3"):
-        built_library.load(stale, "some_", 3, {})
+        load(monkeypatch, str(stale))
 
 
 @pytest.mark.parametrize("source", list(LIBRARIES))

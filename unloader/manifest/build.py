@@ -49,6 +49,7 @@ from unloader.placement.evidence import Evidence, nodes_json, workers_json
 from unloader.redaction import redact
 from unloader.resolve.broken_run import digest_of_job
 from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.slow_installation import missing_libraries
 from writers.model import WrittenFile
 from writers.records import dataclass, replace
 
@@ -143,7 +144,10 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
             NodeRecord(**each) for each in nodes_json(evidence, results, facts.seconds, facts.kept)
         ),
         parallelism_steps=_steps(facts),
-        warnings=tuple(redact(text) for text in (*evidence.warnings.values(), *_refusals(facts))),
+        warnings=tuple(
+            redact(text)
+            for text in (*evidence.warnings.values(), *_refusals(facts), *missing_libraries(run))
+        ),
         not_measured=evidence.not_measured,
         totals=totals,
         verified=VerifiedRecord(

@@ -36,6 +36,7 @@ from unloader.resolve.outputs.directories import is_followed
 from unloader.resolve.outputs.one import of_output, of_route, output_notices
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.slow_installation import missing_libraries
 from unloader.run.ceilings import ceilings_of
 from unloader.run.concurrency.opening import RunSteering, is_adaptive, watched_load
 from unloader.run.history import History
@@ -220,7 +221,7 @@ class _Run:
                 adaptive=is_adaptive(run.request),
             )
         )
-        for text in (*run.seating.notices, *output_notices(run)):
+        for text in (*missing_libraries(run), *run.seating.notices, *output_notices(run)):
             self.observe(Notice(text=text))
         if kept_until:
             text = f"if the run dies its snapshot is kept until {kept_until}; see unloader keepers"

@@ -40,10 +40,8 @@ def library() -> ctypes.CDLL | None:
     """Return the library, None where it was not built, or for another version."""
     arguments = (ctypes.POINTER(_Spec), ctypes.POINTER(ArrowArray), ctypes.POINTER(_Result))
     try:
-        path = built_library.find(NAME, OVERRIDE)
-        return built_library.load(
-            path, "unloader_sums_", ABI_VERSION, {"column": (ctypes.c_int32, arguments)}
-        )
+        functions = {"column": (ctypes.c_int32, arguments)}
+        return built_library.load(NAME, OVERRIDE, "unloader_sums_", ABI_VERSION, functions)
     except built_library.Unusable:
         return None
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
-from pathlib import Path
 
 from writers import built_library
 from writers.built_library import ArrowArray, Unusable
@@ -16,8 +15,6 @@ ABI_VERSION = 3
 """Of the interface in `encoder.cpp`, which has the same number."""
 
 NAME = "writers.native._encoder"
-
-NEXT = "install a C++ compiler (g++ or clang++) and install unloader again, or use --encoder plain"
 
 
 class Progress(ctypes.Structure):
@@ -52,11 +49,6 @@ _FUNCTIONS = {
 }
 
 
-def find() -> Path | None:
-    """Return the file of the library, None if it was not built; nothing is loaded."""
-    return built_library.find(NAME, OVERRIDE)
-
-
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL:
     """Return the library, loaded and of the right version.
@@ -64,7 +56,7 @@ def library() -> ctypes.CDLL:
     Raises:
         Unusable: There is none, or it cannot be loaded, or it is of another version.
     """
-    return built_library.load(find(), "unloader_", ABI_VERSION, _FUNCTIONS)
+    return built_library.load(NAME, OVERRIDE, "unloader_", ABI_VERSION, _FUNCTIONS)
 
 
 def why_not() -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from writers.built_library import advice
 from writers.errors import FormatError
 from writers.parquet.arrow_file import ArrowFile
 
@@ -66,9 +67,10 @@ def check_choice(choice: EncoderChoice) -> None:
     """
     if choice != "native" or (reason := why_not_native()) is None:
         return
-    from writers.parquet.native.library import NEXT
-
-    raise FormatError(f"the native Parquet encoder cannot be used: {reason}.", f"{NEXT}.")
+    raise FormatError(
+        f"the native Parquet encoder cannot be used: {reason}.",
+        f"{advice()}, or use --encoder plain.",
+    )
 
 
 def why_not_native() -> str | None:

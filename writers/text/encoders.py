@@ -8,6 +8,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from writers.built_library import advice
 from writers.errors import FormatError
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ def check_choice(choice: EncoderChoice) -> None:
     """
     if choice != "native" or (reason := why_not_native()) is None:
         return
-    from writers.native.library import NEXT
-
-    raise FormatError(f"the native text encoder cannot be used: {reason}.", f"{NEXT}.")
+    raise FormatError(
+        f"the native text encoder cannot be used: {reason}.", f"{advice()}, or use --encoder plain."
+    )
 
 
 def encode_into(

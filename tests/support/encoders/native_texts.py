@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from writers import built_library
 from writers.model import TextFormat
 from writers.native import library
 from writers.native.moments import moment_program
@@ -20,7 +21,7 @@ _BEHIND = b"\xa5" * 24
 
 @lru_cache(maxsize=1)
 def _library() -> ctypes.CDLL:
-    loaded = ctypes.CDLL(str(library.find()))
+    loaded = ctypes.CDLL(str(built_library.find(library.NAME, library.OVERRIDE)))
     for name in ("moments", "decimal", "float"):
         getattr(loaded, f"unloader_{name}_bound").restype = ctypes.c_size_t
     return loaded

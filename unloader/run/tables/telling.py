@@ -8,6 +8,7 @@ from unloader.events import Notice, RunStarted, TableFinished, TableStaged
 from unloader.manifest.routes import totals_of
 from unloader.nouns import counted
 from unloader.resolve.outputs.one import output_notices
+from unloader.resolve.slow_installation import missing_libraries
 from unloader.run.concurrency.opening import is_adaptive
 from unloader.run.tables.counting import Counting, rows_of
 from unloader.run.tables.state import RunState, TableState
@@ -54,7 +55,8 @@ def tell_start(state: RunState, counting: Counting, kept: str) -> None:
                 tables=counting.now,
             )
         )
-    for text in runs[0].seating.notices:
+    libraries = {text: None for run in runs for text in missing_libraries(run)}
+    for text in (*libraries, *runs[0].seating.notices):
         state.live(Notice(text=text))
     for run in runs:
         for text in output_notices(run):

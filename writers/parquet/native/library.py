@@ -16,8 +16,6 @@ ABI_VERSION = 1
 
 NAME = "writers.parquet.native._pages"
 
-NEXT = "install a C++ compiler (g++ or clang++) and install unloader again, or use --encoder plain"
-
 OVERRIDE = "UNLOADER_NATIVE_PAGES_LIBRARY"
 """An environment variable that names the file of another build, such as one for a sanitizer."""
 
@@ -75,8 +73,7 @@ def library() -> ctypes.CDLL:
     Raises:
         Unusable: There is none, or it cannot be loaded, or it is of another version.
     """
-    path = built_library.find(NAME, OVERRIDE)
-    return built_library.load(path, "unloader_pages_", ABI_VERSION, _FUNCTIONS)
+    return built_library.load(NAME, OVERRIDE, "unloader_pages_", ABI_VERSION, _FUNCTIONS)
 
 
 def why_not() -> str | None:

@@ -17,8 +17,6 @@ ABI_VERSION = 1
 
 NAME = "unloader.sources.oracle.native._fetch"
 
-NEXT = "install a C++ compiler (g++ or clang++) and install unloader again, or use --fetch auto"
-
 OVERRIDE = "UNLOADER_NATIVE_FETCH_LIBRARY"
 """An environment variable that names the file of another build, such as one for a sanitizer."""
 
@@ -27,7 +25,8 @@ class Unusable(ConfigError):
     """The library cannot be used; the message says why."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"the native fetch cannot be used: {why}", NEXT)
+        hint = f"{built_library.advice()}, or use --fetch auto"
+        super().__init__(f"the native fetch cannot be used: {why}", hint)
         self.why = why
 
 
@@ -78,9 +77,8 @@ def library() -> ctypes.CDLL:
     Raises:
         Unusable: There is none, or it cannot be loaded, or it is of another version.
     """
-    path = built_library.find(NAME, OVERRIDE)
     try:
-        return built_library.load(path, "unloader_fetch_", ABI_VERSION, _FUNCTIONS)
+        return built_library.load(NAME, OVERRIDE, "unloader_fetch_", ABI_VERSION, _FUNCTIONS)
     except built_library.Unusable as error:
         raise Unusable(str(error)) from None
 

@@ -211,6 +211,5 @@ def _environment() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name in (PASSWORD_VARIABLE, "PGPASSWORD")
-        or not (is_secret(name) or holds_secret(value))
+        if name in (PASSWORD_VARIABLE, "PGPASSWORD") or not (is_secret(name) or holds_secret(value))
     }

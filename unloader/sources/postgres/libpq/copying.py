@@ -276,7 +276,6 @@ def native() -> ctypes.CDLL | None:
         "close": (None, (pointer,)),
     }
     try:
-        path = built_library.find(NAME, OVERRIDE)
-        return built_library.load(path, "unloader_copy_", ABI_VERSION, functions)
+        return built_library.load(NAME, OVERRIDE, "unloader_copy_", ABI_VERSION, functions)
     except built_library.Unusable:
         return None
