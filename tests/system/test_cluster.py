@@ -381,7 +381,10 @@ def test_a_machine_that_differs_is_named_before_the_first_row(source: str, tmp_p
         if os.geteuid() == 0:
             found.add(inside=hiding(dest.parent))
             error = command.error_of(*run(source, dest, "--cluster", found.address), status=6)
-            assert f"{dest} on {socket.gethostname()} is not the place that the run has" in error
+            assert (
+                f"{dest} on {socket.gethostname()} is not the same place as on the coordinator"
+                in error
+            )
     assert command.final_names(dest) == []
 
 
@@ -399,7 +402,9 @@ def test_one_that_comes_later_and_does_not_see_the_destination(source: str, tmp_
         found.add(inside=hiding(dest.parent))
         held.kill()
         text = running.log_until("the run goes on without it")
-        assert f"{dest} on {socket.gethostname()} is not the place that the run has" in text
+        assert (
+            f"{dest} on {socket.gethostname()} is not the same place as on the coordinator" in text
+        )
         found.add()
         status, _, log = running.finish()
     assert status == 0, log

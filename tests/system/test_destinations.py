@@ -435,7 +435,7 @@ def test_a_file_where_the_pipe_should_be(database: str, tmp_path: Path) -> None:
     """It is refused and stays; nothing was read."""
     (tmp_path / "data").write_text("mine")
     arguments = ("run", database, "--table", "t", "--to", f"pipe:{tmp_path}/data", *QUIET)
-    assert "no named pipe" in command.error_of(*arguments, status=6)
+    assert "not a named pipe" in command.error_of(*arguments, status=6)
     assert (tmp_path / "data").read_text() == "mine"
 
 

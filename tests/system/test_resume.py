@@ -411,7 +411,7 @@ def test_a_run_killed_while_it_is_published_is_complete(
         run_id = json.loads((dest / "_run" / "lock").read_text())["run_id"]
         done = command.ended(*(again or line), "--progress", "log")
         assert done.returncode == 0, done.stderr
-        assert "was cut short while it was published" in done.stderr
+        assert "was interrupted while it was published" in done.stderr
         assert "unloading main.t" not in done.stderr
         assert command.manifest_of(dest)["run_id"] == run_id
 

@@ -114,7 +114,8 @@ def test_a_run_with_a_finished_unit_is_in_nobodys_way(
     again = command.ended(*job, "--progress", "log")
     err = again.stderr
     assert again.returncode == 0, err
-    assert err.count("unpublished: 1 finished work unit, ") == 1, err
+    assert err.count("removed the unpublished files of run ") == 1, err
+    assert err.count(": 1 finished work unit, ") == 1, err
     assert command.manifest_of(dest)["totals"]["rows"] == 1000
     assert not (dest / "_run").exists()
 

@@ -67,9 +67,9 @@ def overlapping(paths: Sequence[PurePath]) -> tuple[int, int] | None:
 def two_are_one(first: str, second: str, *, same: bool) -> str:
     """Return what is wrong with two overlapping directories."""
     if same:
-        return f"--to names one directory twice: {first} and {second}"
+        return f"--to names the same directory twice: {first} and {second}"
     inner, outer = sorted((first, second), key=lambda path: len(PurePath(path).parts), reverse=True)
-    return f"--to names two directories of which one lies in the other: {inner} in {outer}"
+    return f"--to names two directories, and one is inside the other: {inner} in {outer}"
 
 
 def pipe_template(destination: str) -> tuple[Path, str]:

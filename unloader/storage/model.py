@@ -154,7 +154,7 @@ class Leftover:
         """Return it in words."""
         run = f"run {self.run_id}" if self.run_id else "an earlier run"
         return (
-            f"what {run} left in {self.directory} unpublished: "
+            f"the unpublished files of {run} in {self.directory}: "
             f"{counted(self.units, 'finished work unit')}, {counted(self.files, 'staged file')}, "
             f"{counted(self.bytes, 'byte')}"
         )

@@ -26,6 +26,6 @@ def unreadable(place: str, error: OSError) -> OutputFailed:
     """Return the error for a file of a run that died, which cannot be read."""
     named = f"{error.filename}: " if error.filename else ""
     return OutputFailed(
-        f"what a run has left in {place} cannot be read: {named}{error.strerror or error}",
-        f"restore that file and check its rights; or move {place}/_run away, and unload again",
+        f"cannot read what a run left in {place}: {named}{error.strerror or error}",
+        f"restore that file and check its permissions; or move {place}/_run away, and unload again",
     )

@@ -33,10 +33,10 @@ def check_seen(places: Iterable[str], run_id: str) -> None:
         while not _is_seen(place, run_id.encode()):
             if time.monotonic() > until:
                 raise OutputFailed(
-                    f"{place} on {socket.gethostname()} is not the place that the run has taken: "
-                    "what it wrote there is not seen",
+                    f"{place} on {socket.gethostname()} is not the same place as on the "
+                    "coordinator: it does not show the files of the run",
                     "give a destination that all machines of the cluster share: an object store, "
-                    "or a network file system that is mounted at the same path everywhere",
+                    "or a network file system with the same mount point on every machine",
                 )
             time.sleep(0.2)
 

@@ -197,10 +197,12 @@ def _check_commit(case: _Case) -> Contents:
         run.commit(moves, case.manifest("first", moves))
         run.show(b"late")
     expected = case.expected("first", moves)
-    _ensure(case.contents() == expected, "what was committed is not what was written")
+    _ensure(case.contents() == expected, "the committed files differ from the written files")
     home = case.places[0]
     _ensure(case.storage.places_below(home, 0) == (home,), "a place with a run is not found")
-    _ensure(case.storage.read(home, MANIFEST) == expected[0, MANIFEST], "`read` gives other bytes")
+    _ensure(
+        case.storage.read(home, MANIFEST) == expected[0, MANIFEST], "`read` returns other bytes"
+    )
     case.check_nobody("after a commit")
     return expected
 
@@ -211,12 +213,15 @@ def _check_lock(case: _Case, standing: Contents) -> None:
         for place in case.places:
             who = case.storage.who_was_here(place)
             _ensure(who is not None and who.is_running, f"{place} is not taken while a run has it")
-            _ensure(who is not None and who.run_id == "second", "another run is said to be here")
-        _refused(lambda: case.take("third"), "a place that a run has")
+            _ensure(
+                who is not None and who.run_id == "second",
+                "the storage reports another run where there is no other run",
+            )
+        _refused(lambda: case.take("third"), "a place that a run is using")
         for dry_run in (True, False):
             _refused(
                 lambda dry_run=dry_run: case.storage.clear(case.places, dry_run=dry_run),  # type: ignore[misc]
-                "clearing a place that a run has",
+                "clearing a place that a run is using",
             )
         run.abandon(None)
     _ensure(case.contents() == standing, "a refused or abandoned run changed a finished one")
@@ -232,7 +237,9 @@ def _check_new_file(case: _Case) -> None:
         pass
     else:
         raise AssertionError("a file that was there is written again")
-    _ensure(case.storage.read(place, name) == b"first", "a new file is not what was written")
+    _ensure(
+        case.storage.read(place, name) == b"first", "a new file has other content than was written"
+    )
     _ensure(case.storage.size(place, name) == 5, "the size of a file is not that of its bytes")
     _ensure(name in case.storage.names(place), "a new file is not among the names")
 
@@ -240,31 +247,41 @@ def _check_new_file(case: _Case) -> None:
 def _check_watched(case: _Case, standing: Contents) -> None:
     """Others see how far a run is and can ask it to end, the next one at the same places not."""
     home = case.places[0]
-    _ensure(case.storage.record(home, STATUS) == b"", "there is a record of no run")
+    _ensure(
+        case.storage.record(home, STATUS) == b"",
+        "the storage has a record of a run that does not exist",
+    )
     run = case.take("watched")
     case.stage(run, "watched", "a")
     for data in (b"longer than", b"the next"):
         run.show(data)
-        _ensure(case.storage.record(home, STATUS) == data, "what a run shows is not seen")
+        _ensure(
+            case.storage.record(home, STATUS) == data, "the status that a run shows cannot be read"
+        )
     who = case.storage.who_was_here(home)
-    _ensure(bool(who and who.host and who.since), "machine and start of a run are not known")
-    _ensure(not run.stop_asked(), "a run is asked to end by nobody")
+    _ensure(
+        bool(who and who.host and who.since), "the machine and the start time of a run are unknown"
+    )
+    _ensure(not run.stop_asked(), "a run is asked to end without a request")
     case.storage.ask_to_stop(case.places[-1])
-    _ensure(run.stop_asked(), "a run that is asked to end does not know it")
-    _ensure(run.wish() == b"", "a run is asked for something by nobody")
+    _ensure(run.stop_asked(), "a run does not see the request to end")
+    _ensure(run.wish() == b"", "a run has a request that was never made")
     for wish in (b"one thing", b"another"):
         case.storage.ask(case.places[-1], wish)
-        _ensure(run.wish() == wish, "what a run is asked for does not reach it")
+        _ensure(run.wish() == wish, "a request does not reach the run")
     run.close()
-    _ensure(case.storage.record(home, STATUS) == b"the next", "a dead run shows nothing any more")
+    _ensure(case.storage.record(home, STATUS) == b"the next", "a dead run still shows a status")
     with closing(case.take("watched", resumed=True)) as again:
-        _ensure(not again.stop_asked(), "a resumed run is asked to end, as it was before")
-        _ensure(again.wish() == b"", "a resumed run is asked for what it was asked before")
+        _ensure(not again.stop_asked(), "a resumed run still has the old request to end")
+        _ensure(again.wish() == b"", "a resumed run still has the old request")
         again.show(b"again")
-        _ensure(case.storage.record(home, STATUS) == b"again", "a resumed run is not seen")
+        _ensure(
+            case.storage.record(home, STATUS) == b"again",
+            "the status of a resumed run cannot be read",
+        )
     with closing(case.take("next")) as following:
-        _ensure(not following.stop_asked(), "a run is asked to end in the place of a dead one")
-        _ensure(case.storage.record(home, STATUS) == b"", "a run shows what a dead one did")
+        _ensure(not following.stop_asked(), "a request to a dead run reaches the next run")
+        _ensure(case.storage.record(home, STATUS) == b"", "a run shows the status of a dead run")
         following.abandon(None)
         following.show(b"late")
     _ensure(case.contents() == standing, "a watched run changed a finished one")
@@ -278,13 +295,21 @@ def _check_death(case: _Case, standing: Contents) -> None:
     run.append(JOURNAL, b'{"event": "started", "unit": "1"}\n')
     run.append(JOURNAL, STAGED_LINE + b', "unit": "1"}\n')
     run.close()
-    _ensure(case.contents() == standing, "a dead run changed what has final names")
+    _ensure(case.contents() == standing, "a dead run changed files with final names")
     who = case.storage.who_was_here(case.places[-1])
-    _ensure(who is not None and not who.is_running, "a dead run is not found, or said to run")
-    _ensure(who is not None and len(who.places) == len(case.places), "places of it are not known")
+    _ensure(
+        who is not None and not who.is_running, "a dead run is not found, or is reported as running"
+    )
+    _ensure(
+        who is not None and len(who.places) == len(case.places),
+        "the places of a dead run are unknown",
+    )
     for dry_run in (True, False):
         found = case.storage.clear(case.places[-1:], dry_run=dry_run).removed
-        _ensure({each.run_id for each in found} == {"dead"}, "what it left is not reported")
+        _ensure(
+            {each.run_id for each in found} == {"dead"},
+            "the leftovers of a dead run are not reported",
+        )
         _ensure(
             sum(each.files for each in found) == len(case.places), "staged files are miscounted"
         )
@@ -298,7 +323,7 @@ def _check_partial(case: _Case, standing: Contents) -> None:
     case.stage(run, "partial", "a")
     run.abandon(b"{}")
     run.close()
-    _ensure(case.contents() == standing, "a partial run changed what has final names")
+    _ensure(case.contents() == standing, "a partial run changed files with final names")
     with closing(case.take("next")) as following:
         _ensure(any("partial" in text for text in following.notices), "its loss is not reported")
         following.abandon(None)
@@ -306,7 +331,7 @@ def _check_partial(case: _Case, standing: Contents) -> None:
 
 def _check_resumed(case: _Case, standing: Contents) -> None:
     """A run that died is taken over with all that it has staged and recorded."""
-    _refused(lambda: case.take("resumed", resumed=True), "resuming a run that was never there")
+    _refused(lambda: case.take("resumed", resumed=True), "resuming a run that never existed")
     case.check_nobody("after a run could not be resumed")
     run = case.take("resumed")
     moves = case.stage(run, "resumed", "a", "b")
@@ -315,12 +340,16 @@ def _check_resumed(case: _Case, standing: Contents) -> None:
     run.close()
     home = case.places[0]
     _ensure(case.storage.record(home, RUN_RECORD) == b"{}", "a dead run's record is not read")
-    _refused(lambda: case.take("other", resumed=True), "resuming another run than is there")
+    _refused(
+        lambda: case.take("other", resumed=True), "resuming a run other than the one in the place"
+    )
     with closing(case.take("resumed", resumed=True)) as again:
-        _refused(lambda: case.take("resumed", resumed=True), "resuming a run that goes on")
+        _refused(lambda: case.take("resumed", resumed=True), "resuming a run that is still working")
         _ensure(again.recorded(JOURNAL) == b"1\n", "a resumed run lost its journal")
         again.append(JOURNAL, b"2\n")
-        _ensure(again.recorded(JOURNAL) == b"1\n2\n", "a resumed run cannot go on with its journal")
+        _ensure(
+            again.recorded(JOURNAL) == b"1\n2\n", "a resumed run cannot continue with its journal"
+        )
         again.keep(JOURNAL, b"3\n")
         again.append(JOURNAL, b"4\n")
         _ensure(again.recorded(JOURNAL) == b"3\n4\n", "a replaced journal is not continued")
@@ -384,14 +413,19 @@ def _check_cut_short(case: _Case, standing: Contents, cut_short: CutShort) -> No
     found = case.contents()
     whole = case.expected("third", moves)
     if found.get((0, MANIFEST)) == whole[0, MANIFEST]:
-        _ensure(whole.items() <= found.items(), "a manifest stands without its files")
+        _ensure(whole.items() <= found.items(), "a manifest exists without its files")
     elif (0, MANIFEST) in found:
-        _ensure(found == standing, "the earlier manifest stands without its files")
+        _ensure(found == standing, "the earlier manifest exists without its files")
     ended = [each for place in case.places for each in case.storage.complete(place)]
-    _ensure([each.run_id for each in ended] == ["third"], "finishing a commit is not reported")
-    _ensure(any("third" in text for text in ended[0].messages), "a commit is finished in silence")
-    _ensure(case.contents() == whole, "a commit that was cut short was not finished")
-    case.check_nobody("after a commit was finished")
+    _ensure(
+        [each.run_id for each in ended] == ["third"], "the completion of a commit is not reported"
+    )
+    _ensure(
+        any("third" in text for text in ended[0].messages),
+        "a commit is completed without a message",
+    )
+    _ensure(case.contents() == whole, "an interrupted commit was not completed")
+    case.check_nobody("after a commit was completed")
 
 
 def _is_staged(run: RunStorage, move: Move, data: bytes) -> bool:

@@ -86,7 +86,7 @@ class MemoryStorage:
         earlier = self.earlier(claim)
         for place in claim.places if claim.resumed else ():
             if place not in self.rooms or self.rooms[place].run_id != claim.run_id:
-                raise OutputFailed(f"run {claim.run_id} has nothing in {place}", "start again")
+                raise OutputFailed(f"run {claim.run_id} has no files in {place}", "start again")
         for place in claim.places:
             if claim.resumed:
                 self.rooms[place].is_locked, self.rooms[place].is_stop_asked = True, False
@@ -117,7 +117,7 @@ class MemoryStorage:
         plan = room.plan
         record = self.rooms[plan.places[0]].records.get(RUN_RECORD, b"")
         self.carry_out(plan)
-        text = f"run {plan.run_id} was cut short while it was published: that is completed"
+        text = f"run {plan.run_id} was interrupted while it was published: the publication is completed"
         return (
             Completed(place=plan.places[0], run_id=plan.run_id, record=record, messages=(text,)),
         )
@@ -262,7 +262,7 @@ class MemoryRun:
         for number, name in finals:
             key = (self.places[number].name, name)
             if key in self._storage.objects and key not in self._earlier:
-                raise OutputFailed(f"{'/'.join(key)} exists already", "move it away")
+                raise OutputFailed(f"{'/'.join(key)} already exists", "move it away")
 
     def staging(self, place: int) -> Staging:
         """Return that there is no directory."""
@@ -297,7 +297,7 @@ class MemoryRun:
 
     def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
         """Refuse: nothing is uploaded here."""
-        raise WriteError(f"{upload.name} is in no object store.", "unload it again.")
+        raise WriteError(f"{upload.name} is not in an object store.", "unload it again.")
 
     def discard_others(
         self, kept: Collection[tuple[int, str]], uploads: Collection[str] = ()
@@ -389,7 +389,7 @@ class MemoryRun:
 
     def _record(self, name: str) -> None:
         if name not in RECORDS:
-            raise ValueError(f"{name!r} is no record of a run")
+            raise ValueError(f"{name!r} is not the name of a record of a run")
 
 
 class _Upload(io.BytesIO):

@@ -138,14 +138,14 @@ class Leaky(MemoryStorage):
 
 FAULTS = {
     "shows staged files": "have final names",
-    "loses bytes": "not what was written",
-    "has no lock": "a place that a run has was not refused",
+    "loses bytes": "the committed files differ from the written files",
+    "has no lock": "a place that a run is using was not refused",
     "replaces by half": "not replaced as a whole",
     "clears nothing": "after it was cleared",
     "forgets who was here": "not taken while a run has it",
-    "finishes no commit": "finishing a commit is not reported",
-    "shows nothing": "what a run shows is not seen",
-    "asks nobody": "does not know it",
+    "finishes no commit": "the completion of a commit is not reported",
+    "shows nothing": "the status that a run shows cannot be read",
+    "asks nobody": "does not see the request",
     "overwrites": "was there is written again",
     "finds no runs": "a place with a run is not found",
 }
@@ -174,7 +174,7 @@ def test_a_wrong_record_is_refused(tmp_path: Path) -> None:
         )
         run = storage.take(claim)
         for write in (run.keep, run.append):
-            with pytest.raises(ValueError, match=r"'mine\.sh' is no record"):
+            with pytest.raises(ValueError, match=r"'mine\.sh' is not the name of a record"):
                 write("mine.sh", b"")
         run.abandon(None)
         run.close()

@@ -68,13 +68,13 @@ class Access:
                 probe.unlink()
         except OSError as error:
             raise OutputFailed(
-                f"rights cannot be tried out in {staged}: {error.strerror or error}",
+                f"cannot test the permissions in {staged}: {error.strerror or error}",
                 "check the path, its permissions and the free space, or choose another --to",
             ) from error
         if self.mode is not None and kept != self.mode:
             raise OutputFailed(
-                f"the file system of {staged} does not keep --mode {self.mode:03o}: it is "
-                f"{kept:03o} there",
+                f"the file system of {staged} does not keep --mode {self.mode:03o}: it sets "
+                f"{kept:03o}",
                 "leave --mode out, or choose another --to",
             )
 
@@ -109,9 +109,10 @@ class Access:
                 os.close(descriptor)
         except OSError as error:
             raise OutputFailed(
-                f"rights or owner of {path} cannot be set: {error.strerror or error}",
-                "only root can give files to another user, and others can give them to the groups "
-                "they are in (id -Gn); change --owner-group or --mode, or choose another --to",
+                f"cannot set the permissions or the owner of {path}: {error.strerror or error}",
+                "only root can give files to another user; other users can give files only to "
+                "their own groups (id -Gn); change --owner-group or --mode, or choose another "
+                "--to",
             ) from error
 
     def _give(self, descriptor: int) -> None:
@@ -139,8 +140,8 @@ def _user(name: str) -> int:
         return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
     except KeyError:
         raise ConfigError(
-            "--owner-group names a user that this machine does not have",
-            "write a name that `getent passwd` shows, or the user's number",
+            "this machine does not have the user in --owner-group",
+            "give a name that `getent passwd` shows, or the user's number",
         ) from None
 
 
@@ -153,6 +154,6 @@ def _group(name: str) -> int:
         return int(name) if name.isdecimal() else grp.getgrnam(name).gr_gid
     except KeyError:
         raise ConfigError(
-            "--owner-group names a group that this machine does not have",
-            "write a name that `getent group` shows, or the group's number",
+            "this machine does not have the group in --owner-group",
+            "give a name that `getent group` shows, or the group's number",
         ) from None

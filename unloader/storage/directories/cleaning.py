@@ -72,7 +72,7 @@ def _with_others(directories: Sequence[Path]) -> list[Path]:
     for directory in directories:
         if not directory.is_dir():
             raise OutputFailed(
-                f"{directory} is no directory", "name the directory that was given with --to"
+                f"{directory} is not a directory", "give the directory that was given with --to"
             )
         found.setdefault(os.path.realpath(directory), directory)
     for real, directory in tuple(found.items()):
@@ -89,8 +89,8 @@ def _with_others(directories: Sequence[Path]) -> list[Path]:
 
 def _would_complete(directory: Path) -> tuple[str, ...]:
     return tuple(
-        f"run {each.run_id} was cut short while it was published into {each.home.path}: "
-        "that would be completed"
+        f"run {each.run_id} was interrupted while it was published into {each.home.path}: the "
+        "publication would be completed"
         for each in pending(directory)
     )
 
@@ -100,7 +100,7 @@ def _complete(directory: Path) -> tuple[str, ...]:
         return tuple(text for run in complete(directory) for text in run.messages)
     except OutputFailed as error:
         give_up(directory)
-        return (f"{error.message}; it is given up",)
+        return (f"{error.message}; this publication is abandoned",)
 
 
 def _clear(directory: Path, *, dry_run: bool) -> list[Leftover]:
@@ -111,15 +111,15 @@ def _clear(directory: Path, *, dry_run: bool) -> list[Leftover]:
         return []
     if not is_directory_of(room, owners_for(directory)):
         raise OutputFailed(
-            f"{room} is a symbolic link or another user's",
-            "run the same command as its owner, or find out what put it there",
+            f"{room} is a symbolic link or belongs to another user",
+            "run the same command as its owner, or find out which program created it",
         )
     try:
         lock = take_lock(room, create=not dry_run)
     except Locked:
         raise OutputFailed(
             f"a run is writing to {directory}",
-            f"wait until it ends, or end it with: unloader stop {directory}",
+            f"wait until the run ends, or end it with: unloader stop {directory}",
         ) from None
     except FileNotFoundError:
         # It has no lock, so no run has it; or its run has just ended.
@@ -128,8 +128,8 @@ def _clear(directory: Path, *, dry_run: bool) -> list[Leftover]:
         if not dry_run and is_under_way(directory):
             # A run that had its lock until now has begun to publish, and died.
             raise OutputFailed(
-                f"a run was cut short just now while it was published into {directory}",
-                "run the same command again, which brings it to its end",
+                f"a run was interrupted a moment ago while it was published into {directory}",
+                "run the same command again, which completes the publication",
             )
         left = look(directory)
         if not dry_run:

@@ -55,10 +55,10 @@ class EarlierRuns:
         ):
             if (run and run != was) or now - before:
                 raise OutputFailed(
-                    f"a finished run ({run}) has appeared in {directory.path} while this one was "
+                    f"another run ({run}) was published into {directory.path} while this run was "
                     "writing, so nothing is published",
-                    "move it to another directory, then unload again; what was written is in "
-                    f"{directory.staged}",
+                    "move the other run to another directory, then unload again; the files of "
+                    f"this run are in {directory.staged}",
                 )
 
     def _look(self) -> None:
@@ -76,8 +76,8 @@ class EarlierRuns:
             for path in standing.places:
                 if os.path.realpath(path) not in known:
                     raise OutputFailed(
-                        f"the run in {home.path} has files in {path}, too",
-                        f"name both with --to to replace it, or remove {home.path / MANIFEST}",
+                        f"the run in {home.path} also has files in {path}",
+                        f"give both with --to to replace the run, or remove {home.path / MANIFEST}",
                     )
             for directory, names in zip(self._directories, found, strict=True):
                 names |= directory.files_here(standing)

@@ -254,9 +254,9 @@ def read_publication(room: Path, owners: frozenset[int]) -> Publication | None:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise OutputFailed(
-            f"{path} tells of a run that was cut short while it was published, "
-            f"and cannot be read: {error!r}",
-            f"restore it, or remove {room} and the files that have no manifest",
+            f"{path} is the record of a run that was interrupted while it was published, and it "
+            f"cannot be read: {error!r}",
+            f"restore it, or remove {room} and the files that are not in a manifest",
         ) from error
 
 
@@ -276,7 +276,7 @@ def _in_lock(room: Path, owners: frozenset[int]) -> Publication | None:
 
 def _parsed(owners: frozenset[int], document: Mapping[str, Any]) -> Publication:
     if document["version"] != _VERSION:
-        raise ValueError(f"version {document['version']!r}")
+        raise ValueError(f"its version is {document['version']!r}")
     shares = tuple(
         Share(
             path=_absolute(each["path"]),
@@ -287,7 +287,7 @@ def _parsed(owners: frozenset[int], document: Mapping[str, Any]) -> Publication:
         for each in document["shares"]
     )
     if not shares:
-        raise ValueError("no directory")
+        raise ValueError("it names no directory")
     return Publication(run_id=str(document["run_id"]), shares=shares, owners=owners)
 
 
@@ -295,7 +295,7 @@ def _placed(source: str, final: str, size: int) -> Placed:
     folder, name = os.path.split(source)
     is_staged = name.endswith(PART_SUFFIX)
     if folder not in (STAGED, "") or not (folder or is_staged or name == MANIFEST):
-        raise ValueError(f"a file from {source!r}")
+        raise ValueError(f"it names a file from {source!r}")
     return Placed(os.path.join(folder, _plain(name)), _plain(final), int(size))
 
 
@@ -308,5 +308,5 @@ def _absolute(path: str) -> str:
 def _plain(name: str) -> str:
     # A record that was tampered with may not reach out of the directory.
     if name != os.path.basename(name) or name in (".", ".."):
-        raise ValueError(f"the name {name!r}")
+        raise ValueError(f"the name {name!r} is not a plain file name")
     return name

@@ -155,8 +155,8 @@ def check_real_room(publication: Publication, room: Path) -> None:
     for path in (f"{room}/{STAGED}", f"{room}/{REPLACED}"):
         if os.path.lexists(path) and not publication.owns(Path(path)):
             raise OutputFailed(
-                f"{path} is a symbolic link or another user's, so nothing is moved there",
-                "find out what put it there, remove it, and run the same command again",
+                f"{path} is a symbolic link or belongs to another user, so nothing is moved there",
+                "find out which program created it, remove it, and run the same command again",
             )
 
 
@@ -180,10 +180,10 @@ def check_found(publication: Publication, *, out: bool) -> None:
         if room is not None or (out and (record is None or _is_filled(share))):
             continue
         raise OutputFailed(
-            f"run {publication.run_id} was cut short while it was published, and what it has in "
-            f"{share.path} is not there",
-            f"bring {share.path} back as it was (is it mounted?), then run the same command again; "
-            f"if it is lost for good, take what you need out of {record} and remove that",
+            f"run {publication.run_id} was interrupted while it was published, and its files in "
+            f"{share.path} are missing",
+            f"restore {share.path} as it was (is it mounted?), then run the same command again; "
+            f"if it is lost, take the data that you need from {record} and remove that directory",
         )
 
 
@@ -211,7 +211,7 @@ def _settle(publication: Publication, number: int) -> Steps[Publication]:
                 return publication
             except OSError as error:
                 why = error.strerror or str(error)
-        logger.info("%s: files get their names one by one, for %s", share.path, why)
+        logger.info("%s: the files get their names one by one, because %s", share.path, why)
         _gather(publication, share)
         publication = publication.one_by_one(number)
         yield from publication.writing()
@@ -229,14 +229,14 @@ def _against_exchange(share: Share) -> str:
         return "it is a mount point"
     others = set(os.listdir(here)) - {RUN} - set(share.replaced)
     if others:
-        return f"it holds {min(others)}, which is no run's"
+        return f"it contains {min(others)}, which does not belong to a run"
     foreign = strangers(share.room)
     if foreign:
-        return f"it holds {foreign[0]}, which is no run's"
+        return f"it contains {foreign[0]}, which does not belong to a run"
     # Reading is needed to sync its names, and to find the twin after a kill.
     effective = os.access in os.supports_effective_ids
     if not os.access(here.parent, os.R_OK | os.W_OK | os.X_OK, effective_ids=effective):
-        return f"{here.parent} is not both readable and writable"
+        return f"this user may not both read and write {here.parent}"
     return ""
 
 
@@ -298,7 +298,7 @@ def _move_to(source: str, final: str, place: str) -> None:
         os.unlink(source)
     else:
         raise OutputFailed(
-            f"{final} exists already, and no earlier run wrote it",
+            f"{final} already exists, and no earlier run wrote it",
             f"move it away, then run: unloader verify {place}",
         )
 
@@ -312,13 +312,13 @@ def _remove_old(share: Share, clearing: Callable[[], None]) -> list[str]:
         others = set(os.listdir(old)) - {RUN}
     except OSError as error:
         # Its record stays in it: the next command there tries again.
-        return [f"{old} could not be removed: {error.strerror or error}"]
+        return [f"cannot remove {old}: {error.strerror or error}"]
     for name in sorted(others):
         try:
             rename_if_free(old / name, share.directory / name)
         except OSError as error:
-            messages.append(f"{old / name} stays there: {error.strerror or error}")
-    messages += [f"{path} stays there: no run has written it" for path in strangers(old / RUN)]
+            messages.append(f"{old / name} was not moved: {error.strerror or error}")
+    messages += [f"{path} was kept: no run wrote it" for path in strangers(old / RUN)]
     clearing()
     remove_room(old / RUN)
     with suppress(OSError):
@@ -333,12 +333,12 @@ def _check_size(directory: Path, file: Placed) -> None:
         raise OutputFailed(
             f"the staged file of {directory / file.final} is missing, so the run cannot be "
             "published",
-            "find out what removed it, then unload again",
+            "find out which program removed it, then unload again",
         ) from None
     if found != file.bytes:
         raise OutputFailed(
-            f"{directory / file.final} has {found:,} bytes, and the run wrote {file.bytes:,}",
-            "find out what changed it, then unload again",
+            f"{directory / file.final} has {found:,} bytes, but the run wrote {file.bytes:,}",
+            "find out which program changed it, then unload again",
         )
 
 

@@ -119,11 +119,11 @@ def give_up(directory: Path) -> None:
                 # What lies in a directory that is not mounted cannot be taken back.
                 check_found(publication, out=out)
                 if out:
-                    raise _failed(publication, "its manifest has its final name", "taken back")
+                    raise _failed(publication, "its manifest already has its final name", "undone")
                 take_back(publication)
             except OSError as error:
                 raise _failed(
-                    publication, f"{error.filename}: {error.strerror or error}", "taken back"
+                    publication, f"{error.filename}: {error.strerror or error}", "undone"
                 ) from error
 
 
@@ -137,11 +137,11 @@ def pending(directory: Path) -> tuple[Publication, ...]:
         return _pending(Path(os.path.realpath(directory)))
     except OSError as error:
         raise OutputFailed(
-            f"cannot see what runs have left in {directory}: "
-            f"{error.filename}: {error.strerror or error}",
+            f"cannot read what earlier runs left in {directory}: {error.filename}: "
+            f"{error.strerror or error}",
             "give a shorter --to"
             if error.errno == errno.ENAMETOOLONG
-            else "check the permissions there, then run the same command again",
+            else "check the permissions of that directory, then run the same command again",
         ) from error
 
 
@@ -276,7 +276,8 @@ def _rebased(publication: Publication, home: Path) -> Publication:
         return publication
     if len(publication.shares) > 1:
         raise OutputFailed(
-            f"{home} was {share.path} when run {publication.run_id} was being published into it",
+            f"{home} had the path {share.path} when run {publication.run_id} was being published "
+            "into it",
             f"move it back to {share.path}, then run the same command again",
         )
     name = twin_name(home, publication.run_id) if share.twin else ""
@@ -318,10 +319,12 @@ def _finished(publication: Publication) -> Completed:
     except WriteError as error:
         raise _failed(publication, str(error)) from error
     places = " and ".join(share.path for share in publication.shares)
-    text = f"run {publication.run_id} was cut short while it was published into {places}: "
+    text = f"run {publication.run_id} was interrupted while it was published into {places}: "
     if was_out:
-        text = f"run {publication.run_id} was cut short just after it was published into {places}: "
-    text += "it is cleared up" if was_out else "that is completed"
+        text = (
+            f"run {publication.run_id} was interrupted just after it was published into {places}: "
+        )
+    text += "its leftovers are removed" if was_out else "the publication is completed"
     return Completed(
         place=publication.home.path,
         run_id=publication.run_id,
@@ -340,10 +343,10 @@ def _record_of(publication: Publication) -> bytes:
     return b""
 
 
-def _failed(publication: Publication, why: str, how: str = "brought to its end") -> OutputFailed:
+def _failed(publication: Publication, why: str, how: str = "completed") -> OutputFailed:
     return OutputFailed(
-        f"run {publication.run_id} is complete, was cut short while it was published into "
-        f"{publication.home.path}, and cannot be {how}: {why}",
-        f"fix the cause, then run: unloader verify {publication.home.path}; or give the run up "
+        f"run {publication.run_id} is complete, but its publication into {publication.home.path} "
+        f"was interrupted and cannot be {how}: {why}",
+        f"fix the cause, then run: unloader verify {publication.home.path}; or abandon the run "
         f"with: unloader clean {publication.home.path}",
     )

@@ -97,7 +97,7 @@ def not_free(path: Path, *, shared: bool = False) -> OutputFailed | None:
     finished = MANIFEST in others
     if not others or (shared and not finished):
         return None
-    what = "a finished run" if finished else f"{others[0]} and maybe more"
+    what = "a finished run" if finished else f"{others[0]} and possibly other files"
     return OutputFailed(
         f"{path} is not empty: it holds {what}",
         "choose an empty directory with --to, or replace an earlier run with --overwrite",
@@ -109,23 +109,23 @@ def held(path: Path) -> OutputFailed:
     who = read_holder(path / RUN).text()
     return OutputFailed(
         f"another run is writing to {path}{who and f': {who}'}",
-        f"see it with: unloader status {path}; or choose another --to",
+        f"look at that run with: unloader status {path}; or choose another --to",
     )
 
 
 def linked(link: Path) -> OutputFailed:
     """Return the error for a link that somebody else has laid."""
     return OutputFailed(
-        f"{link} is a symbolic link of another user, in a directory that all may write to",
-        "find out what put it there and remove it, or choose another --to",
+        f"{link} is a symbolic link of another user, in a directory that all users may write to",
+        "find out which program created it and remove it, or choose another --to",
     )
 
 
 def foreign_room(room: Path) -> OutputFailed:
     """Return the error for a `_run` that is not ours."""
     return OutputFailed(
-        f"{room} is a symbolic link or another user's",
-        "find out what put it there and remove it, or choose another --to",
+        f"{room} is a symbolic link or belongs to another user",
+        "find out which program created it and remove it, or choose another --to",
     )
 
 
@@ -150,7 +150,7 @@ def check_different(
         if RUN in real.split(os.sep):
             # The end of a run into the directory around it removes it, finished files and all.
             raise OutputFailed(
-                f"{path} lies in a directory {RUN}, which is removed when the run ends",
+                f"{path} is inside a directory {RUN}, which is removed when the run ends",
                 "choose another directory",
             )
     pair = overlapping(list(map(PurePath, resolved))) if len(resolved) > 1 else None
@@ -159,6 +159,6 @@ def check_different(
         same = resolved[first] == resolved[second]
         raise OutputFailed(
             two_are_one(str(paths[first]), str(paths[second]), same=same),
-            "name separate directories",
+            "give separate directories",
         )
     return resolved

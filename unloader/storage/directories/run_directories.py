@@ -95,7 +95,7 @@ class RunDirectories:
             else:
                 self._begin(holder, (RUN_RECORD,) if claim.keeps_record else ())
             self.notices += tuple(
-                f"kept {path}, which no run has written"
+                f"kept {path}: no run wrote it"
                 for directory in self.all
                 if not directory.is_new
                 for path in strangers(directory.room)
@@ -122,7 +122,7 @@ class RunDirectories:
             path = f"{self.all[number].path}/{name}"
             if name not in earlier[number] and os.path.lexists(path):
                 raise OutputFailed(
-                    f"{path} exists already, and no earlier run wrote it",
+                    f"{path} already exists, and no earlier run wrote it",
                     "move it away, or choose another --to or --file-name",
                 )
 
@@ -181,7 +181,7 @@ class RunDirectories:
 
     def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
         """Refuse: nothing is uploaded here."""
-        raise WriteError(f"{upload.name} is in no object store.", "unload it again.")
+        raise WriteError(f"{upload.name} is not in an object store.", "unload it again.")
 
     def discard_others(
         self, kept: Collection[tuple[int, str]], uploads: Collection[str] = ()
@@ -391,8 +391,8 @@ class RunDirectories:
                 raise OutputFailed(
                     f"{directory.room / LOCK} was removed, replaced or made unreadable while the "
                     "run was writing, so nothing is published",
-                    f"find out what did it, and unload again; what was written is in "
-                    f"{directory.staged}, if that is still there",
+                    "find out which program did this, and unload again; the files of this run "
+                    f"are in {directory.staged}, if that directory still exists",
                 )
 
     def _check_out(self, manifest: bytes) -> None:
@@ -400,13 +400,13 @@ class RunDirectories:
         path = f"{self.first.path}/{MANIFEST}"
         try:
             with open(open_regular(path), "rb", buffering=0) as file:
-                found = "" if file.read(len(manifest) + 1) == manifest else "it has other bytes"
+                found = "" if file.read(len(manifest) + 1) == manifest else "its content differs"
         except OSError as error:
             found = repr(error)
         if found:
             raise OutputFailed(
-                f"after publishing, {path} is not the manifest of this run: {found}",
-                "find out what changes files there, then unload again",
+                f"after the publication, {path} is not the manifest of this run: {found}",
+                "find out which program changes files there, then unload again",
             )
 
     def _publication(self, moves: Sequence[Move]) -> Publication:
@@ -462,8 +462,9 @@ class RunDirectories:
             self._publishing = False
         except OSError:
             raise OutputFailed(
-                f"publishing in {self.first.path} broke off: {error}",
-                f"fix the cause, then finish it with: unloader verify {self.first.path}",
+                f"publishing in {self.first.path} was interrupted: {error}",
+                "fix the cause, then complete the publication with: unloader verify "
+                f"{self.first.path}",
             ) from error
 
     def _show_no_more(self) -> None:
@@ -493,7 +494,7 @@ def _on(directory: RunDirectory, act: Callable[[], _T], verb: str = "prepare") -
 def _known(name: str) -> str:
     # Whoever clears the directory removes only what it knows as a run's.
     if name not in RECORDS:
-        raise ValueError(f"{name!r} is no record of a run")
+        raise ValueError(f"{name!r} is not the name of a record of a run")
     return name
 
 

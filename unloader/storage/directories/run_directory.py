@@ -225,8 +225,8 @@ class RunDirectory:
         here = read_holder(self.room).run_id == holder.run_id
         if not here and not (is_of_it and is_of_it(self.read_record(RUN_RECORD))):
             raise OutputFailed(
-                f"run {holder.run_id} has nothing in {self.path} any more",
-                "start again, without resume",
+                f"run {holder.run_id} has no files in {self.path} any more",
+                "start the unload again, without resume",
             )
         lines = lock_lines.journal(self.room)
         if lines and not os.path.lexists(self.room / JOURNAL):
@@ -379,7 +379,7 @@ class RunDirectory:
             if any(each.name == ".." for each in missing):
                 raise OutputFailed(
                     f"--to {self.path} has .. after a directory that does not exist",
-                    f"leave the .. out: --to {os.path.normpath(self.path)}",
+                    f"write the path without ..: --to {os.path.normpath(self.path)}",
                 )
             self._made_room = bool(missing) or not self.room.exists()
             for each in reversed(missing):
@@ -416,7 +416,9 @@ class RunDirectory:
             raise held(self.path) from None
         except FileNotFoundError:
             # The run that held it has just ended, and removed it.
-            raise OutputFailed(f"another run was writing to {self.path}", "start again") from None
+            raise OutputFailed(
+                f"another run was writing to {self.path} until now", "start again"
+            ) from None
         except OSError as error:
             raise self.refused("prepare", error) from error
         try:
@@ -430,7 +432,9 @@ class RunDirectory:
     def _make_staged(self) -> None:
         self.staged.mkdir(mode=self._access.staging_mode, exist_ok=True)
         if not is_directory_of(self.staged, self.owners):
-            raise FileExistsError(errno.EEXIST, "its _run/staged is another user's", self.staged)
+            raise FileExistsError(
+                errno.EEXIST, "its _run/staged belongs to another user", self.staged
+            )
         self._access.check(self.staged)
 
     def _is_ours(self, name: str) -> bool:

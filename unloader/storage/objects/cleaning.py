@@ -49,7 +49,7 @@ def _with_others(places: Sequence[str]) -> list[Room]:
             seen = read_lock(room)
             if not (levels or objects) and not abort_uploads(room, (), dry_run=True):
                 raise OutputFailed(
-                    f"there is nothing in {room.name}", "name the place that was given with --to"
+                    f"{room.name} is empty", "give the place that was given with --to"
                 )
         for each in (room, *(_others(room, seen[0]) if seen is not None else ())):
             if not any(each.is_same(known.name) for known in found):
@@ -73,8 +73,8 @@ def _would_complete(room: Room) -> tuple[str, ...]:
     if found is None or not found[0].is_same(room.name):
         return ()
     return (
-        f"run {found[1].run_id} was cut short while it was published into {room.name}: "
-        "that would be completed",
+        f"run {found[1].run_id} was interrupted while it was published into {room.name}: the "
+        "publication would be completed",
     )
 
 
@@ -96,7 +96,7 @@ def _complete(room: Room) -> tuple[str, ...]:
         else:
             if len(_others(home, holder)) == len(rooms):
                 take_back(publication, rooms)
-        return (f"{error.message.rstrip('.')}; it is given up",)
+        return (f"{error.message.rstrip('.')}; this publication is abandoned",)
 
 
 def _clear(room: Room, *, dry_run: bool) -> list[Leftover]:
@@ -105,7 +105,7 @@ def _clear(room: Room, *, dry_run: bool) -> list[Leftover]:
     if holder is not None and is_alive(room, holder):
         raise OutputFailed(
             f"a run is writing to {room.name}",
-            f"wait until it ends, or end it with: unloader stop '{room.name}'",
+            f"wait until the run ends, or end it with: unloader stop '{room.name}'",
         )
     names = holder.names if holder is not None else ()
     left = look(room, holder, uploads=abort_uploads(room, names, dry_run=True))

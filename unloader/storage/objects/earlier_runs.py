@@ -38,8 +38,8 @@ class EarlierRuns:
                 ours = next((n for n, each in enumerate(self._rooms) if each.is_same(place)), None)
                 if ours is None and number:
                     raise OutputFailed(
-                        f"the run in {home.name} has files in {place}, too",
-                        f"name both with --to to replace it, or remove {home.name}/{MANIFEST}",
+                        f"the run in {home.name} also has files in {place}",
+                        f"give both with --to to replace the run, or remove {home.name}/{MANIFEST}",
                     )
                 # The first is where the manifest is, wherever it was when that was written.
                 found[self._rooms.index(home) if ours is None else ours] |= {
@@ -58,9 +58,9 @@ class EarlierRuns:
         for room, was, now in zip(self._rooms, self._before, self._runs(), strict=True):
             if now and now != was:
                 raise OutputFailed(
-                    f"a finished run ({now}) has appeared in {room.name} while this one was "
+                    f"another run ({now}) was published into {room.name} while this run was "
                     "writing, so nothing is published",
-                    "move it to another place, then unload again",
+                    "move the other run to another place, then unload again",
                 )
 
     def _runs(self) -> list[str]:

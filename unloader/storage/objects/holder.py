@@ -77,7 +77,7 @@ class Holder:
         """
         document = json.loads(data)
         if not isinstance(document, dict):
-            raise ValueError("it is no object of JSON")
+            raise ValueError("it is not a JSON object")
         try:
             return _holder(document)
         except (KeyError, TypeError) as error:
@@ -107,7 +107,7 @@ class Holder:
 
 def _holder(document: Mapping[str, Any]) -> Holder:
     if not document["folder"]:
-        raise ValueError("it names no folder")
+        raise ValueError("it does not name a folder")
     return Holder(
         run_id=str(document["run_id"]),
         folder=str(document["folder"]),

@@ -111,9 +111,9 @@ class Lock:
             return
         bucket.delete([key])
         raise OutputFailed(
-            f"the store of {self._room.name} ignores If-None-Match, so two runs at once could not "
-            "be kept apart",
-            "use a version of its server that has conditional writes, or another store",
+            f"the store of {self._room.name} ignores If-None-Match, so it cannot keep two runs "
+            "apart",
+            "use a version of its server that supports conditional writes, or use another store",
         )
 
     def renew(self, **changes: bool) -> None:
@@ -159,9 +159,9 @@ class Lock:
     def _check(self) -> None:
         if self.is_lost:
             raise OutputFailed(
-                f"another process has taken {self._room.name}, as this one gave no sign of life "
-                f"for {WATCH_SECONDS:.0f} seconds",
-                f"see it with: unloader status '{self._room.name}'",
+                f"another process has taken over {self._room.name}, because this process gave no "
+                f"sign of life for {WATCH_SECONDS:.0f} seconds",
+                f"look at the other run with: unloader status '{self._room.name}'",
             )
 
     def undo(self) -> None:
@@ -208,7 +208,7 @@ def read_lock(room: Room) -> tuple[Holder, object] | None:
     except ValueError as error:
         raise OutputFailed(
             f"{room.name}/_run/lock.json is damaged: {error}",
-            "make sure that no run is writing there, then remove it",
+            "make sure that no run is writing there, then remove that object",
         ) from None
 
 

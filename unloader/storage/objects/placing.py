@@ -35,8 +35,8 @@ def publication_of(
         for move in mine:
             if move.final in taken:
                 raise WriteError(
-                    f"{room.name} has {move.final} already, or two files are to have that name.",
-                    "move it away, or choose another --to or --file-name.",
+                    f"{room.name} already has {move.final}, or two files would get that name.",
+                    "move that object away, or choose another --to or --file-name.",
                 )
             taken.add(move.final)
         files += placed
@@ -69,6 +69,6 @@ def _placed(room: Room, folder: str, moves: Sequence[Move]) -> list[Placed]:
             raise WriteError(
                 f"{what} not in {room.staging(folder) if move.upload is None else room.name} any "
                 "more.",
-                "find out what removed it, then unload again.",
+                "find out which program removed it, then unload again.",
             )
     return found

@@ -82,13 +82,13 @@ class Publication:
             ValueError: It does not.
         """
         if len(self.replaced) != len(rooms):
-            raise ValueError("it has not what each place gets")
+            raise ValueError("it does not list the files of each place")
         finals = [each.final for each in self.files]
         if not all(map(is_plain, (*finals, *(name for names in self.replaced for name in names)))):
-            raise ValueError("a name leads out of its place")
+            raise ValueError("a name points outside its place")
         for file in self.files:
             if not 0 <= file.place < len(rooms):
-                raise ValueError(f"there is no place {file.place}")
+                raise ValueError(f"it has no place {file.place}")
             if file.upload is not None:
                 if file.upload.name != file.final:
                     raise ValueError(f"{file.upload.name} was not uploaded to {file.final}")
@@ -170,8 +170,8 @@ def _complete(publication: Publication, rooms: Sequence[Room]) -> None:
             raise _gone("an upload", error, rooms[0]) from None
         except FileExistsError as error:
             raise OutputFailed(
-                f"another object has come to {error.filename}, which no earlier run wrote",
-                "move it away",
+                f"another object was created at {error.filename}, and no earlier run wrote it",
+                "move that object away",
             ) from None
 
 
@@ -190,8 +190,8 @@ def _copy(publication: Publication, rooms: Sequence[Room]) -> None:
 
 def _gone(what: str, error: FileNotFoundError, home: Room) -> OutputFailed:
     return OutputFailed(
-        f"{what} is gone: {error.filename}",
-        "find out what removed it; remove what the run has left with: unloader clean "
+        f"{what} is missing: {error.filename}",
+        "find out which program removed it; remove the run's leftovers with: unloader clean "
         f"'{home.name}'; then unload again",
     )
 
@@ -204,8 +204,8 @@ def _check_sizes(publication: Publication, rooms: Sequence[Room]) -> None:
             key = room.final(file.final)
             if file.place == number and there.get(key) != file.bytes:
                 raise StoreFailed(
-                    f"{key} has {there.get(key)} bytes in the store, and not {file.bytes}.",
-                    "run the same command again, which makes it again.",
+                    f"{key} has {there.get(key)} bytes in the store instead of {file.bytes}.",
+                    "run the same command again, which writes the object again.",
                 )
 
 
@@ -214,8 +214,8 @@ def _put_manifest(home: Room, manifest: bytes) -> None:
         home.bucket.put_new(home.final(MANIFEST), manifest)
     except FileExistsError:
         raise OutputFailed(
-            f"the manifest of another run stands in {home.name}, written meanwhile",
-            "find out which run that is; this one's files have been written beside its files",
+            f"{home.name} now has the manifest of another run, written meanwhile",
+            "find out which run that is; the files of this run are beside its files",
         ) from None
 
 

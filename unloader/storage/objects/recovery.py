@@ -86,8 +86,8 @@ def complete(room: Room) -> tuple[Completed, ...]:
                         each.renew(is_released=True)
             raise
     text = (
-        f"run {publication.run_id} was cut short while it was published into {home.name}: that is "
-        "completed now"
+        f"run {publication.run_id} was interrupted while it was published into {home.name}: the "
+        "publication is completed now"
     )
     return (Completed(place=home.name, run_id=publication.run_id, record=record, messages=(text,)),)
 
@@ -98,7 +98,7 @@ def _read(home: Room, holder: Holder) -> tuple[Publication, list[Room]]:
         publication = Publication.read(home.bucket.read(home.publication(holder.folder)))
         rooms = home.others(publication.places)
         if publication.folder != holder.folder or not rooms or rooms[0] is not home:
-            raise ValueError("it is of another run")
+            raise ValueError("it belongs to another run")
         publication.check(rooms)
     except (ValueError, FileNotFoundError, FormatError) as error:
         raise _damaged(home, holder, str(error)) from None
@@ -133,13 +133,13 @@ def _is_being_cleared(home: Room, holder: Holder) -> bool:
 def _check_stands(home: Room, holder: Holder) -> None:
     """Check that all is published, where a place of it is not the run's any more."""
     if not stands(home, home.bucket.read(home.manifest(holder.folder))):
-        raise _damaged(home, holder, "one of its places is not the run's")
+        raise _damaged(home, holder, "one of its places does not belong to the run")
 
 
 def _damaged(home: Room, holder: Holder, why: str) -> OutputFailed:
     return OutputFailed(
-        f"the record of how run {holder.run_id} is published into {home.name} is damaged: {why}",
-        f"remove what it has left with: unloader clean '{home.name}'; then unload again",
+        f"the record of the publication of run {holder.run_id} into {home.name} is damaged: {why}",
+        f"remove the run's leftovers with: unloader clean '{home.name}'; then unload again",
     )
 
 

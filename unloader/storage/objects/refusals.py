@@ -26,7 +26,7 @@ def not_free(room: Room, *, shared: bool = False) -> OutputFailed | None:
     finished = MANIFEST in names
     if not names or (shared and not finished):
         return None
-    what = "a finished run" if finished else f"{names[0]} and maybe more"
+    what = "a finished run" if finished else f"{names[0]} and possibly other objects"
     return OutputFailed(
         f"{room.name} is not empty: it holds {what}",
         "choose an empty prefix with --to, or replace an earlier run with --overwrite",
@@ -37,7 +37,7 @@ def held(room: Room, holder: Holder) -> OutputFailed:
     """Return the error for a place that another run is writing to."""
     return OutputFailed(
         f"another run is writing to {room.name}: {holder.text()}",
-        f"see it with: unloader status '{room.name}'; or choose another --to",
+        f"look at that run with: unloader status '{room.name}'; or choose another --to",
     )
 
 
@@ -53,14 +53,14 @@ def check_different(rooms: Sequence[Room]) -> None:
             first.prefix.startswith(second.prefix) or second.prefix.startswith(first.prefix)
         ):
             raise OutputFailed(
-                f"--to names two places of which one is or lies in the other: {one.name} and "
-                f"{other.name}",
-                "name places apart from each other",
+                "--to names two places that are the same, or one is inside the other: "
+                f"{one.name} and {other.name}",
+                "give separate places",
             )
         if first.scheme != second.scheme:
             raise OutputFailed(
-                f"--to names two kinds of places: {one.name} and {other.name}",
-                "name places of one kind, as one run publishes all of its files at once",
+                f"--to names places of two kinds: {one.name} and {other.name}",
+                "give places of one kind, because a run publishes all of its files in one step",
             )
 
 
@@ -72,6 +72,6 @@ def check_rights(claim: Claim) -> None:
     """
     if claim.mode is not None or claim.owner_group:
         raise OutputFailed(
-            "objects have neither a mode nor an owner on this machine",
-            "leave out --mode and --owner-group, and set the rights on the bucket",
+            "objects do not have a mode or an owner on this machine",
+            "leave out --mode and --owner-group, and set the permissions on the bucket",
         )

@@ -115,8 +115,8 @@ class ObjectRun:
             if not here and not self._is_its_record(claim):
                 # The lock of the one that is there instead goes back to it.
                 raise OutputFailed(
-                    f"run {claim.run_id} has nothing in {room.name} any more",
-                    "start again, without resume",
+                    f"run {claim.run_id} has no files in {room.name} any more",
+                    "start the unload again, without resume",
                 )
             abort_uploads(room, ())
             old = (STATUS, STOP, WISH)
@@ -156,7 +156,7 @@ class ObjectRun:
         for number, name in finals:
             if name in there[number] - earlier[number]:
                 raise OutputFailed(
-                    f"{name} exists already in {self._rooms[number].name}, and no earlier run "
+                    f"{name} already exists in {self._rooms[number].name}, and no earlier run "
                     "wrote it",
                     "move it away, or choose another --to or --file-name",
                 )
@@ -227,7 +227,7 @@ class ObjectRun:
     def append(self, name: str, line: bytes) -> None:
         """Append to the journal; it is in the store a moment later, see `Journal`."""
         if _known(name) != JOURNAL:
-            raise ValueError(f"lines are appended to {JOURNAL} only")
+            raise ValueError(f"lines can be appended only to {JOURNAL}")
         try:
             self._opened_journal().append(line)
         except WriteError as error:
@@ -308,14 +308,14 @@ class ObjectRun:
                     raise self._unfinished(error) from error
                 # Another process has brought it to its end, or what is left to be cleared.
                 ending()
-                return (f"what was staged in {home.name} is not cleared yet: {_said(error)}",)
+                return (f"the staged files in {home.name} are not removed yet: {_said(error)}",)
         return ()
 
     def _unfinished(self, error: Exception) -> OutputFailed:
         name = self._rooms[0].name
         return OutputFailed(
-            f"all is written, but not all has its final name yet: {_said(error)}",
-            f"bring it to its end with: unloader resume '{name}'",
+            f"all files are written, but not all have their final names yet: {_said(error)}",
+            f"complete the publication with: unloader resume '{name}'",
         )
 
     def abandon(self, manifest: bytes | None) -> None:
@@ -364,5 +364,5 @@ def _said(error: Exception) -> str:
 
 def _known(name: str) -> str:
     if name not in RECORDS:
-        raise ValueError(f"{name} is no record of a run")
+        raise ValueError(f"{name} is not the name of a record of a run")
     return name

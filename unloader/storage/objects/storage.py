@@ -76,7 +76,7 @@ class ObjectStorage:
         room = Room(place)
         levels, objects = room.bucket.look(room.location.prefix)
         if not (levels or objects):
-            raise FileNotFoundError(errno.ENOENT, "there is nothing", room.name)
+            raise FileNotFoundError(errno.ENOENT, "the place is empty", room.name)
         return tuple(each.key.rpartition("/")[2] for each in objects)
 
     def places_below(self, place: str, depth: int) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ class ObjectStorage:
                 room = Room(each)
                 names, objects = room.bucket.look(room.location.prefix)
                 if not number and not (names or objects):
-                    raise FileNotFoundError(errno.ENOENT, "there is nothing", room.name)
+                    raise FileNotFoundError(errno.ENOENT, "the place is empty", room.name)
                 if RUN in names or room.final(MANIFEST) in {each.key for each in objects}:
                     found.append(each)
                 following += [below(each, name) for name in names if name != RUN and name[0] != "."]
@@ -116,7 +116,7 @@ class ObjectStorage:
         room = Room(place)
         found = room.bucket.size(room.final(name))
         if found is None:
-            raise FileNotFoundError(errno.ENOENT, "there is no such object", f"{place}/{name}")
+            raise FileNotFoundError(errno.ENOENT, "the object does not exist", f"{place}/{name}")
         return found
 
     def file(self, place: str, name: str) -> RemoteFile:
@@ -188,5 +188,5 @@ def _of(place: str) -> tuple[Room, Holder]:
     room = Room(place)
     seen = read_lock(room)
     if seen is None or not seen[0].places:
-        raise FileNotFoundError(errno.ENOENT, "no run is there", place)
+        raise FileNotFoundError(errno.ENOENT, "there is no run", place)
     return room.others(seen[0].places)[0], seen[0]

@@ -34,8 +34,8 @@ class Fifos:
         try:
             if not stat.S_ISFIFO(path.stat().st_mode):
                 raise OutputFailed(
-                    f"{path} exists already and is no named pipe",
-                    "move it away, or give another name behind pipe:",
+                    f"{path} already exists and is not a named pipe",
+                    "move it away, or give another name after pipe:",
                 )
             return
         except FileNotFoundError:
@@ -82,9 +82,8 @@ def open_for_reader(path: str, seconds: float, waiting: Callable[[], None]) -> i
                 raise _refused(Path(path), error) from error
         if seconds and time.monotonic() - begun >= seconds:
             raise OutputFailed(
-                f"nobody opened the pipe {path} for reading within {seconds:g} s",
-                "start its reader before or together with unloader, or wait longer with "
-                "--pipe-timeout",
+                f"no program opened the pipe {path} for reading within {seconds:g} s",
+                "start the reader before or together with unloader, or increase --pipe-timeout",
             )
         waiting()
         time.sleep(_POLL_SECONDS)

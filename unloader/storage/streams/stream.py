@@ -66,7 +66,7 @@ class Stream:
         if not os.path.exists(self._relay.path):
             raise OutputFailed(
                 f"{self._name} needs /proc, which this system does not have",
-                "mount it, or give a directory with --to",
+                "mount /proc, or give a directory with --to",
             )
 
     def staging(self, place: int) -> Staging:
@@ -92,7 +92,7 @@ class Stream:
         if isinstance(failure, BrokenPipeError):
             raise OutputFailed(
                 f"the reader of {self._name} ended early, after {self.passed:,} bytes (EPIPE)",
-                f"check why it ended, then {FROM_THE_START}",
+                f"check why the reader ended, then {FROM_THE_START}",
             ) from failure
         raise OutputFailed(
             f"cannot write to {self._name}: {failure.strerror or failure}",
@@ -161,5 +161,5 @@ class Stream:
             elif limit and time.monotonic() - moved_at > limit:
                 raise OutputFailed(
                     f"the reader of {self._name} read nothing for {limit:g} s (--stall-timeout)",
-                    f"check what it is waiting for, then {FROM_THE_START}",
+                    f"check what the reader is waiting for, then {FROM_THE_START}",
                 )

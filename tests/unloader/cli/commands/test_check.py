@@ -100,7 +100,7 @@ to = "./out/orders"
     assert "used is not empty: it holds mine.txt" in messages[6]
     assert "file is not a directory" in messages[7]
     assert "two outputs go to ./out/orders" in messages[8]
-    assert "one lies in the other" in messages[9]
+    assert "one is inside the other" in messages[9]
     assert document["exit_code"] == 2
     assert document["notices"] == []
     shown = unloader("check", "job.toml").stdout

@@ -34,7 +34,7 @@ def refusal(*arguments: str) -> str:
     ("texts", "expected"),
     [
         (("a:to=x", "b:to=x,format=parquet"), "which is one directory"),
-        (("a:to=x", "b:to=x/y"), "of which one lies in the other"),
+        (("a:to=x", "b:to=x/y"), "and one is inside the other"),
         (("a:to=x", "a:to=y"), "two routes have the name a"),
         (("a:to=x", "b:format=parquet"), "route b: nothing says where it goes"),
         (("a:to=x", "b:to=-"), "route b: it goes to -"),

@@ -80,7 +80,7 @@ def check_aftermath(found: list[dict[str, Any]], runs: dict[str, Any], settings:
         # What is published is cleared up, too, wherever the end came.
         assert not begun or not each["hidden"], each
         if each["after"] != each["completed"]:
-            assert "was cut short while it was published" in each["told"][0], each
+            assert "was interrupted while it was published" in each["told"][0], each
         assert each["last"] == [["_manifest.json=last", "z.csv=last"], [], []][: len(before)]
         places = ["x", "y"][: len(before)]
         left = [*places, *(f"{place}/out" for place in places)]

@@ -172,7 +172,7 @@ def test_the_next_run_keeps_files_of_others_and_names_them(tmp_path: Path, earli
     foreign = put_strangers(out)
     manifest: dict[str, Any] = {"format_version": 1, "run_id": "new", "query": "q", "units": []}
     with taken([out], overwrite=True, run_id="new") as directories:
-        assert [f"kept {path}, which no run has written" for path in foreign] == [
+        assert [f"kept {path}: no run wrote it" for path in foreign] == [
             notice for notice in directories.notices if notice.startswith("kept ")
         ]
         (directories.first.staged / "b.part").write_text("new\n")
@@ -186,7 +186,7 @@ def test_the_next_run_keeps_files_of_others_and_names_them(tmp_path: Path, earli
 
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
     """A slip of the pen is told; nothing is made."""
-    with pytest.raises(OutputFailed, match="out is no directory"):
+    with pytest.raises(OutputFailed, match="out is not a directory"):
         api.clean([tmp_path / "out"])
     assert names(tmp_path) == []
 
@@ -213,10 +213,10 @@ def test_a_run_that_is_published_by_half_is_completed(tmp_path: Path, foreign: b
     out = killed(tmp_path, "rename", "/e.csv", foreign=foreign)
     before = names(out.parent)
     told = api.clean([out], dry_run=True)
-    assert "run new was cut short while it was published" in told["completed"][0]
+    assert "run new was interrupted while it was published" in told["completed"][0]
     assert names(out.parent) == before
     told = api.clean([out])
-    assert "run new was cut short while it was published" in told["completed"][0]
+    assert "run new was interrupted while it was published" in told["completed"][0]
     assert told["removed"] == []
     assert json.loads((out / "_manifest.json").read_text())["run_id"] == "new"
     rest = ["out/mine.txt"] if foreign else []
@@ -235,7 +235,7 @@ def test_one_that_cannot_be_completed_is_taken_back_and_removed(
     with pytest.raises(OutputFailed, match=r"f\.csv is missing"):
         taken([out], overwrite=True)
     told = api.clean([out])
-    assert "it is given up" in told["completed"][0]
+    assert "this publication is abandoned" in told["completed"][0]
     assert [each["run_id"] for each in told["removed"]] == ["new"]
     assert json.loads((out / "_manifest.json").read_text())["run_id"] == "old"
     rest = ["out/mine.txt"] if foreign else []

@@ -128,7 +128,9 @@ def test_a_finished_run_that_appears_meanwhile_stays(tmp_path: Path, overwrite: 
         finish(tmp_path / "other", "u.csv", run="users")
         for name in ("u.csv", "_manifest.json"):
             os.replace(tmp_path / "other" / name, out / name)
-        with pytest.raises(OutputFailed, match=r"run \(users\) has appeared in .*Next: move it"):
+        with pytest.raises(
+            OutputFailed, match=r"run \(users\) was published into .*Next: move the other run"
+        ):
             directory.commit(moves, as_bytes(manifest_of(["a.csv"], "second")))
     assert read_manifest(out).run_id == "users"
     assert content_of(out)["u.csv"] == "users\n"
@@ -229,7 +231,9 @@ def test_the_room_of_another_user_is_not_used(shared: Path) -> None:
         lambda: taken([out], overwrite=True),
         lambda: cleaning.clean([out], dry_run=False),
     ):
-        with pytest.raises(OutputFailed, match=r"_run is a symbolic link or another user's"):
+        with pytest.raises(
+            OutputFailed, match=r"_run is a symbolic link or belongs to another user"
+        ):
             act()
     assert LocalDirectories().who_was_here(str(out)) is None
     assert content_of(shared) == {"out/_run/publication.json": "{}"}

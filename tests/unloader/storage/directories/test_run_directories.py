@@ -182,7 +182,7 @@ def test_foreign_files_are_told_before_the_work(tmp_path: Path) -> None:
     with taken([tmp_path], overwrite=True) as directory:
         directory.check_names([(0, "a.csv"), (0, "c.csv")])
         for name in ("b.csv", "link.csv"):
-            with pytest.raises(OutputFailed, match=rf"{name} exists already.*--file-name"):
+            with pytest.raises(OutputFailed, match=rf"{name} already exists.*--file-name"):
                 directory.check_names([(0, "a.csv"), (0, name)])
         directory.abandon(None)
 
@@ -316,7 +316,7 @@ def test_what_a_dead_run_left_is_dropped_with_a_notice(
     break_off(tmp_path, tidily=tidily)
     with taken([tmp_path], overwrite=overwrite) as directory:
         assert directory.notices == (
-            f"removed what run broken left in {tmp_path} unpublished: 1 finished work unit, "
+            f"removed the unpublished files of run broken in {tmp_path}: 1 finished work unit, "
             "1 staged file, 4 bytes",
         )
         directory.commit(stage(directory, "b.csv"), as_bytes(manifest_of(["b.csv"])))

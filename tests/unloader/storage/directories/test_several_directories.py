@@ -93,7 +93,7 @@ def test_one_directory_named_twice_is_refused(tmp_path: Path, form: str) -> None
         "link": str(tmp_path / "link"),
         "relative": os.path.relpath(tmp_path / "x"),
     }[form]
-    with pytest.raises(OutputFailed, match="names one directory twice"):
+    with pytest.raises(OutputFailed, match="names the same directory twice"):
         taken([tmp_path / "x", Path(again)], overwrite=False)
     assert list((tmp_path / "x").iterdir()) == []
 
@@ -166,11 +166,11 @@ def test_a_part_of_a_run_is_not_replaced(pair: list[Path], tmp_path: Path, only:
     finish(pair, {"a.csv": 0, "b.csv": 1})
     before = content_of(tmp_path)
     if only == 0:
-        with pytest.raises(OutputFailed, match=f"has files in {pair[1]}, too"):
+        with pytest.raises(OutputFailed, match=f"also has files in {pair[1]}"):
             taken([pair[0]], overwrite=True)
     else:
         with taken([pair[1]], overwrite=True) as directories:
-            with pytest.raises(OutputFailed, match=r"b\.csv exists already"):
+            with pytest.raises(OutputFailed, match=r"b\.csv already exists"):
                 directories.check_names([(0, "b.csv")])
             directories.abandon(None)
     assert content_of(tmp_path) == before
@@ -216,7 +216,7 @@ def test_a_directory_that_is_not_mounted_gives_up_no_run(
     mount = tmp_path / f"m{away}"
     mount.rename(tmp_path / "unmounted")
     before = content_of(tmp_path)
-    with pytest.raises(OutputFailed, match=rf"{pair[away]} is not there.*is it mounted"):
+    with pytest.raises(OutputFailed, match=rf"{pair[away]} are missing.*is it mounted"):
         cleaning.clean([pair[1 - away]], dry_run=False)
     assert content_of(tmp_path) == before
     (tmp_path / "unmounted").rename(mount)

@@ -121,7 +121,7 @@ def test_another_manifest_that_came_meanwhile_is_not_replaced(s3: S3Server) -> N
         s3.client().put_object(
             Bucket=s3.bucket, Key=f"lock/meanwhile/{MANIFEST}", Body=manifest("other")
         )
-        with pytest.raises(OutputFailed, match="has appeared"):
+        with pytest.raises(OutputFailed, match="was published into"):
             run.commit(moves, manifest("one"))
         run.abandon(None)
     assert s3.objects("lock/meanwhile/") == {MANIFEST: manifest("other")}

@@ -91,7 +91,7 @@ def test_an_object_that_came_meanwhile_is_not_replaced(s3: S3Server) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(publication, "_remove_manifests", come)
-        with pytest.raises(OutputFailed, match=r"another object has come to .*t\.1\.csv"):
+        with pytest.raises(OutputFailed, match=r"another object was created at .*t\.1\.csv"):
             run.commit(moves, manifest("one", moves))
     run.abandon(None)
     run.close()

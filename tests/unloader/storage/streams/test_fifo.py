@@ -29,7 +29,7 @@ def test_anything_else_is_refused(tmp_path: Path, kind: str) -> None:
     """It is named and left as it is."""
     path = tmp_path / "data"
     path.write_text("mine") if kind == "file" else path.mkdir()
-    with pytest.raises(OutputFailed, match=r"data exists already and is no named pipe"):
+    with pytest.raises(OutputFailed, match=r"data already exists and is not a named pipe"):
         Fifos().provide(path)
     assert path.exists()
 
