@@ -443,7 +443,7 @@ def _mixed(directory: Path, ours: dict[str, Path], others: dict[str, Path]) -> P
     ("options", "problem"),
     [
         (("--to", "-"), "--cluster writes to a place that all its machines share"),
-        (("--to", "out", "--max-cpu", "50%"), "--max-cpu looks at the CPUs of this host"),
+        (("--to", "out", "--max-cpu", "50%"), "--max-cpu measures the CPUs of this host"),
     ],
 )
 def test_what_a_cluster_cannot_do_is_refused(

@@ -149,7 +149,7 @@ def test_a_loaded_database_and_a_hand_hold_workers_up(
         assert re.search("has taken it: 2 of 4 workers", told)
         run.wait_until(lambda: at_work(dest) == (2, 2), "two workers held up by hand")
         refused = command.error_of("set", str(dest), "--parallelism", "9", status=6)
-        assert "the run has seats for 4 workers, and 9 are asked for" in refused
+        assert "the run has seats for 4 workers, but the request asks for 9" in refused
         answer = json.loads(command.run("set", str(dest), "--parallelism", "auto", "--json"))
         assert (answer["taken"], answer["parallelism"]["workers"]) == (True, 4)
         slowed.kill()

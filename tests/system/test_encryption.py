@@ -319,7 +319,7 @@ def test_the_line_for_cron_with_another_key_begins_anew(
     kill_after(2, dest, *line, "--parquet-key-file", secrets.key_file)
     again = command.ended(*line, "--parquet-key-file", secrets.other_key_file, "--progress", "log")
     assert again.returncode == 0, again.stderr
-    assert "was another job: this one begins anew" in again.stderr
+    assert "was a different job: this run starts from the beginning" in again.stderr
     command.run(
         "verify", str(dest), "--level", "count", "--parquet-key-file", secrets.other_key_file
     )

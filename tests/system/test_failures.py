@@ -274,7 +274,7 @@ def test_directory_removed_in_mid_run(
     status, _, err = running.finish()
     assert status == 6, err
     assert f"the destination {dest} was removed during the run" in err
-    assert err.rstrip().endswith("Next: find out what removed it, then run again")
+    assert err.rstrip().endswith("Next: find out which program removed it, then run again")
     assert not dest.exists()
 
 

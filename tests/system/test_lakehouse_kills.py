@@ -130,7 +130,7 @@ def killed_at_random(source: str, place: str, state: Callable[[], tuple[int, lis
         now, found = state()
         if now == commits:
             # It died before it had a record: an earlier run is all that is known there.
-            assert "nothing is left to do" in done.stderr
+            assert "there is nothing left to do" in done.stderr
         else:
             assert now == commits + 1
         commits = now
@@ -171,7 +171,7 @@ def test_a_run_that_was_killed_before_it_was_on_record(
     (empty / "_run" / "staged").mkdir(parents=True)
     done = command.ended("resume", "iceberg://lake/ns.t")
     assert done.returncode == 0, done.stderr
-    assert "nothing is left to do" in done.stderr
+    assert "there is nothing left to do" in done.stderr
     command.run("verify", "iceberg://lake/ns.t", source)
     command.run("clean", "iceberg://lake/ns.t")
     assert not (empty / "_run").exists()

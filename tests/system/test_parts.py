@@ -353,7 +353,7 @@ def test_all_parts_have_the_keys_of_the_plan(url: str, tmp_path: Path, how: str)
         command.run("verify", str(to), "--parquet-key-file", str(key), "--level", "count")
     key_file(key)
     error = command.error_of("run", plan, "--part", "1/2", "--overwrite", status=5)
-    assert "key is not that of the plan" in error
+    assert "key differs from the plan's key" in error
 
 
 @pytest.mark.long("runs in parts")

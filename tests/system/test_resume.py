@@ -203,7 +203,7 @@ def test_what_is_not_confirmed_is_read_again(
     (staged / "stranger-a1.csv.part").write_text("1\n")
     out = command.ended("resume", str(dest), "--progress", "log")
     assert out.returncode == 0, out.stderr
-    assert out.stderr.count("was done and is read again") == 3, out.stderr
+    assert out.stderr.count("was finished but is read again") == 3, out.stderr
     assert f"resumed: {len(done) - 3} units" in out.stderr
     for name, what in zip(names, ("checksum", "size", "cannot read"), strict=False):
         assert any(name in line and what in line for line in out.stderr.splitlines()), out.stderr
@@ -243,7 +243,9 @@ def test_another_state_of_the_data_is_never_mixed_in(tmp_path: Path) -> None:
         connection.execute("UPDATE t SET v = 'new'")
     error = command.error_of("resume", str(dest), status=4)
     assert "cannot be read any more" in error
-    assert f"Next: read everything again at a new one: unloader resume {dest} --new-snap" in error
+    assert (
+        f"Next: read all rows again at a new snapshot: unloader resume {dest} --new-snap" in error
+    )
     assert staged_units(dest).keys() == done.keys()
     command.run("resume", str(dest), "--new-snapshot", "--quiet")
     with duckdb.connect() as connection:
@@ -256,12 +258,12 @@ def test_another_state_of_the_data_is_never_mixed_in(tmp_path: Path) -> None:
 def test_nothing_to_resume(database: str, tmp_path: Path) -> None:
     """An empty place is an error with the next step; a finished run is shown as it is."""
     error = command.error_of("resume", str(tmp_path), status=6)
-    assert "holds no run that was broken off" in error
+    assert "has no interrupted run" in error
     dest = tmp_path / "out"
     command.run(*job(database, dest), "--quiet")
     before = (dest / "_manifest.json").read_bytes()
     done = command.ended("resume", str(dest))
-    assert (done.returncode, "nothing is left to do" in done.stderr) == (0, True)
+    assert (done.returncode, "there is nothing left to do" in done.stderr) == (0, True)
     assert "60,000" in done.stdout
     assert (dest / "_manifest.json").read_bytes() == before
 
@@ -297,7 +299,7 @@ def test_one_line_for_cron(database: str, tmp_path: Path) -> None:
     running.finish()
     changed = command.ended(*other, "--progress", "log")
     assert changed.returncode == 0, changed.stderr
-    assert "was another job: this one begins anew" in changed.stderr
+    assert "was a different job: this run starts from the beginning" in changed.stderr
     found = command.manifest_of(dest)
     assert (found["totals"]["rows"], found["run_id"] != first) == (100, True)
 
@@ -312,12 +314,12 @@ def test_a_run_that_another_version_has_begun(database: str, tmp_path: Path) -> 
     document = json.loads(record.read_text())
     record.write_text(json.dumps({**document, "format_version": 99, "later": {}}))
     error = command.error_of("resume", str(dest), status=6)
-    assert "the plan has format version 99, and this version of unloader reads" in error
-    assert "if another version of unloader began it, that one can resume it" in error
+    assert "the plan has format version 99, but this version of unloader reads" in error
+    assert "if another version of unloader began it, that version can resume it" in error
     done = command.ended(*line, "--progress", "log")
     assert done.returncode == 0, done.stderr
     assert "has format version 99" in done.stderr
-    assert "this one begins anew" in done.stderr
+    assert "this run starts from the beginning" in done.stderr
     assert command.manifest_of(dest)["totals"]["rows"] == ROWS
 
 
@@ -331,7 +333,7 @@ def test_the_line_for_cron_begins_anew_where_the_snapshot_is_gone(tmp_path: Path
         connection.execute("DELETE FROM t WHERE i >= 1000")
     done = command.ended(*line, "--progress", "log")
     assert done.returncode == 0, done.stderr
-    assert "everything is read again at a new snapshot" in done.stderr
+    assert "all rows are read again at a new snapshot" in done.stderr
     assert command.manifest_of(dest)["totals"]["rows"] == 1000
 
 

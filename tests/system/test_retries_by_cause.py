@@ -58,7 +58,7 @@ def test_a_database_with_few_sessions_is_read_by_few_workers(
 ) -> None:
     """Workers that are refused leave their units to those with a session; no retry is needed."""
     to, url = tmp_path / "out", few(2)
-    limited = "no more sessions: 1 of 3 workers can continue, one more is tried"
+    limited = "no more sessions: 1 of 3 workers can continue; another attempt follows"
     # One worker cannot do all before the others are up.
     with gates.closed(postgres, url.replace("few@", "postgres@")):
         running = command.Running(

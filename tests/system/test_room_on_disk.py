@@ -57,14 +57,14 @@ def test_a_full_disk_pauses_the_run_until_there_is_room(
     running = command.Running(
         *job(database, to), env=faults.environment("statvfs", str(told), files=str(to))
     )
-    log = running.log_until("waits for room")
+    log = running.log_until("waits for disk space")
     assert "99.0 MiB free, and --min-free is 100.0 MiB" in log
     time.sleep(1)
     assert not list((to / "_run" / "staged").iterdir())
     told.write_text(str(500 * MIB))
     status, _, err = running.finish()
     assert status == 0, err
-    assert "the run goes on" in err
+    assert "the run continues" in err
     assert command.manifest_of(to)["totals"]["rows"] == 300_000
     assert {unit["attempts"] for unit in command.manifest_of(to)["units"]} == {1}
 
@@ -82,7 +82,7 @@ def test_writes_that_find_no_room_wait_for_it(
         *job(database, to, "--split", "none", "--overlap-buffer", "256KiB", *options.split()),
         env=faults.environment("write", f"while:{full}", after=600_000),
     )
-    log = running.log_until("waits for room")
+    log = running.log_until("waits for disk space")
     assert f"a worker waits for room on the disk of {to}" in log
     time.sleep(4)
     full.unlink()
@@ -106,7 +106,7 @@ def test_a_pause_without_end_ends_the_run(
         env=faults.environment("statvfs", str(told), files=str(to)),
     )  # fmt: skip
     assert "0.0 MiB free" in error
-    assert "make room there" in error.partition("Next: ")[2]
+    assert "free disk space there" in error.partition("Next: ")[2]
 
 
 @pytest.mark.long(DISKS)

@@ -56,7 +56,7 @@ def test_a_changed_route_is_another_job(
     assert kill_after(2, tmp_path / "a", *job(source, tmp_path, A, B), files=2)
     again = command.ended(*job(source, tmp_path, A, route), "--resume-or-start")
     assert again.returncode == 0, again.stderr
-    assert f"broken off in {tmp_path}/a, was another job" in again.stderr
+    assert f"interrupted in {tmp_path}/a, was a different job" in again.stderr
     assert run_id_at(tmp_path / "a") == run_id_at(tmp_path / place)
     assert command.manifest_of(tmp_path / place)["totals"]["rows"] == ROWS // 2
     if place == "other":
@@ -92,5 +92,5 @@ def test_tables_with_a_changed_route_are_another_job(tmp_path: Path) -> None:
     assert kill_after(2, tmp_path / "a" / "first", *line, f"b:to={tmp_path}/b/{{table}}", files=2)
     again = command.ended(*line, f"b:to={tmp_path}/c/{{table}}", "--resume-or-start")
     assert again.returncode == 0, again.stderr
-    assert "was another job" in again.stderr
+    assert "was a different job" in again.stderr
     assert run_id_at(tmp_path / "a" / "first") == run_id_at(tmp_path / "c" / "second")

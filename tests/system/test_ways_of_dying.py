@@ -130,7 +130,7 @@ def test_what_a_partial_run_says_of_its_finished_units_is_true(parts: str, tmp_p
     job = ("run", parts, "--table", "p", "--to", str(dest), "--split", "partition")
     stuck = ("--parallelism", "2", "--where", "waits(k)", "--stall-timeout", "4", "--retries", "1")
     error = command.error_of(*job, *stuck, "--retry-delay", "0.1", "--progress", "none", status=7)
-    assert "run again, which starts anew" in error
+    assert "run again, which starts from the beginning" in error
     assert f"until then the finished units are in {dest / '_run' / 'staged'}" in error
     assert list((dest / "_run" / "staged").iterdir())
     command.run(*job, "--quiet")

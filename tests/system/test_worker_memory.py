@@ -48,7 +48,9 @@ def test_a_worker_above_the_limit_is_replaced_before_the_next_unit(
     assert worker["restarts"] == restarts
     told = [line for line in done.stderr.splitlines() if "--worker-memory" in line]
     assert len(told) == restarts
-    assert all(f"more than --worker-memory {limit}: it is replaced" in line for line in told)
+    assert all(
+        f"more than --worker-memory {limit}: the worker is replaced" in line for line in told
+    )
     rows = [
         int(line) for path in (tmp_path / "out").glob("*.csv") for line in path.read_text().split()
     ]

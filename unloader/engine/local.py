@@ -219,8 +219,9 @@ class LocalExecutor:
             self._events.note_once(f"{event.detail} Next: {event.hint}")
         elif event.reason == "too large":
             self._events.note(
-                f"worker {place} holds {event.held_bytes / 2**20:.0f} MiB after a work unit, more "
-                f"than --worker-memory {self._limits.memory_bytes / 2**20:g}MiB: it is replaced"
+                f"worker {place} holds {event.held_bytes / 2**20:.0f} MiB after a work unit, "
+                f"more than --worker-memory {self._limits.memory_bytes / 2**20:g}MiB: the worker "
+                "is replaced"
             )
         elif event.hopeless:
             self._events.note(f"worker {place} cannot be started: {event.detail}")

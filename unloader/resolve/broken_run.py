@@ -66,13 +66,14 @@ class BrokenRun:
         run = self.run
         if run.withheld and not session_sql:
             raise OutputFailed(
-                f"run {run.run_id} had --session-sql, which may hold a password and is not kept",
+                f"run {run.run_id} had --session-sql, which may contain a password and is not "
+                "stored",
                 "give the same --session-sql again",
             )
         if session_sql and not run.is_session_sql(session_sql):
             raise OutputFailed(
-                f"run {run.run_id} had another --session-sql, or none",
-                "give what it had, or start again with the command of the run",
+                f"run {run.run_id} had another --session-sql, or did not have one",
+                "give the --session-sql of that run, or start again with the command of the run",
             )
         return replace(self, run=run.with_source(secret, session_sql))
 
@@ -106,7 +107,7 @@ class BrokenRun:
         if not check_key(found):
             raise OutputFailed(
                 f"run {self.run.run_id} had another Parquet key",
-                "give the key that it had, or start again with the command of the run",
+                "give the key of that run, or start again with the command of the run",
             )
         if found.recipients and self.run.request.verify in COMPARING:
             check_identities(identities(found.identity), found.recipients)
@@ -355,7 +356,7 @@ def _places_now(destination: str, recorded: tuple[str, ...]) -> tuple[str, ...]:
         return (absolute(destination),)
     if real(destination) not in recorded:
         raise OutputFailed(
-            f"{destination} is not where the run began, which also writes to "
+            f"{destination} is not where the run began; it also writes to "
             f"{' and '.join(recorded[1:])}",
             f"move it back to one of {', '.join(recorded)}",
         )
@@ -367,9 +368,9 @@ def _check_not_moved(destination: str, run: ResolvedRun) -> None:
     begun = [real(each) for each in run.directories]
     if real(destination) not in begun:
         raise OutputFailed(
-            f"{destination} is not where the run began, which has several routes and wrote to "
+            f"{destination} is not where the run began; its routes write to "
             f"{' and '.join(run.directories)}",
-            "move it back there",
+            "move it back to the place where the run began",
         )
 
 
@@ -402,7 +403,7 @@ def run_of(document: object, place: str) -> ResolvedRun:
 
 def _unusable(place: str, why: str) -> UnusableRecord:
     return UnusableRecord(
-        f"the record of the run that was broken off in {place} cannot be used: {why}",
-        "start again with the command of the run; if another version of unloader began it, "
-        "that one can resume it",
+        f"the record of the run that was interrupted in {place} cannot be used: {why}",
+        "start again with the command of the run; if another version of unloader began it, that "
+        "version can resume it",
     )

@@ -53,8 +53,8 @@ def without_masked_ranges(
         return table
     if split == "range":
         raise PlanFailed(
-            f"{table.label} can only be cut by values of column {min(hidden)}, and these are not "
-            "to be seen in a plan, as the column is masked or not written",
+            f"{table.label} can only be divided by values of column {min(hidden)}; a plan may "
+            "not show these values, because the column is masked or not written",
             "run with --split auto",
         )
     parts = tuple(replace(each, keys=_kept(each.keys, shown)) for each in table.partitions)

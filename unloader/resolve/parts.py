@@ -17,11 +17,11 @@ from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
 from unloader.sources.registry import source_of
 
 _AGAIN = (
-    "make the plan again and run its parts from the beginning; on PostgreSQL with --keep-snapshot, "
-    "on Oracle with enough undo"
+    "make the plan again and run all its parts again; on PostgreSQL with --keep-snapshot, on "
+    "Oracle with enough undo"
 )
 
-_SAME_KEY = "give the key of the plan, or make a new plan and run all its parts with one key"
+_SAME_KEY = "give the key of the plan, or make a new plan and run all its parts with the same key"
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def at_snapshot_of_plan(
     """
     if planned is None:
         raise UsageError(
-            "--part needs a plan file: the parts of a table are those of one plan",
+            "--part needs a plan file: the parts of a table come from one plan",
             "make one with unloader plan SOURCE --output plan.json, and run plan.json",
         )
     snapshot = _snapshot_of(planned)
@@ -97,7 +97,7 @@ def _with_keys(output: ResolvedOutput, was: ResolvedOutput) -> ResolvedOutput:
         from unloader.resolve.outputs.transforming import has_same_keys, with_key_places
 
         if not has_same_keys(before.options, transform.options):
-            raise PlanFailed("a masking key is not that of the plan", _SAME_KEY)
+            raise PlanFailed("a masking key differs from the plan's key", _SAME_KEY)
         options = with_key_places(before.options, transform.options.keys)
         output = replace(output, transform=replace(before, options=options))
     encryption, had = output.options.encryption, was.options.encryption
@@ -106,7 +106,7 @@ def _with_keys(output: ResolvedOutput, was: ResolvedOutput) -> ResolvedOutput:
 
         encryption = replace(encryption, key_proof=had.key_proof)
         if not check_key(encryption):
-            raise PlanFailed("the Parquet key is not that of the plan", _SAME_KEY)
+            raise PlanFailed("the Parquet key differs from the plan's key", _SAME_KEY)
         output = replace(output, options=replace(output.options, encryption=encryption))
     return output
 

@@ -69,6 +69,6 @@ class Patience:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if self.stop():
-                raise Interrupted(f"stopped by a signal while waiting for another attempt: {what}")
+                raise Interrupted(f"stopped by a signal while waiting for the next attempt: {what}")
             self.observe(Tick())
             time.sleep(min(left, _POLL_SECONDS))

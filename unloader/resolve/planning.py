@@ -58,7 +58,7 @@ def _column(catalog: Catalog, table: TableInfo, selection: Selection, wanted: st
     except UsageError as error:
         raise UsageError(
             f"--sample-by {wanted}: {error.message} in {table.label}",
-            f"{error.hint}; of several tables, give such a one its own sample-by, or "
+            f"{error.hint}; in a run of several tables, give this table its own sample-by, or "
             'sample = "100%", below its [[table]] in a job file',
         ) from error
     return whole.columns[names.index(name)]
@@ -84,8 +84,8 @@ def check_sampling(catalog: Catalog, selection: Selection) -> None:
     check_able(catalog, "limit-rows")
     if takes_units(selection):
         raise UsageError(
-            "--sample takes whole work units, and --limit-rows a number of rows",
-            "leave one of the two out, or give --sample-by as well",
+            "--sample takes whole work units, but --limit-rows takes a number of rows",
+            "leave out one of the two, or add --sample-by",
         )
 
 
@@ -114,9 +114,9 @@ def _partitions(table: TableInfo, patterns: tuple[str, ...]) -> frozenset[str]:
     described = shlex.join(("unloader", "describe", "SOURCE", "--table", typed_name))
     if not names:
         raise PlanFailed(
-            f"{table.label} has no partitions that can be read separately, and --partition asks "
+            f"{table.label} has no partitions that can be read separately, but --partition asks "
             f"for {', '.join(patterns)}",
-            f"leave out --partition, or use --where; for a missing privilege see: {described}",
+            f"leave out --partition, or use --where; to find a missing privilege, see: {described}",
         )
     known = frozenset(names)
     missed = [
@@ -128,8 +128,9 @@ def _partitions(table: TableInfo, patterns: tuple[str, ...]) -> frozenset[str]:
     shown = (near or names)[:SHOWN_NAMES]
     raise PlanFailed(
         f"--partition {', '.join(missed)} matches no partition of {table.label}",
-        f"use names such as {', '.join(shown)}, or see all {len(names)} with: {described}; of "
-        "several tables, give each its own partition below its [[table]] in a job file",
+        f"use names such as {', '.join(shown)}, or see all {len(names)} with: {described}; in a "
+        "run of several tables, give each table its own partition below its [[table]] in a job "
+        "file",
     )
 
 
@@ -144,8 +145,8 @@ def planned_part(plan: Plan, part: Part | None) -> Plan:
     found = plan_part(plan, part.number, part.of)
     if found is None:
         raise PlanFailed(
-            f"the plan has {len(plan.units)} work units, so part {part.number} of {part.of} has "
-            "none",
+            f"the plan has {len(plan.units)} work units, so part {part.number} of {part.of} is "
+            "empty",
             "run fewer parts",
         )
     return found

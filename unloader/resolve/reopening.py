@@ -70,8 +70,8 @@ def explained(broken: BrokenRun, place: str = "") -> Iterator[None]:
         named = "" if snapshot is None else f" ({snapshot.kind} {snapshot.value})"
         raise SnapshotGone(
             f"the snapshot of run {run.run_id}{named} cannot be read any more: {error.message}",
-            "read everything again at a new one: "
-            f"unloader resume {shlex.quote(place or broken.places[0])} --new-snapshot",
+            "read all rows again at a new snapshot: unloader resume "
+            f"{shlex.quote(place or broken.places[0])} --new-snapshot",
         ) from error
 
 

@@ -164,7 +164,7 @@ def _check_planned(request: Request, planned: ResolvedRun | None) -> None:
     ):
         return
     raise PlanFailed(
-        "the plan is for encrypted files, and nothing says how to encrypt them",
+        "the plan is for encrypted files, but no key or recipient is given",
         "give the key or the recipients again, or make a new plan",
     )
 
@@ -180,7 +180,7 @@ def _check_same_transform(ready: Prepared, planned: ResolvedRun | None) -> None:
         each and each.options.transform for each in now
     ]:
         raise PlanFailed(
-            "the plan does other things to the rows than what is asked for now",
+            "the plan transforms the rows in another way than these options do",
             "give the options of the plan again, or make a new plan",
         )
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 3
 """Version 1 was the plan alone; 2 had fewer options of a run."""
 
-_AGAIN = "make it again: unloader plan SOURCE --output FILE"
+_AGAIN = "make the plan again: unloader plan SOURCE --output FILE"
 
 
 def late_types() -> dict[str, Any]:
@@ -273,7 +273,9 @@ class ResolvedRun:
             raise PlanFailed(f"the plan cannot be used: {error}", _AGAIN) from error
         # Of what was read, not of what it became: a whole number may stand for a float.
         if _digest(parts, run.plan.digest) != value.get("run_digest"):
-            raise PlanFailed("the plan was edited after it was made: its digest is another", _AGAIN)
+            raise PlanFailed(
+                "the plan was edited after it was made: its digest does not match", _AGAIN
+            )
         return run
 
 
@@ -284,11 +286,11 @@ def checked_version(document: object) -> dict[str, Any]:
         PlanFailed: It is of another one, or no plan at all.
     """
     if not isinstance(document, dict) or type(document.get("format_version")) is not int:
-        raise PlanFailed("this is no plan: it has no format version", _AGAIN)
+        raise PlanFailed("this is not a plan: it has no format version", _AGAIN)
     version = document["format_version"]
     if version != FORMAT_VERSION:
         raise PlanFailed(
-            f"the plan has format version {version}, and this version of unloader reads "
+            f"the plan has format version {version}, but this version of unloader reads "
             f"{FORMAT_VERSION}",
             f"{_AGAIN}; or use the version of unloader that made it",
         )

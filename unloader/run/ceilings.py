@@ -37,5 +37,5 @@ def ceilings_of(request: Request, observe: Observer) -> Ceilings | None:
     try:
         return read_ceilings(Path(request.ceilings))
     except ConfigError as error:
-        observe(Notice(text=f"nothing is compared: {error.message}"))
+        observe(Notice(text=f"the run is not compared with the ceilings: {error.message}"))
         return None

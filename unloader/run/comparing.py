@@ -48,7 +48,7 @@ def compare(
     if found:
         raise VerifyMismatch(
             some_of(found),
-            "run again; if it happens again, check whether the condition or query returns other "
-            "rows each time, else report it with the plan",
+            "run again; if it happens again, check whether the condition or query returns "
+            "different rows each time; if not, report it with the plan",
         )
     return left_out

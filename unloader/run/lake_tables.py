@@ -30,7 +30,7 @@ def commit(manifest: Manifest, place: str, observe: Observer, *, is_own: bool) -
     if done.is_new:
         observe(Notice(text=f"committed to {name}: snapshot {done.snapshot}"))
     else:
-        observe(Notice(text=f"was committed to {name} already: snapshot {done.snapshot}"))
+        observe(Notice(text=f"already committed to {name}: snapshot {done.snapshot}"))
     return done.is_new
 
 
@@ -47,14 +47,15 @@ def check_before(request: Request, observe: Observer) -> None:
         for place, manifest in uncommitted(name):
             if manifest is not None:
                 raise OutputFailed(
-                    f"run {manifest.run_id} is complete in {place}, and is not committed to {name}",
+                    f"run {manifest.run_id} is complete in {place}, but it is not committed to "
+                    f"{name}",
                     f"commit it with: unloader resume '{place}'; or remove it with: unloader clean "
                     f"'{place}'",
                 )
             who = storage_at(place).who_was_here(place, counted=False)
             if who is not None and not who.is_running:
-                text = f"run {who.run_id} for {name} was broken off in {place}: "
+                text = f"run {who.run_id} for {name} was interrupted in {place}: "
                 if has_begun(place):
-                    text += f"go on with it by unloader resume '{place}', or "
-                text += f"remove it with unloader clean '{place}'"
+                    text += f"resume it with: unloader resume '{place}'; or "
+                text += f"remove it with: unloader clean '{place}'"
                 observe(Notice(text=text))

@@ -61,20 +61,23 @@ class RoomWatch:
         waited = self.clock() - self._since
         if waited >= self.pause_seconds:
             for_so_long = f", for {waited:.0f} s" if self.pause_seconds else ""
-            raise OutputFailed(f"{self._why}{for_so_long}", "make room there")
+            raise OutputFailed(f"{self._why}{for_so_long}", "free disk space there")
 
     def _look(self, now: float) -> None:
         self._why = why = self._why_not(now)
         if not why:
             if self._since is not None:
-                self.tell(f"there is room again after {now - self._since:.0f} s: the run goes on")
+                self.tell(
+                    f"there is enough disk space again after {now - self._since:.0f} s: the run "
+                    "continues"
+                )
             self._since = None
             return
         if self._since is None:
             self._since = now
             if self.pause_seconds:
                 self.tell(
-                    f"{why}: the run waits for room, {self.pause_seconds:g} s at most "
+                    f"{why}: the run waits for disk space, at most {self.pause_seconds:g} s "
                     "(--pause-timeout)"
                 )
 

@@ -237,7 +237,7 @@ def _gone_on_with(
             return None  # Maybe another job's.
         if not isinstance(error, UnusableRecord):
             raise
-        observe(Notice(text=f"{error.message}; this one begins anew"))
+        observe(Notice(text=f"{error.message}; this run starts from the beginning"))
         return None
     if broken is None:
         same = done is not None and done.run is not None and _is_the_job(done.run, request)
@@ -252,8 +252,8 @@ def _gone_on_with(
     ):
         return _resumed(broken, request, place, observe, stop)
     if alone:
-        text = f"run {broken.run.run_id}, which was broken off in {place}, was another job"
-        observe(Notice(text=f"{text}: this one begins anew"))
+        text = f"run {broken.run.run_id}, which was interrupted in {place}, was a different job"
+        observe(Notice(text=f"{text}: this run starts from the beginning"))
     return None
 
 
@@ -346,7 +346,7 @@ def _resumed(
     broken: BrokenRun, request: Request, place: str, observe: Observer, stop: Stop
 ) -> tuple[Manifest, ...] | None:
     """Go on with a broken run; return None if its snapshot cannot be read any more."""
-    observe(Notice(text=f"resuming run {broken.run.run_id}, which was broken off in {place}"))
+    observe(Notice(text=f"resuming run {broken.run.run_id}, which was interrupted in {place}"))
     source = request.source
     try:
         known = broken.with_source(source.secret, source.session.session_sql)
@@ -359,7 +359,7 @@ def _resumed(
         known = known.with_cluster(request.cluster or ClusterOptions(address="none"))
         return _go_on(known, observe, stop)
     except SnapshotGone as error:
-        observe(Notice(text=f"{error.message}; everything is read again at a new snapshot"))
+        observe(Notice(text=f"{error.message}; all rows are read again at a new snapshot"))
     return None
 
 
@@ -411,13 +411,12 @@ def _finished(place: str, done: _CutShort | None, observe: Observer) -> tuple[Ma
         left = storage_at(place).who_was_here(place, counted=False)
         if left is not None and left.run_id:
             raise OutputFailed(
-                f"run {left.run_id}, which was interrupted in {place}, has left no record of what "
-                "it was to do",
-                "start again with the command of the run; remove what it has staged with: "
+                f"run {left.run_id}, which was interrupted in {place}, left no record of its job",
+                "start again with the command of the run; remove its staged files with: "
                 f"unloader clean {shlex.quote(place)}",
             )
         raise OutputFailed(
-            f"{place} holds no run that was broken off",
+            f"{place} has no interrupted run",
             "start one with: unloader run",
         )
     manifest = read_manifest(path_of(place))
@@ -429,7 +428,7 @@ def _finished(place: str, done: _CutShort | None, observe: Observer) -> tuple[Ma
         follow(of_route(done.run, route), manifest, place, observe)
     if commit(manifest, place, observe, is_own=False):
         return (manifest,)
-    observe(Notice(text=f"the run in {place} is finished: nothing is left to do"))
+    observe(Notice(text=f"the run in {place} is finished: there is nothing left to do"))
     return (manifest,)
 
 

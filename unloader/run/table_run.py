@@ -104,7 +104,7 @@ class TableRun:
 
         def tick() -> None:
             self.observe(Tick())
-            check_stop(stop, "while the files that are done were checked")
+            check_stop(stop, "while the finished files were checked")
 
         self.observe(PhaseStarted(phase="confirming"))
         before = self.output.progress(tick)
@@ -200,12 +200,11 @@ class TableRun:
         consistent = self.run.request.consistency == "snapshot"
         if written != source_rows and consistent:
             raise VerifyMismatch(
-                f"{counted(written, 'row was', 'rows were')} {self._what_was_done}, the source "
-                f"counts {source_rows} at "
-                "the same snapshot",
+                f"{counted(written, 'row was', 'rows were')} {self._what_was_done}, but the "
+                f"source counts {source_rows} at the same snapshot",
                 "run again; if it happens again, check whether the condition or query returns "
-                "other rows each time (random values, samples, the current time), else report it "
-                "with the plan",
+                "different rows each time (random values, samples, the current time); if not, "
+                "report it with the plan",
             )
         self._verify_result = "ok" if written == source_rows else "different, no snapshot"
 
@@ -334,7 +333,7 @@ class TableRun:
         found = manifest.efficiency
         if found is None or found.parts:
             return manifest
-        text = f"nothing is compared with {found.ceilings}: {'; '.join(found.not_compared)}"
+        text = f"the run is not compared with {found.ceilings}: {'; '.join(found.not_compared)}"
         self.observe(Notice(text=text))
         return replace(manifest, efficiency=None)
 

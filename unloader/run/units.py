@@ -119,14 +119,14 @@ class UnitWork(Work[WorkUnit]):
         if self._working and places > self._working:
             text = (
                 f"one more worker opens a session: {places} of "
-                f"{counted(self.workers, 'worker')} at work"
+                f"{counted(self.workers, 'worker')} now work"
             )
         else:
-            later = "one more is tried after a while" if raises else "no more are tried"
+            later = "another attempt follows later" if raises else "there are no further attempts"
             text = (
-                f"the database takes no more sessions: {places} of "
-                f"{counted(self.workers, 'worker')} can continue, "
-                f"{later}. Next: lower --parallelism, or raise the database's limit of sessions"
+                f"the database accepts no more sessions: {places} of "
+                f"{counted(self.workers, 'worker')} can continue; {later}. Next: lower "
+                "--parallelism, or raise the database's limit of sessions"
             )
         self._working = places
         self.note(text)
@@ -208,11 +208,11 @@ class UnitWork(Work[WorkUnit]):
     def overdue(self, place: int, attempt: Assignment, seconds: float) -> AttemptFailure:
         """Report a worker that makes no progress and is replaced."""
         text = f"worker {place} made no progress with unit {attempt.unit.id} for {seconds:g} s"
-        self.note(f"{text}: it is replaced")
+        self.note(f"{text}: the worker is replaced")
         return AttemptFailure(
             error=WorkerLost.__name__,
             message=f"worker {place} made no progress for {seconds:g} s (--stall-timeout)",
-            hint="check what the source, or the reader of the output, is waiting for",
+            hint="check what the source or the reader of the output is waiting for",
             retryable=True,
         )
 

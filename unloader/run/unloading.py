@@ -224,7 +224,7 @@ class _Run:
         for text in (*missing_libraries(run), *run.seating.notices, *output_notices(run)):
             self.observe(Notice(text=text))
         if kept_until:
-            text = f"if the run dies its snapshot is kept until {kept_until}; see unloader keepers"
+            text = f"if the run dies, its snapshot is kept until {kept_until}; see unloader keepers"
             self.observe(Notice(text=text))
 
     def _places(self) -> tuple[str, ...]:

@@ -133,27 +133,28 @@ def _check_for_cluster(request: Request) -> None:
     for output in request.of_outputs():
         if any(lake_kind(each) for each in output.output.destinations):
             raise UsageError(
-                "--cluster does not write tables of a lakehouse yet",
+                "--cluster cannot write tables of a lakehouse yet",
                 "leave --cluster out, or write files and add them to the table",
             )
         kind = destination_kind(output.output.destinations)
         if not is_kept(output.output.destinations) and kind != "null":
             raise UsageError(
-                f"--cluster writes to a place that all its machines share, and {kind} is one "
-                "process's",
+                f"--cluster writes to a place that all its machines share, but {kind} belongs to "
+                "one process",
                 "give a directory of a network file system or an object store with --to, or leave "
                 "--cluster out",
             )
     if request.concurrency is not None and request.concurrency.max_cpu is not None:
         raise UsageError(
-            "--max-cpu looks at the CPUs of this host, and --cluster works on others",
-            "leave one of the two out",
+            "--max-cpu measures the CPUs of this host, but --cluster works on other hosts",
+            "leave out --max-cpu or --cluster",
         )
     statements = request.source.session.session_sql
     if any(map(holds_sql_password, statements)):
         raise UsageError(
-            "a --session-sql holds a password, which would be sent to all machines of the cluster",
-            "leave --cluster out, or have the database do what the statement does",
+            "a --session-sql contains a password, which would be sent to all machines of the "
+            "cluster",
+            "leave --cluster out, or let the database set what the statement sets",
         )
 
 

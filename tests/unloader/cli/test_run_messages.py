@@ -73,7 +73,7 @@ def test_one_thing_has_a_singular(here: str) -> None:
 def test_a_way_back_makes_no_directory(here: str, to: str, status: int) -> None:
     """A `..` after a directory that is not there yet is refused; the advice works."""
     error = command.error_of("run", here, *TABLES[:2], "--to", to, status=status)
-    assert error.rstrip().endswith("write the path without ..: --to y")
+    assert error.rstrip().endswith("leave the .. out: --to y")
     assert [path.name for path in Path().iterdir()] == ["a.duckdb"]
     Path("there").mkdir()
     command.run("run", here, *TABLES[:2], "--to", "there/../y", "--quiet")

@@ -185,7 +185,7 @@ def test_a_worker_that_has_grown_is_replaced_between_units() -> None:
     assert [(result.unit, result.attempt) for result in work.results] == [(id, 1) for id in ids]
     assert work.discarded == []
     assert [text.partition(" holds ")[2].partition(", ")[2] for text in work.notes] == [
-        "more than --worker-memory 100MiB: it is replaced"
+        "more than --worker-memory 100MiB: the worker is replaced"
     ]
 
 

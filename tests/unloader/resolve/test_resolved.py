@@ -141,9 +141,9 @@ def test_a_run_must_be_whole(name: str) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("format_version",), 2, "has format version 2, and this version of unloader reads 3"),
-        (("format_version",), 4, "has format version 4, and this version of unloader reads 3"),
-        (("format_version",), "3", "no plan: it has no format version"),
+        (("format_version",), 2, "has format version 2, but this version of unloader reads 3"),
+        (("format_version",), 4, "has format version 4, but this version of unloader reads 3"),
+        (("format_version",), "3", "not a plan: it has no format version"),
         (("request", "fetch_bytes"), 7, "edited"),
         (("request", "fetch_bytes"), "7", "the run.request.fetch_bytes is '7', not an integer"),
         (("request", "more"), 7, "the run.request has the unknown key 'more'"),

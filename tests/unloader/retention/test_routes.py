@@ -71,7 +71,7 @@ def test_each_route_of_each_table_keeps_its_own(source: str, tmp_path: Path) -> 
         *("--route", f"b:to={tmp_path}/b/{{date}}/{{table}}"),
         status=2,
     )
-    assert "go by the directory of all tables here" in said
+    assert "apply here to the directory of all tables" in said
     assert not (tmp_path / "a").exists()
 
 
@@ -80,7 +80,7 @@ def test_one_link_for_two_routes_is_refused(source: str, tmp_path: Path) -> None
     routes = [part for n in "ab" for part in ("--route", f"{n}:to={tmp_path}/{n}-{{date}}")]
     line = ("run", source, "--table", "orders", "--latest-link", "latest", *routes)
     said = command.error_of(*line, status=2)
-    assert f"routes a and b have one --latest-link, {tmp_path}/latest" in said
+    assert f"routes a and b have the same --latest-link, {tmp_path}/latest" in said
     assert not list(tmp_path.iterdir())
 
 

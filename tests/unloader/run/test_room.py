@@ -51,7 +51,7 @@ def test_a_pause_begins_and_ends_with_one_line_each() -> None:
     first, second = disks.told
     assert first.startswith("/b has 1024.0 MiB free, and --min-free is 1024.0 MiB")
     assert "--pause-timeout" in first
-    assert "room again after 6 s" in second
+    assert "enough disk space again after 6 s" in second
 
 
 @pytest.mark.parametrize("pause", [0.0, 30.0])
@@ -63,7 +63,7 @@ def test_a_pause_that_lasts_too_long_ends_the_run(pause: float) -> None:
         disks.now = float(second)
         watch.check()
     disks.now = pause
-    with pytest.raises(OutputFailed, match=r"/a has 0.0 MiB free.*make room there"):
+    with pytest.raises(OutputFailed, match=r"/a has 0.0 MiB free.*free disk space there"):
         watch.check()
 
 

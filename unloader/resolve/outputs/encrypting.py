@@ -23,7 +23,7 @@ def checked_encryption(request: Request) -> EncryptionOptions | None:
         return None
     if not isinstance(request.output.compression, Compression):
         raise UsageError(
-            "--compression measures a sample in files that are not encrypted",
+            "--compression measures a sample, which works only with files that are not encrypted",
             "name a codec: --compression zstd",
         )
     if isinstance(request.output.format, ParquetFormat):
@@ -52,13 +52,13 @@ def _check_text(options: EncryptionOptions, request: Request) -> None:
     kind = destination_kind(request.output.destinations)
     if request.output.file_per == "table" and kind in KEPT:
         raise UsageError(
-            "--file-per table joins the files of the work units, and encrypted text cannot be "
+            "--file-per table joins the files of the work units, but encrypted text cannot be "
             "joined",
             "leave --file-per out, or use --format parquet with --parquet-key-file",
         )
     if is_one_stream(kind):
         raise UsageError(
-            "--encrypt-to encrypts each work unit for itself, and one stream holds them all",
+            "--encrypt-to encrypts each work unit separately, but one stream contains all units",
             "encrypt the stream: unloader run ... --to - | age -r RECIPIENT",
         )
     if kind in KEPT and request.verify in COMPARING:
@@ -70,7 +70,7 @@ def _check_identities(options: EncryptionOptions, level: str) -> None:
 
     if options.identity.kind == "none":
         raise ConfigError(
-            f"--verify {level} reads the files again, and they are encrypted",
+            f"--verify {level} reads the files again, but they are encrypted",
             "give the private key of a recipient: --decrypt-with FILE; or use --verify count",
         )
     check_identities(identities(options.identity), options.recipients)

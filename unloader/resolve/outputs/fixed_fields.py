@@ -60,9 +60,10 @@ def fixed_fields(
         start += width
     if unknown:
         raise UsageError(
-            f"--fixed has no width for {', '.join(unknown)}: the type does not say how long its "
-            "values can be",
-            f"give --width {unknown[0]}=BYTES, and so on, or leave them out with --exclude",
+            f"--fixed has no width for {', '.join(unknown)}: the type does not limit the length "
+            "of the values",
+            f"give --width {unknown[0]}=BYTES and one --width for each other column, or leave "
+            "the columns out with --exclude",
         )
     return tuple(fields)
 

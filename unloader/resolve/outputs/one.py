@@ -53,7 +53,7 @@ def output_notices(run: ResolvedRun) -> tuple[str, ...]:
     found = []
     for number, output in enumerate(run.outputs):
         found += [
-            f"{place} is a directory, and the files are in it; for one file use --to DIR "
+            f"{place} is a directory that contains the output files; for one file use --to DIR "
             "--file-per table --file-name NAME"
             for place in output.options.destinations
             if _FILE_NAME.search(place) and destination_kind((place,)) in ("directories", "objects")

@@ -84,9 +84,9 @@ def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
         kind = destination_kind(output.destinations)
         if output.destination and kind not in (*KEPT, "null"):
             raise UsageError(
-                f"route {route.name} goes to {output.destination}, and a run of several routes "
+                f"route {route.name} writes to {output.destination}, but a run of several routes "
                 "writes to directories",
-                "give it a directory, or run it by itself",
+                "give it a directory, or run it separately",
             )
         if kind in KEPT:
             places += ((route.name, each) for each in output.destinations if each)
@@ -94,19 +94,20 @@ def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
     for (name, place), path in zip(places, paths, strict=True):
         if RUN in path.parts:
             raise UsageError(
-                f"route {name} goes to {place}, which lies in a directory {RUN}: that is removed "
-                "when a run ends",
+                f"route {name} writes to {place}, which is inside a directory {RUN}: that "
+                "directory is removed when a run ends",
                 "choose another directory",
             )
     _check_links(request, outputs)
     if pair := overlapping(paths):
         (first, one), (second, other) = (places[at] for at in pair)
         raise UsageError(
-            f"routes {first} and {second} would write to {one} and {other}, which is one directory"
+            f"routes {first} and {second} would write to {one} and {other}, which are the same "
+            "directory"
             if paths[pair[0]] == paths[pair[1]]
-            else f"routes {first} and {second} would write to {one} and {other}, of which one lies "
-            "in the other",
-            "give each route a directory of its own",
+            else f"routes {first} and {second} would write to {one} and {other}, and one is "
+            "inside the other",
+            "give each route a separate directory",
         )
 
 
@@ -121,8 +122,8 @@ def _check_links(request: Request, outputs: Sequence[OutputOptions]) -> None:
         other = seen.setdefault(link, route.name)
         if other != route.name:
             raise UsageError(
-                f"routes {other} and {route.name} have one --latest-link, {link}",
-                "give each a name of its own",
+                f"routes {other} and {route.name} have the same --latest-link, {link}",
+                "give each route a different link",
             )
 
 

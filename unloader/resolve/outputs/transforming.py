@@ -146,8 +146,8 @@ def check_order(shape: TextFormat | ParquetFormat, transform: ResolvedTransform)
         if column.name == order[0].name and column.masked and column.masked.method in _UNORDERED:
             raise UsageError(
                 f"--sorted-by {column.name}: the column is masked by {column.masked.method}, and "
-                "masked values are in no order",
-                "leave --sorted-by out, or begin it with a column that is not masked",
+                "masked values have no order",
+                "leave --sorted-by out, or put a column that is not masked first",
             )
 
 
@@ -156,9 +156,9 @@ def _check_changed(name: str, columns: Sequence[OutputColumn]) -> None:
     for column in columns:
         if name in column.inputs and column.masked is None and not column.changes:
             raise UsageError(
-                f"an expression or a mask looks at column {name}, which is written as it is, and "
-                "would lose what its text has beside the value",
-                "leave it out with --output-columns",
+                f"an expression or a mask reads column {name}, which is written unchanged; its "
+                "text would lose everything except the value",
+                "leave the column out with --output-columns",
             )
 
 
@@ -201,6 +201,6 @@ def _notes(column: OutputColumn, own: ReadColumn | None) -> Iterator[str]:
 
 def _masked_words(masked: Masked) -> str:
     if masked.method == "derived":
-        return "of masked values"
+        return "derived from masked values"
     key = f", key {masked.key_name}" if masked.key_name else ""
     return f"masked by {masked.method} ({masked.detail}{key})"

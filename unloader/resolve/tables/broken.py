@@ -151,7 +151,7 @@ def find_broken_tables(place: str) -> BrokenTables | None:
         options = json_fields.from_json(TablesOptions, document["options"], "the options")
     except (KeyError, json_fields.NotAsExpected) as error:
         raise UnusableRecord(
-            f"the record of the run that was broken off in {place} cannot be used: {error}",
+            f"the record of the run that was interrupted in {place} cannot be used: {error}",
             "start again with the command of the run",
         ) from error
     runs = [run_of(each, place) for each in document["tables"]]
@@ -177,7 +177,7 @@ def why_not_resumable(place: str, record: bytes = b"") -> str:
         if _document(record) is not None:
             first_of_tables(record, place)
         elif find_broken_run(place) is None and find_broken_tables(place) is None:
-            return "there is no record of what it was to do"
+            return "there is no record of its job"
     except UnusableRecord as error:
         return error.message
     except OutputFailed:
@@ -186,7 +186,7 @@ def why_not_resumable(place: str, record: bytes = b"") -> str:
 
 
 def _left_out(recorded: dict[str, str]) -> TableProblem:
-    error = error_class(recorded["error"])(recorded["why"], "start the run again, and not resume")
+    error = error_class(recorded["error"])(recorded["why"], "start a new run instead of a resume")
     return TableProblem(table=recorded["table"], error=error)
 
 
@@ -219,8 +219,8 @@ def _record_of_dead(place: str) -> dict[str, Any] | None:
     if document is None:
         raise UnusableRecord(
             f"the record of run {who.run_id}, which was interrupted in {place}, is damaged",
-            f"start again with the command of the run; unloader clean {place} removes what is "
-            "staged",
+            f"start again with the command of the run; unloader clean {place} removes its staged "
+            "files",
         )
     return document
 

@@ -157,14 +157,14 @@ class _Choosing:
         self.kept[number].remove(table)
         if to:
             label = self._label(to[0])
-            self.notices.append(f"{table.label} is left to {label}, which names it")
+            self.notices.append(f"{table.label} is assigned to {label}, which names it")
             return
         labels = " and ".join(map(self._label, among))
         problem = SelectionProblem(
             kind="twice",
             table=table.label,
             what=f"patterns of {labels} match it",
-            hint="name it in one of them, or leave it out of the others with exclude-table",
+            hint="name the table in one of them, or exclude it from the others with exclude-table",
         )
         self._put_down(among[0], problem)
 
@@ -215,7 +215,7 @@ class _Choosing:
                 continue
             key = (info.schema or "", info.name)
             if key in chosen.excluded:
-                self.notices.append(f"{named.text} stands for {info.label}, which is excluded")
+                self.notices.append(f"{named.text} means {info.label}, which is excluded")
             elif key not in found:
                 others[key] = info
         return others

@@ -85,8 +85,8 @@ def _check_free(home: str, runs: Sequence[ResolvedRun]) -> None:
 def at_home(what: str, home: str) -> UsageError:
     """Return the error of an output that would be written to the home itself."""
     return UsageError(
-        f"{what} would be written to {home}, where the manifest of the run goes",
-        f"give it a directory of its own: {home}/NAME",
+        f"{what} would be written to {home}, which is for the manifest of the run",
+        f"give it a separate directory: {home}/NAME",
     )
 
 
@@ -98,9 +98,9 @@ def is_dropped(home: str) -> bool:
 def one_directory(run: ResolvedRun, other: ResolvedRun, place: str) -> UsageError:
     """Return the error of a table that would be written to the directory of another one."""
     asked, label = run.request.output.destination, other.extract.table.label
-    hint = "give one of them a to of its own, below a [[table]] of a job file"
+    hint = "give one of the tables a separate `to` below a [[table]] of a job file"
     if "{schema}" not in asked or "{table}" not in asked:
-        hint = "give each table a directory of its own: --to '/extract/{schema}.{table}'"
+        hint = "give each table a separate directory: --to '/extract/{schema}.{table}'"
     if run.extract.query is not None and "{table}" in asked:
         hint = 'name the query, for {table} to stand for: query-name = "NAME" below its [[table]]'
     return UsageError(f"it would be written to the directory of {label}, {place}", hint)
@@ -111,9 +111,10 @@ def _above(directories: Sequence[str]) -> str:
     found = _common([str(path_of(each).parent) for each in directories])
     if not found:
         raise UsageError(
-            "the directories of the tables have nothing in common, and nothing says where the "
-            "manifest of the run goes",
-            "write to = '/DIRECTORY/{schema}.{table}' at the top of the job file: it goes there",
+            "the directories of the tables have no common parent, and the options give no place "
+            "for the manifest of the run",
+            "write to = '/DIRECTORY/{schema}.{table}' at the top of the job file: the manifest "
+            "goes to /DIRECTORY",
         )
     return found
 

@@ -31,7 +31,7 @@ class TableProblem:
     @classmethod
     def of(cls, problem: SelectionProblem, entry: int | None = None) -> TableProblem:
         """Return what the choice of tables has found."""
-        mend = f"let whoever may grant it run: {'; '.join(problem.mend)}" if problem.mend else ""
+        mend = f"let a user who may grant it run: {'; '.join(problem.mend)}" if problem.mend else ""
         error = SourceError(problem.what, "; ".join(filter(None, (problem.hint, mend))))
         return cls(table=problem.table, error=error, mend=problem.mend, entry=entry)
 
@@ -87,8 +87,7 @@ def lost_at_once(problems: Sequence[TableProblem], of: int) -> UnloaderError:
         named.append(f"and {len(problems) - SHOWN} more")
     hints = dict.fromkeys(_hints(problems, goes_on=False))
     error = kind(
-        f"{len(problems)} of {counted(of, 'table')} cannot be read as they were: "
-        f"{'; '.join(named)}",
+        f"{len(problems)} of {counted(of, 'table')} cannot be read as before: {'; '.join(named)}",
         "; ".join(hints),
     )
     error.script = script(problems)
@@ -113,9 +112,9 @@ def _hints(problems: Sequence[TableProblem], *, goes_on: bool) -> list[str]:
     found = list(dict.fromkeys(hints))[:3]
     statements = _statements(problems)
     if statements:
-        found.append(f"let whoever may grant it run: {'; '.join(statements[:SHOWN])}")
+        found.append(f"let a user who may grant it run: {'; '.join(statements[:SHOWN])}")
     if len(statements) > SHOWN:
         found.append(f"and {len(statements) - SHOWN} more statements, which --json shows")
     if goes_on:
-        found.append("or go on without them: --on-table-failure continue")
+        found.append("or continue without these tables: --on-table-failure continue")
     return found

@@ -54,8 +54,8 @@ def watched_load(request: Request, catalog: Catalog) -> LoadWatch | None:
 
         if not HostCpu().readable():
             raise ConfigError(
-                "--max-cpu cannot be kept: /proc/stat of this host cannot be read",
-                "leave it out, or run on Linux with /proc mounted",
+                "--max-cpu does not work: this host's /proc/stat cannot be read",
+                "leave --max-cpu out, or run on Linux with /proc mounted",
             )
     if known.max_db_load is None:
         return None

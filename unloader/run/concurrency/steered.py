@@ -100,18 +100,18 @@ class SteeredRun:
         """Return why a wish cannot be granted; empty if it can."""
         if isinstance(wish.parallelism, int) and not 1 <= wish.parallelism <= self.most:
             return (
-                f"the run has seats for {counted(self.most, 'worker')}, and "
-                f"{wish.parallelism} are asked for"
+                f"the run has seats for {counted(self.most, 'worker')}, but the request asks for "
+                f"{wish.parallelism}"
             )
         if wish.max_sessions and wish.max_sessions <= self.sessions_beside:
             return (
-                f"{wish.max_sessions} sessions leave none for a worker: the run itself has "
+                f"{wish.max_sessions} sessions leave no session for a worker: the run itself needs "
                 f"{self.sessions_beside}"
             )
         if wish.max_cpu and not (0 < wish.max_cpu <= 1 and self._host.readable()):
-            return "the CPUs of the run's host cannot be looked at"
+            return "the CPU load of the run's host cannot be read"
         if wish.slow_parallelism is not None and wish.slow_parallelism < 1:
-            return "one worker goes on in any case"
+            return "at least one worker must continue"
         try:
             parse_hours(wish.slow_between or "00:00-01:00")
         except ValueError as error:

@@ -58,9 +58,9 @@ def removed_place(places: Sequence[str]) -> str:
 def of_removed(error: UnloaderError, place: str) -> UnloaderError:
     """Return the error of a run whose directory was removed while it wrote."""
     return type(error)(
-        f"the destination {place} was removed during the run, and what was written is lost: "
+        f"the destination {place} was removed during the run, and the files in it are lost: "
         f"{error.message.rstrip('. ')}",
-        "find out what removed it, then run again",
+        "find out which program removed it, then run again",
     )
 
 

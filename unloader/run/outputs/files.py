@@ -135,7 +135,7 @@ class FileOutput:
         strangers = found.finished.keys() - self._units.keys()
         damaged = damaged_units(self._storage, found.finished, tick)
         for unit, wrong in damaged.items():
-            text = f"unit {unit} was done and is read again: {wrong}"
+            text = f"unit {unit} was finished but is read again: {wrong}"
             self._observe(Notice(text=text))
         kept = without(found, strangers | damaged.keys())
         files = [(each.directory, f) for each in kept.finished.values() for f in each.result.files]
@@ -318,7 +318,10 @@ class FileOutput:
         if resumable:
             return f"continue with: unloader resume {shlex.quote(self._storage.places[0].name)}"
         staged = " and ".join(each.label for each in self._stagings())
-        return f"run again, which starts anew; until then the finished units are in {staged}"
+        return (
+            "run again, which starts from the beginning; until then the finished units are "
+            f"in {staged}"
+        )
 
     def close(self) -> None:
         """Release the directories."""

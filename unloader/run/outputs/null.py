@@ -90,7 +90,7 @@ class NullOutput:
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
         """Refuse: nothing is left to be read."""
-        raise UsageError(f"what went to {self._name} cannot be read back", "use --verify count")
+        raise UsageError(f"the output to {self._name} cannot be read back", "use --verify count")
 
     def publishing(
         self,

@@ -47,7 +47,8 @@ class StreamOutput:
         plan = run.plan
         if isinstance(run.output.format, ParquetFormat) and len(plan.units) > 1:
             raise UsageError(
-                f"the plan has {len(plan.units)} work units, and one stream is one Parquet file",
+                f"the plan has {len(plan.units)} work units, but one stream can contain only one "
+                "Parquet file",
                 "use --split none",
             )
         self._run = run
@@ -112,7 +113,9 @@ class StreamOutput:
         """Return why the running attempt cannot be repeated: something of it has left."""
         if self._stream.taken <= self._finished_bytes:
             return ""
-        return f"the attempt cannot be retried, because bytes of it have gone to {self.name}"
+        return (
+            f"the attempt cannot be retried, because bytes of it were already sent to {self.name}"
+        )
 
     def record(self, unit: FinishedUnit) -> Event | None:
         """Count what belongs to finished units."""
@@ -127,7 +130,7 @@ class StreamOutput:
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
         """Refuse: nothing is left to be read."""
-        raise UsageError(f"what went to {self.name} cannot be read back", "use --verify count")
+        raise UsageError(f"the output to {self.name} cannot be read back", "use --verify count")
 
     def publishing(
         self,

@@ -98,7 +98,7 @@ class PipeOutput:
         """Return why an attempt cannot be repeated: its pipe has been opened."""
         if unit not in self._opened:
             return ""
-        return f"the attempt cannot be retried, because {self._paths[unit]} was opened already"
+        return f"the attempt cannot be retried, because {self._paths[unit]} was already opened"
 
     def record(self, unit: FinishedUnit) -> Event | None:
         """Do nothing: there is no journal."""
@@ -112,7 +112,7 @@ class PipeOutput:
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
         """Refuse: nothing is left to be read."""
-        raise UsageError("what went through pipes cannot be read back", "use --verify count")
+        raise UsageError("the output to pipes cannot be read back", "use --verify count")
 
     def publishing(
         self,
@@ -147,7 +147,7 @@ class PipeOutput:
             return ""
         first = self._paths[min(self._opened)]
         more = f" and {len(self._opened) - 1} more pipes" if len(self._opened) > 1 else ""
-        return f"what went through {first}{more} is not valid output"
+        return f"the data sent through {first}{more} is not valid output"
 
     def next_step(self, *, resumable: bool) -> str:
         """Return that everything begins anew."""

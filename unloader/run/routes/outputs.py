@@ -280,7 +280,7 @@ class RouteOutputs:
         route.failure = failure
         if not self._open():
             raise error_of(failure)
-        text = f"route {route.name} is dropped: {failure.message}"
+        text = f"route {route.name} is abandoned: {failure.message}"
         self._observe(Notice(text=text))
 
     def _partial(self, dropped: Sequence[RouteState]) -> UnloaderError:

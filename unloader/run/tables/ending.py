@@ -62,7 +62,7 @@ def partial_error(state: RunState, failed: list[TableState]) -> UnloaderError:
     if len(named) < of:
         advice.append("the other tables are complete")
     if not failed:
-        advice.append("those left out take another run")
+        advice.append("start another run for the tables that were left out")
     more = [f"and {len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
     return PartialUnload(
         f"{len(named)} of {counted(of, 'table')} {are(len(named))} not complete: "
@@ -110,8 +110,8 @@ def advised(state: RunState, error: UnloaderError) -> UnloaderError:
     step = f"continue with: unloader resume {shlex.quote(state.home)}"
     if isinstance(error, SnapshotGone) or not state.tables[0].run.is_resumable:
         step = (
-            "read all tables again at a new snapshot with: "
-            f"unloader resume {shlex.quote(state.home)} --new-snapshot"
+            "read all tables again at a new snapshot with: unloader resume "
+            f"{shlex.quote(state.home)} --new-snapshot"
         )
     alone = isinstance(error, Interrupted)
     return type(error)(error.message, step if alone else continued(error.hint, step))

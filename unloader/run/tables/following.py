@@ -60,9 +60,9 @@ class Following:
         whole = is_dated(home_template(asked.options.destination))
         if whole and any(map(is_followed, outputs)):
             raise UsageError(
-                "--keep and --latest-link go by the directory of all tables here, and routes of a "
-                "table are not all in it",
-                "let them go by each table: --to '/extract/{table}/{date}'",
+                "--keep and --latest-link apply here to the directory of all tables, but some "
+                "routes of a table are outside it",
+                "apply them to each table: --to '/extract/{table}/{date}'",
             )
 
     def check_before(self) -> None:

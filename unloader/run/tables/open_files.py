@@ -30,9 +30,8 @@ def allow_for(tables: int) -> None:
         return
     if hard != resource.RLIM_INFINITY and hard < tables + _OTHERS:
         raise ConfigError(
-            f"{counted(tables, 'table takes', 'tables take')} {wanted} open files, and the "
-            "system lets this process have "
-            f"{hard}",
+            f"{counted(tables, 'table needs', 'tables need')} {wanted} open files, but the "
+            f"system lets this process have only {hard}",
             "raise the hard limit of open files (ulimit -Hn), or unload fewer tables in one run",
         )
     enough = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

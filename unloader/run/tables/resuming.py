@@ -52,7 +52,7 @@ def resume_either(
     if found is not None:
         return found
     manifest = read_tables_manifest(path_of(destination))
-    observe(Notice(text=f"the run in {destination} is finished: nothing is left to do"))
+    observe(Notice(text=f"the run in {destination} is finished: there is nothing left to do"))
     return manifest
 
 
@@ -88,27 +88,27 @@ def _gone_on_with(
         if alone and not isinstance(error, UnusableRecord):
             raise
         if alone:
-            observe(Notice(text=f"{error.message}; this one begins anew"))
+            observe(Notice(text=f"{error.message}; this run starts from the beginning"))
         return asked  # In one of several directories it may be another job's.
     if broken is None:
         return _finished_just_now(home, record, job, observe) or asked
     run_id = broken.first.run.run_id
     if broken.options.job != job:
         if alone:
-            text = f"run {run_id}, which was broken off in {home}, was another job"
-            observe(Notice(text=f"{text}: this one begins anew"))
+            text = f"run {run_id}, which was interrupted in {home}, was a different job"
+            observe(Notice(text=f"{text}: this run starts from the beginning"))
         return asked
     try:
         known = _as_asked(broken, asked)
     except OutputFailed as error:
         # Other statements of the sessions, or another key: files of both are not to be mixed.
-        observe(Notice(text=f"{error.message}: this one begins anew"))
+        observe(Notice(text=f"{error.message}: this run starts from the beginning"))
         return asked
-    observe(Notice(text=f"resuming run {run_id}, which was broken off in {home}"))
+    observe(Notice(text=f"resuming run {run_id}, which was interrupted in {home}"))
     try:
         return go_on_with_tables(known, observe=observe, stop=stop)
     except SnapshotGone as error:
-        observe(Notice(text=f"{error.message}; everything is read again at a new snapshot"))
+        observe(Notice(text=f"{error.message}; all rows are read again at a new snapshot"))
     replaces = (*broken.options.replaces, run_id)
     return replace(asked, options=replace(asked.options, replaces=replaces))
 
@@ -119,7 +119,7 @@ def _finished_just_now(
     """Return the manifest of a run of the job that died while it was published; else None."""
     if not is_of_tables(record) or options_of_tables(record).job != job:
         return None
-    observe(Notice(text=f"the run in {home} is finished: nothing is left to do"))
+    observe(Notice(text=f"the run in {home} is finished: there is nothing left to do"))
     return read_tables_manifest(path_of(home))
 
 
@@ -192,9 +192,9 @@ def _check_no_table_of_a_run(place: str) -> None:
         return  # Whoever looks for the run there says so.
     if home:
         problem = why_not_resumable(home)
-        hint = f"continue that with: unloader resume {shlex.quote(home)}"
+        hint = f"resume the whole run with: unloader resume {shlex.quote(home)}"
         if problem:
-            hint = f"start again with the command of the run, as {problem}"
+            hint = f"start again with the command of the run, because {problem}"
         raise OutputFailed(
-            f"{place} is of one table of run {who.run_id}, which is over several", hint
+            f"{place} has one table of run {who.run_id}, which has several tables", hint
         )

@@ -62,7 +62,7 @@ def tell_start(state: RunState, counting: Counting, kept: str) -> None:
         for text in output_notices(run):
             state.live(Notice(text=f"{run.extract.table.label}: {text}"))
     if kept:
-        text = f"if the run dies its snapshot is kept until {kept}; see unloader keepers"
+        text = f"if the run dies, its snapshot is kept until {kept}; see unloader keepers"
         state.live(Notice(text=text))
 
 

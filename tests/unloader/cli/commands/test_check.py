@@ -144,9 +144,9 @@ def test_the_place_of_the_manifest_of_all_is_no_place_for_a_table(
     document = checked(unloader, text, tmp_path)
     ((line, entry, key, message),) = told(document)
     assert (line, entry, key) == (5, "[[table]] 1", "to")
-    assert "where the manifest of the run goes" in message
+    assert "which is for the manifest of the run" in message
     assert document["exit_code"] == 2
-    assert "where the manifest of the run goes" in unloader("run", "job.toml").stderr
+    assert "which is for the manifest of the run" in unloader("run", "job.toml").stderr
 
 
 def test_a_file_that_is_no_job_is_an_error(unloader: Run, tmp_path: Path) -> None:

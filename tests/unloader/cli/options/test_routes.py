@@ -33,7 +33,7 @@ def refusal(*arguments: str) -> str:
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        (("a:to=x", "b:to=x,format=parquet"), "which is one directory"),
+        (("a:to=x", "b:to=x,format=parquet"), "which are the same directory"),
         (("a:to=x", "b:to=x/y"), "and one is inside the other"),
         (("a:to=x", "a:to=y"), "two routes have the name a"),
         (("a:to=x", "b:format=parquet"), "route b: nothing says where it goes"),

@@ -84,7 +84,7 @@ def test_a_broken_run_is_continued_with_the_same_bytes(
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert bytes_of(home) == bytes_of(finished)
     assert not list(home.rglob("_run"))
-    assert "nothing is left to do" in command.ended("resume", str(home)).stderr
+    assert "there is nothing left to do" in command.ended("resume", str(home)).stderr
 
 
 @pytest.mark.long(OTHER_ROUTES)
@@ -241,7 +241,7 @@ def test_what_is_left_out_stays_missing(source: SourceSpec, tmp_path: Path) -> N
     for _ in range(2):
         error = command.error_of("resume", str(home), status=7)
         assert "1 of 5 tables is not complete: nowhere: " in error
-        assert "those left out take another run" in error
+        assert "start another run for the tables that were left out" in error
     assert not (home / "_manifest.json").exists()
     partial = json.loads((home / "_run" / "_manifest.json").read_text())
     assert partial["tables"][-1]["status"] == "left out"

@@ -204,7 +204,7 @@ def test_a_lock_is_all_that_is_left(s3: S3Server, run_id: str) -> None:
     dead = replace(Holder.here(run_id, (place,)), pid_since="0")
     lock.Lock(Room(place), dead).take()
     error = command.error_of("resume", place, status=6)
-    expected = "which was interrupted in" if run_id else "holds no run that was broken off"
+    expected = "which was interrupted in" if run_id else "has no interrupted run"
     assert expected in error
     command.run("clean", place)
     assert s3.objects("lock/alone/") == {}
