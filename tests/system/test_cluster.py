@@ -236,7 +236,7 @@ def test_a_killed_dask_worker_costs_its_unit_one_attempt(source: str, tmp_path: 
         assert psutil.wait_procs(readers, timeout=command.PATIENCE_SECONDS)[1] == []
         status, _, log = running.finish()
     assert status == 0, log
-    assert "is lost: its Dask worker is gone" in log
+    assert "is lost: its Dask worker has ended" in log
     attempts = [each["attempts"] for each in command.manifest_of(dest)["units"]]
     assert sorted(attempts)[-2:] == [1, 2]
     command.run(*run(source, tmp_path / "here"))
@@ -337,7 +337,7 @@ def test_a_run_that_loses_the_scheduler(source: str, tmp_path: Path, lost: str) 
             link.kill()
         status, _, log = running.finish()
     assert status == 7, log
-    assert "has no worker any more: the scheduler is gone" in log
+    assert "has no workers any more: the scheduler does not answer" in log
     assert command.final_names(dest) == []
     kept = len(staged_units(dest))
     resumed = command.ended("resume", str(dest), "--cluster", "none", "--progress", "log")
@@ -376,7 +376,7 @@ def test_a_machine_that_differs_is_named_before_the_first_row(source: str, tmp_p
         (other,) = found.add(env={"PYTHONPATH": str(tmp_path / "other")})
         error = command.error_of(*run(source, dest, "--cluster", found.address), status=3)
         assert f"the Dask worker on {socket.gethostname()} (tcp://" in error
-        assert "has unloader 99.1, and this run is unloader" in error
+        assert "has unloader 99.1, but this run has unloader" in error
         other.end()
         if os.geteuid() == 0:
             found.add(inside=hiding(dest.parent))
@@ -401,7 +401,7 @@ def test_one_that_comes_later_and_does_not_see_the_destination(source: str, tmp_
         running.wait_until(lambda: bool(staged_units(dest)), "the first unit")
         found.add(inside=hiding(dest.parent))
         held.kill()
-        text = running.log_until("the run goes on without it")
+        text = running.log_until("the run continues without it")
         assert (
             f"{dest} on {socket.gethostname()} is not the same place as on the coordinator" in text
         )
@@ -425,7 +425,7 @@ def test_both_sides_show_certificates(
         assert "needs certificates" in command.error_of(*call, status=3)
         for wrong in (others["ca"].parent, _mixed(tmp_path, ours, others)):
             error = command.error_of(*call, "--cluster-security", str(wrong), status=3)
-            assert "do not trust one another" in error
+            assert "do not trust each other" in error
         command.run(*call, "--cluster-security", str(ours["ca"].parent), env=no_library)
     command.run(*run(source, tmp_path / "here"))
     assert files(dest) == files(tmp_path / "here")

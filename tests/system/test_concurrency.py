@@ -281,7 +281,7 @@ def test_one_stream_is_not_adaptive(file: str) -> None:
 def test_set_without_anything_to_change(tmp_path: Path) -> None:
     """A variable that is set for all jobs changes no run by itself."""
     refused = command.error_of("set", str(tmp_path), status=2, env={"UNLOADER_PARALLELISM": "3"})
-    assert "nothing says what to change" in refused
+    assert "no setting to change is given" in refused
 
 
 @pytest.mark.long("runs under limits")

@@ -206,7 +206,11 @@ REFUSED = {
     "wrong key": (2, ("--parquet-key-file", "{key_file}"), "text is not encrypted with it"),
     "only a name": (2, ("--format", "parquet", "--parquet-key-name", "x"), "there is none"),
     "no recipient": (2, ("--decrypt-with", "{other_file}"), "--encrypt-to"),
-    "no key": (3, ("--format", "parquet", "--parquet-key-file", "{identity_file}"), "base64"),
+    "not contain a key": (
+        3,
+        ("--format", "parquet", "--parquet-key-file", "{identity_file}"),
+        "base64",
+    ),
     "key not there": (
         3,
         ("--format", "parquet", "--parquet-key-file", "/nowhere/k"),

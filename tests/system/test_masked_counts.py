@@ -43,7 +43,7 @@ def test_an_error_of_the_count_shows_no_value(
         api.unload(requested(*line, *mask, "--to", str(tmp_path / "a")), observe=spoil)
     told = f"{known.value} {known.value.__cause__} {known.value.__context__}"
     assert SECRET not in told
-    assert "not shown, as columns are masked" in told
+    assert "not shown, because columns are masked" in told
     mended()
     with pytest.raises(SourceError, match=SECRET):
         api.unload(requested(*line, "--to", str(tmp_path / "b")), observe=spoil)
@@ -51,5 +51,5 @@ def test_an_error_of_the_count_shows_no_value(
     command.run(*line, *mask, "--to", str(tmp_path / "c"), env=ENV)
     postgres.run(f"UPDATE t SET note = '{SECRET}'", url=url)
     said = command.error_of("verify", str(tmp_path / "c"), url, status=4)
-    assert "not shown, as columns are masked" in said
+    assert "not shown, because columns are masked" in said
     assert SECRET not in said

@@ -175,10 +175,10 @@ WRONG = {
     "of_another_plan": "parts of different plans",
     "of_other_rows": "different values of --where",
     "in_another_form": "different values of --dialect",
-    "of_another_number": "one is of 2 parts, the other of 3",
+    "of_another_number": "one is part of 2, the other is part of 3",
     "twice": "both are part 1 of 2",
-    "without_a_file": "is not there",
-    "with_a_shorter_file": "bytes, and its manifest says",
+    "without_a_file": "is missing",
+    "with_a_shorter_file": "bytes, but its manifest records",
     "with_another_run": "has the manifest of another run",
 }
 
@@ -221,7 +221,7 @@ def test_a_second_merge_changes_nothing(url: str, tmp_path: Path) -> None:
 
 def test_nothing_to_merge(tmp_path: Path) -> None:
     """A directory without parts, and none at all."""
-    assert "holds no finished part" in command.error_of("merge", str(tmp_path), status=6)
+    assert "has no finished part" in command.error_of("merge", str(tmp_path), status=6)
     assert "cannot be read" in command.error_of("merge", str(tmp_path / "x"), status=6)
 
 
@@ -374,6 +374,6 @@ def test_routes_in_parts(url: str, tmp_path: Path) -> None:
     shutil.rmtree(text / "part-2-of-2")
     (text / "_manifest.json").unlink()
     shutil.copytree(lake / "part-2-of-2", text / "part-2-of-2")
-    assert "they are of the routes 'text' and 'lake'" in command.error_of(
+    assert "they contain the routes 'text' and 'lake'" in command.error_of(
         "merge", str(text), status=6
     )

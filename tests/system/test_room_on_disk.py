@@ -83,7 +83,7 @@ def test_writes_that_find_no_room_wait_for_it(
         env=faults.environment("write", f"while:{full}", after=600_000),
     )
     log = running.log_until("waits for disk space")
-    assert f"a worker waits for room on the disk of {to}" in log
+    assert f"a worker waits for space on the disk of {to}" in log
     time.sleep(4)
     full.unlink()
     status, _, err = running.finish()

@@ -297,7 +297,7 @@ def test_a_large_value_passes_where_nothing_looks_at_it(
     text = command.error_of(
         *(*base, "--to", str(tmp_path / "c"), "--mask", "t=hmac"), status=6, env=ENV
     )
-    assert "column t has a value too large" in text
+    assert "column t has a value that is too large" in text
     assert "wide" not in text
 
 

@@ -212,7 +212,7 @@ def test_there_is_no_run(tmp_path: Path) -> None:
     assert "does not exist" in command.error_of("status", str(tmp_path / "x"), status=6)
     assert command.run("runs", str(tmp_path)).startswith("no runs in")
     assert "does not exist" in command.error_of("runs", str(tmp_path / "x"), status=6)
-    assert "so none can be stopped" in command.error_of("stop", str(tmp_path), status=6)
+    assert "so no run can be stopped" in command.error_of("stop", str(tmp_path), status=6)
 
 
 def test_a_finished_run_is_told_by_its_manifest(parts: str, tmp_path: Path) -> None:

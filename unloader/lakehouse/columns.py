@@ -43,10 +43,10 @@ def check_alike(wanted: Iterable[Column], table: Iterable[Column], name: str) ->
         if own is None:
             continue
         if own.kind != each.kind:
-            wrong.append(f"its column {each.name!r} is {own.kind}, and not {each.kind}")
+            wrong.append(f"its column {each.name!r} is {own.kind} instead of {each.kind}")
         elif each.nullable and not own.nullable:
-            wrong.append(f"its column {each.name!r} may not be null, and the source's may")
+            wrong.append(f"its column {each.name!r} may not be null, but the source's column may")
         elif own.rules:
-            wrong.append(f"its column {each.name!r} has rules of its own ({', '.join(own.rules)})")
+            wrong.append(f"its column {each.name!r} has additional rules ({', '.join(own.rules)})")
     if wrong:
         raise other_columns(name, wrong)

@@ -65,7 +65,7 @@ def commit_run(manifest: Manifest, place: str, *, is_own: bool) -> Committed | N
         done = lake_format(table.kind).commit(commit)
     except UnloaderError as error:
         raise type(error)(
-            f"run {manifest.run_id} is complete in {place}, and its commit to {table.name} failed: "
+            f"run {manifest.run_id} is complete in {place}, but its commit to {table.name} failed: "
             f"{error.message}",
             f"{error.hint.rstrip('. ')}; commit it with: unloader resume '{place}'"
             if _may_help(error)
@@ -109,14 +109,14 @@ def _check_files(manifest: Manifest, place: str) -> None:
             size = storage.size(place, name)
         except OSError as error:
             raise OutputFailed(
-                f"a file of run {manifest.run_id} cannot be seen in {place}: {error}",
-                "find out what has removed it, and run again",
+                f"cannot see a file of run {manifest.run_id} in {place}: {error}",
+                "find out which program removed it, and run again",
             ) from error
         if size != file.bytes:
             raise OutputFailed(
-                f"{name} of run {manifest.run_id} in {place} has {size} bytes, and not "
+                f"{name} of run {manifest.run_id} in {place} has {size} bytes instead of "
                 f"{file.bytes}",
-                "find out what has changed it, and run again",
+                "find out which program changed it, and run again",
             )
 
 

@@ -37,8 +37,8 @@ def homes(name: str) -> tuple[str, ...]:
         found = storage_at(place).levels(place)
     except OSError as error:
         raise OutputFailed(
-            f"the files of {name} cannot be looked for in {place}: {error}",
-            "check the rights and the credentials there",
+            f"cannot look for the files of {name} in {place}: {error}",
+            "check the permissions and the credentials for that place",
         ) from error
     runs = (each for each in found if _RUN_ID.fullmatch(each))
     return tuple(below(place, each) for each in sorted(runs, reverse=True))
@@ -93,7 +93,5 @@ def home_of(name: str) -> str:
     committed = (home for home in others if home not in left)
     first = next(chain(begun, committed, others), None)
     if first is None:
-        raise OutputFailed(
-            f"{name} has no files of a run", "name the table that a run has written to"
-        )
+        raise OutputFailed(f"{name} has no files of a run", "name a table that a run wrote to")
     return first

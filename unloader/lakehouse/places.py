@@ -51,7 +51,7 @@ def place_of(location: str, options: str = "") -> str:
     schemes = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
     if parts.scheme not in schemes:
         raise OutputFailed(
-            f"the table is in {parts.scheme}://, which cannot be written to",
+            f"the table is in {parts.scheme}://, and unloader cannot write there",
             "use a table in s3://, gs:// or a local directory",
         )
     found = f"{schemes[parts.scheme]}://{parts.netloc}{parts.path}".rstrip("/")

@@ -17,7 +17,7 @@ _MOST_TOLD = 5
 def no_exact_type(field: pa.Field, arrow: pa.DataType, kind: str) -> OutputFailed:
     """Return the refusal of a column of the files whose type no table of a kind has."""
     return OutputFailed(
-        f"column {field.name!r} has the type {arrow}, which no {kind} table holds exactly",
+        f"column {field.name!r} has the type {arrow}, which {kind} tables cannot store exactly",
         f"write it as text with --as-text '{field.name}', cast it in a --query, or leave it out "
         f"with --exclude '{field.name}'",
     )
@@ -33,7 +33,7 @@ def other_columns(name: str, wrong: Sequence[str]) -> OutputFailed:
     told, rest = wrong[:_MOST_TOLD], len(wrong) - _MOST_TOLD
     more = f"; and {rest} more differences" if rest > 0 else ""
     return OutputFailed(
-        f"the columns of {name} are others than those of the run: {'; '.join(told)}{more}",
+        f"the columns of {name} differ from the columns of the run: {'; '.join(told)}{more}",
         "choose the columns with --columns or --exclude, cast them in a --query, or change the "
         "table",
     )
@@ -48,13 +48,13 @@ def check_wanted(wanted: Wanted, *, is_there: bool) -> None:
     if wanted.save_mode == "create":
         if is_there:
             raise OutputFailed(
-                f"the table {wanted.name} is there already",
+                f"the table {wanted.name} already exists",
                 "add to it with --save-mode append, or replace its rows with --save-mode overwrite",
             )
     elif not is_there:
         raise OutputFailed(
-            f"there is no table {wanted.name}",
-            "make it with --save-mode create, or check its name",
+            f"the table {wanted.name} does not exist",
+            "create it with --save-mode create, or check its name",
         )
 
 
@@ -66,7 +66,7 @@ def check_for_all_rows(wanted: Wanted) -> None:
     """
     if wanted.replace_where is not None or wanted.branch is not None:
         raise UsageError(
-            "--replace-where and --branch are for Iceberg tables",
+            "--replace-where and --branch work only with Iceberg tables",
             "leave them out; --save-mode overwrite replaces all rows",
         )
 
@@ -85,10 +85,10 @@ def check_is_the_same(commit: Commit, table_id: str) -> None:
     if was.save_mode == "create":
         if table_id:
             raise OutputFailed(
-                f"the table {was.name} was made by somebody else while {run} was going on",
+                f"another program created the table {was.name} while {run} was in progress",
                 "run again with --save-mode append or overwrite, or with another name",
             )
     elif not table_id or table_id != was.table_id:
         raise OutputFailed(
-            f"the table {was.name} was removed, or is another one, since {run} began", "run again"
+            f"the table {was.name} was removed or replaced after {run} began", "run again"
         )

@@ -34,7 +34,7 @@ def removed(place: str, *, dry_run: bool) -> Cleaning | None:
     if is_being_committed(place):
         raise OutputFailed(
             f"run {manifest.run_id} in {place} is being committed to {table.name}",
-            "wait until that has ended",
+            "wait until the commit has ended",
         )
     left = Leftover(
         directory=place,
@@ -72,5 +72,5 @@ def _remove(place: str, names: tuple[str, ...]) -> None:
             os.rmdir(place)  # Something else may lie there.
     except OSError as error:
         raise OutputFailed(
-            f"the files of a run in {place} cannot be removed: {error}", "check the rights there"
+            f"cannot remove the files of a run in {place}: {error}", "check the permissions there"
         ) from error

@@ -32,7 +32,7 @@ def committed_once(commit: Commit, attempt: Callable[[], Committed | None]) -> C
         # Not all at the same moment: those that met once would meet again.
         time.sleep(random.random() * min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**number))
     raise OutputFailed(
-        f"{commit.table.name} was changed by others each of the {_TRIES} times that run "
-        f"{commit.run_id} was to be committed",
-        "commit it when the table is less busy",
+        f"other programs changed {commit.table.name} during each of the {_TRIES} attempts to "
+        f"commit run {commit.run_id}",
+        "commit it when fewer programs write to the table",
     )

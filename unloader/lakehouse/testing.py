@@ -54,8 +54,8 @@ class Checks:
         self._check_files_are_gone()
 
     def _check_missing(self) -> None:
-        _refused(partial(self._wanted, "append"), "there is no table")
-        _refused(partial(self._wanted, "overwrite"), "there is no table")
+        _refused(partial(self._wanted, "append"), "does not exist")
+        _refused(partial(self._wanted, "overwrite"), "does not exist")
         assert self._tables.committed(self._wanted("create"), "nobody") == ""
 
     def _check_made_once(self) -> None:
@@ -66,8 +66,8 @@ class Checks:
         assert self._tables.committed(first.table, first.run_id) == done.snapshot
         for again in (first, replace(first, is_own=False)):
             assert self._tables.commit(again) == Committed(snapshot=done.snapshot, is_new=False)
-        _refused(partial(self._tables.commit, second), "made by somebody else")
-        _refused(partial(self._wanted, "create"), "is there already")
+        _refused(partial(self._tables.commit, second), "another program created")
+        _refused(partial(self._wanted, "create"), "already exists")
         self._has(_ROWS)
 
     def _check_appended_at_once(self) -> None:
@@ -114,7 +114,7 @@ class Checks:
         late, run = self._run("overwrite"), self._run("overwrite")
         assert self._tables.commit(run).is_new
         self._has(_ROWS)
-        _refused(partial(self._tables.commit, late), "was changed since")
+        _refused(partial(self._tables.commit, late), "was changed")
         assert not self._tables.commit(run).is_new
         self._has(_ROWS)
 
@@ -127,7 +127,7 @@ class Checks:
 
     def _has(self, rows: int) -> None:
         found = self._rows(self._name)
-        assert found == rows, f"the table has {found} rows, and not {rows}"
+        assert found == rows, f"the table has {found} rows instead of {rows}"
 
     def _wanted(self, mode: SaveMode, schema: pa.Schema | None = None) -> LakeTable:
         return self._tables.prepared(

@@ -237,9 +237,8 @@ def _refusals(facts: RunFacts) -> tuple[str, ...]:
         return ()
     workers = len(facts.run.seating.seats)
     return (
-        f"the database refused sessions: at times {facts.lowest_parallelism} of "
-        f"{counted(workers, 'worker')} "
-        "could work",
+        f"the database refused sessions: at times only {facts.lowest_parallelism} of "
+        f"{counted(workers, 'worker')} could work",
     )
 
 

@@ -65,13 +65,13 @@ def manifest_data(destination: PlacePath, name: str = MANIFEST) -> bytes:
         return storage_at(place).read(place, name)
     except FileNotFoundError:
         raise OutputFailed(
-            f"{destination} holds no finished run: there is no {MANIFEST}",
-            "name the directory that was given with --to",
+            f"{destination} has no finished run: {MANIFEST} does not exist",
+            "give the directory that was given with --to",
         ) from None
     except NotADirectoryError:
         raise OutputFailed(
-            f"{destination} is a file, and a run is a directory",
-            f"name the directory: {destination.parent}",
+            f"{destination} is a file, but a run is in a directory",
+            f"give the directory: {destination.parent}",
         ) from None
     except OSError as error:
         raise OutputFailed(
@@ -97,7 +97,7 @@ def read_index(data: bytes, place: str) -> Index:
         known = max(1, len(found.directories or ()))
         files = {file.path: file.directory or 0 for unit in found.units for file in unit.files}
         if strangers := [number for number in files.values() if not 0 <= number < known]:
-            raise NotAsExpected(f"there is no directory {strangers[0]}")
+            raise NotAsExpected(f"directory {strangers[0]} is not in its list")
     except NotAsExpected as error:
         raise OutputFailed(f"{path} is damaged: {error}", _RESTORE) from error
     others = [each.path for each in (found.directories or ())[1:]]
@@ -124,15 +124,16 @@ def parse_manifest(data: bytes, destination: PlacePath, name: str = MANIFEST) ->
     document = document_of(data, path)
     if is_of_tables(document):
         raise OutputFailed(
-            f"{path} is of a run over several tables, each with a manifest of its own",
-            "name the directory of one of the tables that it lists",
+            f"{path} is the manifest of a run of several tables; each table has a separate "
+            "manifest",
+            "give the directory of one of the tables in its list",
         )
     try:
         manifest = from_json(document)
         known = len(directories_of(manifest, destination))
         strangers = [place for place in places_of(manifest).values() if not 0 <= place < known]
         if strangers:
-            raise NotAsExpected(f"there is no directory {strangers[0]}")
+            raise NotAsExpected(f"directory {strangers[0]} is not in its list")
     except NotAsExpected as error:
         raise OutputFailed(f"{path} is damaged: {error}", _RESTORE) from error
     return manifest
@@ -145,7 +146,7 @@ def document_of(data: bytes, path: PlacePath) -> Any:
         OutputFailed: They are no JSON, were changed, or are of another format version.
     """
     if digest_at_end(data) and not is_intact(data):
-        raise _changed(path, "its digest is that of another text")
+        raise _changed(path, "its digest does not match its text")
     try:
         document = decode(data.decode())
     except ValueError as error:
@@ -153,7 +154,7 @@ def document_of(data: bytes, path: PlacePath) -> Any:
     version = document.get("format_version") if isinstance(document, dict) else None
     if version != FORMAT_VERSION:
         raise OutputFailed(
-            f"{path} has format version {version!r}, this program reads {FORMAT_VERSION}",
+            f"{path} has format version {version!r}, but this program reads {FORMAT_VERSION}",
             "use the version of unloader that wrote it",
         )
     if document.get("format_revision") not in (None, 0) and not digest_at_end(data):
@@ -162,7 +163,7 @@ def document_of(data: bytes, path: PlacePath) -> Any:
 
 
 def _changed(path: PlacePath, why: str) -> OutputFailed:
-    return OutputFailed(f"{path} has been changed since it was written: {why}", _RESTORE)
+    return OutputFailed(f"{path} was changed after it was written: {why}", _RESTORE)
 
 
 def directories_of(

@@ -33,12 +33,14 @@ def parse_tables_manifest(data: bytes, path: PlacePath) -> TablesManifest:
     """
     document = document_of(data, path)
     if not is_of_tables(document):
-        raise OutputFailed(f"{path} is of a run over one table", "name the directory of a run")
+        raise OutputFailed(
+            f"{path} is the manifest of a run of one table", "name the directory of a run"
+        )
     try:
         return from_json(document)
     except NotAsExpected as error:
         raise OutputFailed(
-            f"{path} is damaged: {error}", "restore it; each table has a manifest of its own"
+            f"{path} is damaged: {error}", "restore it; each table has a separate manifest"
         ) from error
 
 

@@ -62,7 +62,7 @@ def _there_already(destination: PlacePath, merged: Manifest) -> Manifest:
     if there.parts != merged.parts:
         raise OutputFailed(
             f"{destination} has the manifest of another run, {there.run_id}",
-            f"move {destination / MANIFEST} away if its files are not wanted any more",
+            f"move {destination / MANIFEST} away if its files are not needed any more",
         )
     return there
 
@@ -77,12 +77,12 @@ def _check_files(place: PlacePath, manifest: Manifest) -> None:
             size = storage_at(str(home)).size(str(home), name)
         except OSError as error:
             raise OutputFailed(
-                f"{path} is not there: {error.strerror}",
+                f"{path} is missing: {error.strerror}",
                 "make it visible on this machine, or run the part again with --overwrite",
             ) from error
         if size != file.bytes:
             raise OutputFailed(
-                f"{path} has {size} bytes, and its manifest says {file.bytes}",
+                f"{path} has {size} bytes, but its manifest records {file.bytes}",
                 "run the part again with --overwrite",
             )
 

@@ -63,7 +63,7 @@ def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
     except OSError as error:
         raise OutputFailed(
             f"{home} cannot be read: {error.strerror or error}",
-            "name the directory that was given with --to",
+            "give the directory that was given with --to",
         ) from error
     found, broken = [], []
     for place in places:
@@ -79,7 +79,7 @@ def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
             found.append(FoundPart(place=name, manifest=manifest, record=subset.part))
     if not found:
         raise OutputFailed(
-            f"{home} holds no finished part of a plan",
+            f"{home} has no finished part of a plan",
             "run the parts first: unloader run plan.json --part 1/N, and so on to N/N",
         )
     found.sort(key=lambda each: (each.number, each.place))
@@ -97,7 +97,7 @@ def _check_one_plan(found: Sequence[FoundPart]) -> None:
         if why:
             raise OutputFailed(
                 f"{first.place} and {each.place} do not belong together: {why}",
-                "remove the one that is not of this plan, and run its part",
+                "remove the part that does not belong to this plan, and run the missing part",
             )
 
 
@@ -107,15 +107,15 @@ def _difference(one: FoundPart, other: FoundPart) -> str:
     if one.record.plan_digest != other.record.plan_digest:
         return "they are parts of different plans"
     if one.record.of != other.record.of:
-        return f"one is of {one.record.of} parts, the other of {other.record.of}"
+        return f"one is part of {one.record.of}, the other is part of {other.record.of}"
     if one.number == other.number:
         return f"both are part {one.number} of {one.record.of}"
     if _moment(here) != _moment(there):
         return f"one was read at {_moment(here)}, the other at {_moment(there)}"
     if (here.source.kind, here.table, here.query) != (there.source.kind, there.table, there.query):
-        return "they are of different tables"
+        return "they contain different tables"
     if _route(here) != _route(there):
-        return f"they are of the routes {_route(here)!r} and {_route(there)!r}"
+        return f"they contain the routes {_route(here)!r} and {_route(there)!r}"
     if [each.name for each in here.columns] != [each.name for each in there.columns]:
         return "their columns differ"
     if here.columns != there.columns:
@@ -150,7 +150,7 @@ def _check_all_there(home: str, found: Sequence[FoundPart], broken: Sequence[str
         raise OutputFailed(
             f"{len(missing)} of {counted(of, 'part')} {are(len(missing))} not finished: "
             f"{_listed(list(names.values()))}",
-            f"go on with those that were begun, such as: unloader resume {home}/{begun[0]}",
+            f"resume the interrupted parts, such as: unloader resume {home}/{begun[0]}",
         )
     raise OutputFailed(
         f"{len(missing)} of {counted(of, 'part')} {are(len(missing))} missing in {home}: "
@@ -168,21 +168,21 @@ def _check_units(found: Sequence[FoundPart]) -> None:
             if other := of_unit.get(unit.id):
                 raise OutputFailed(
                     f"work unit {unit.id} is in {other} and in {part.place}",
-                    "these are not parts of one plan: run them again from one plan file",
+                    "these parts do not come from one plan: run them again from the same plan file",
                 )
             of_unit[unit.id] = part.place
         for name in part.manifest.files:
             if other := of_file.get(name):
                 raise OutputFailed(
                     f"{other} and {part.place} both have a file {name}",
-                    "use a --file-name with {unit} in it, which is another one in each part",
+                    "use a --file-name with {unit} in it, which differs in each part",
                 )
             of_file[name] = part.place
     of_units = found[0].record.of_units
     if len(of_unit) != of_units:
         raise OutputFailed(
-            f"the parts have {len(of_unit)} work units, and the plan has {of_units}",
-            "run all parts again from one plan file",
+            f"the parts have {len(of_unit)} work units, but the plan has {of_units}",
+            "run all parts again from the same plan file",
         )
 
 

@@ -27,24 +27,24 @@ _LASTING = (_LAST_SUCCESS, _LAST_END, _LAST_STATUS, _LAST_DURATION)
 """What a run that goes on leaves as the one before it has left it."""
 
 _HELP = {
-    _LAST_SUCCESS: "End of the last run that was complete.",
+    _LAST_SUCCESS: "End of the last complete run.",
     _LAST_END: "End of the last run.",
     _LAST_STATUS: "Exit status of the last run; 0 is success.",
     _LAST_DURATION: "Duration of the last run.",
-    "unloader_run_running": "1 while a run goes on.",
+    "unloader_run_running": "1 while a run is in progress.",
     "unloader_run_start_timestamp_seconds": "Start of the run.",
     "unloader_run_units": "Work units of the plan.",
-    "unloader_run_units_done": "Work units that are done.",
-    "unloader_run_units_failed": "Work units that were given up.",
+    "unloader_run_units_done": "Work units that are finished.",
+    "unloader_run_units_failed": "Work units that have failed.",
     "unloader_run_retries": "Attempts at work units that failed and were repeated.",
-    "unloader_run_rows": "Rows of the work units that are done.",
-    "unloader_run_bytes": "Bytes of the work units that are done.",
+    "unloader_run_rows": "Rows of the finished work units.",
+    "unloader_run_bytes": "Bytes of the finished work units.",
     "unloader_run_route_rows": "Rows that a route of the run has published.",
     "unloader_run_route_bytes": "Bytes that a route of the run has published.",
     "unloader_run_route_files": "Files that a route of the run has published.",
-    "unloader_run_tables": "Tables of a run over several.",
+    "unloader_run_tables": "Tables of a run of several tables.",
     "unloader_run_tables_done": "Tables that are published.",
-    "unloader_run_tables_failed": "Tables that have failed, or are left out.",
+    "unloader_run_tables_failed": "Tables that have failed or were left out.",
 }
 """The names of counters without the `_total` that they have in the file."""
 

@@ -99,7 +99,7 @@ class Traces:
         """End all spans and send what is left of them; return what went wrong, "" for nothing."""
         account = self._account
         for worker in tuple(self._units):
-            self._end_unit(worker, {}, "the run ended before the unit was done")
+            self._end_unit(worker, {}, "the run ended before the unit was finished")
         figures = {"rows": account.rows, "bytes": account.bytes, "retries": account.retries}
         if account.tables is not None:
             figures["tables"] = account.tables.total
@@ -164,7 +164,7 @@ def _otlp() -> Any:
         return OTLPSpanExporter()
     except ValueError as error:
         raise ConfigError(
-            f"a variable OTEL_EXPORTER_OTLP_... cannot be understood: {error}", "correct it"
+            f"a variable OTEL_EXPORTER_OTLP_... has an invalid value: {error}", "correct it"
         ) from error
 
 

@@ -35,7 +35,7 @@ def credential(name: str) -> Path:
         # Not shown: who took the option for --password gave the password itself.
         raise UsageError(
             "--password-credential is not the name of a credential",
-            f"give the name that LoadCredential= has, such as {USUAL_NAME}",
+            f"give the name in LoadCredential=, such as {USUAL_NAME}",
         )
     directory = os.environ.get(DIRECTORY)
     if not directory:
@@ -47,8 +47,8 @@ def credential(name: str) -> Path:
     path = Path(directory) / name
     if not path.is_file():
         raise ConfigError(
-            f"{DIRECTORY} has no credential of the name that --password-credential gives",
-            "give the name that LoadCredential= has in the unit",
+            f"{DIRECTORY} does not have the credential that --password-credential names",
+            "give the name in LoadCredential= of the unit",
         )
     return path
 

@@ -48,8 +48,9 @@ def check_private(path: Path, what: str) -> None:
 
     mode = stat.S_IMODE(status.st_mode)
     raise ConfigError(
-        f"the {what} {path} is open to other users (mode {mode:03o})",
-        f"chmod 600 {shlex.quote(str(path))}; if others could read it until now, change the secret",
+        f"other users can read the {what} {path} (mode {mode:03o})",
+        f"chmod 600 {shlex.quote(str(path))}; if other users could read it until now, change the "
+        "secret",
     )
 
 

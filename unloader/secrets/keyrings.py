@@ -29,7 +29,7 @@ def keyring_password(service: str, user: str) -> str:
     except KeyringError as error:
         raise ConfigError(
             f"the keyring did not answer: {type(error).__name__}: {error}",
-            "unlock it; `keyring diagnose` tells which one is used",
+            "unlock it; `keyring diagnose` shows which keyring is used",
         ) from error
     if not password:
         raise ConfigError(

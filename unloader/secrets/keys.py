@@ -30,7 +30,7 @@ NO_KEY = (
 )
 """What to do where a Parquet key is missing."""
 
-_KEY_FORM = "give 32 random bytes in base64, as `openssl rand -base64 32` writes them"
+_KEY_FORM = "give 32 random bytes in base64, in the format of `openssl rand -base64 32`"
 
 
 def parquet_key_reference(path: Path | None) -> SecretReference:
@@ -70,15 +70,15 @@ def parquet_key(reference: SecretReference) -> bytes:
     elif reference.kind == "environment":
         text = os.environ.get(reference.name, "")
     if not text.strip():
-        raise ConfigError("the Parquet key is not there", NO_KEY)
+        raise ConfigError("the Parquet key was not found", NO_KEY)
     learn(text.strip())
     try:
         key = base64.b64decode(text.strip(), validate=True)
     except (binascii.Error, ValueError):
-        raise ConfigError(f"{where} holds no key in base64", _KEY_FORM) from None
+        raise ConfigError(f"{where} does not contain a key in base64", _KEY_FORM) from None
     if len(key) not in KEY_BYTES:
         raise ConfigError(
-            f"{where} holds a key of {len(key)} bytes, and Parquet takes 16, 24 or 32", _KEY_FORM
+            f"{where} contains a key of {len(key)} bytes, but Parquet needs 16, 24 or 32", _KEY_FORM
         )
     return key
 
@@ -96,7 +96,9 @@ def identities(reference: SecretReference) -> tuple[str, ...]:
     lines = (line.strip() for line in text.splitlines())
     found = tuple(line for line in lines if line and not line.startswith("#"))
     if not found:
-        raise ConfigError(f"{path} holds no private key of age", "give what age-keygen has made")
+        raise ConfigError(
+            f"{path} does not contain a private key of age", "give a file that age-keygen made"
+        )
     return found
 
 
@@ -127,7 +129,7 @@ def with_parquet_key(spec: OutputSpec, options: EncryptionOptions | None) -> Out
     key = parquet_key(options.key)
     if not _is_the_key(key, options.key_proof):
         raise ConfigError(
-            "the Parquet key is not the one that the files were, or are being, encrypted with",
+            "the Parquet key is not the key that encrypted the files of this run",
             "give the key of the run"
             + (f", which is called {options.key_name}" if options.key_name else ""),
         )

@@ -34,8 +34,8 @@ def secret_in(path: Path, what: str, hint: str) -> str:
         raise ConfigError(f"the {named} cannot be read: {reason}", hint) from None
     if len(secret) > LONGEST_SECRET:
         raise ConfigError(
-            f"the {what} {path} holds more than {LONGEST_SECRET:,} characters",
-            "give a file that holds nothing but the secret",
+            f"the {what} {path} has more than {LONGEST_SECRET:,} characters",
+            "give a file that contains only the secret",
         )
     learn(secret)
     return secret

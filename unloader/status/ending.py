@@ -54,8 +54,8 @@ def stop_run(
     before = status_of(place)
     if before.state != "running":
         raise OutputFailed(
-            f"no run is writing to {place}, so none can be stopped",
-            f"see what is there with: unloader status {place}",
+            f"no run is writing to {place}, so no run can be stopped",
+            f"look at that place with: unloader status {place}",
         )
     check_whole(before, "stop")
     began = time.monotonic()
@@ -67,7 +67,7 @@ def stop_run(
             _ask(place)
         if timeout_seconds and waited >= timeout_seconds:
             raise OutputFailed(
-                f"run {before.run_id} was asked to end and still goes on after {waited:.0f} s",
+                f"run {before.run_id} was asked to end, but still works after {waited:.0f} s",
                 f"wait for it: unloader status {place} --watch; or end process {before.pid} on "
                 f"{before.host or 'its machine'} with a signal",
             )
@@ -75,8 +75,8 @@ def stop_run(
             break
         if stop():
             raise Interrupted(
-                f"the wait for run {before.run_id} was ended; it was asked to end",
-                f"see it with: unloader status {place}",
+                f"unloader no longer waits for run {before.run_id}; the run was asked to end",
+                f"look at the run with: unloader status {place}",
             )
         time.sleep(_LOOK_SECONDS)
         now = _now(place)

@@ -128,11 +128,11 @@ def status_of(place: str, tables: Mapping[str, RecordedTable] | None = None) -> 
         return _of_finished(place, finished)
     except FileNotFoundError:
         raise OutputFailed(
-            f"{place} does not exist", "name the directory that was given with --to"
+            f"{place} does not exist", "give the directory that was given with --to"
         ) from None
     except OSError as error:
         raise OutputFailed(
-            f"{place} cannot be looked at: {error.strerror or error}",
+            f"cannot read {place}: {error.strerror or error}",
             "check the path and its permissions",
         ) from error
 
@@ -145,8 +145,8 @@ def check_whole(status: RunStatus, command: str) -> None:
     """
     if status.home:
         raise OutputFailed(
-            f"{status.destination} is of one table of run {status.run_id}, which is over several",
-            f"name the directory of all of them: unloader {command} {shlex.quote(status.home)}",
+            f"{status.destination} has one table of run {status.run_id}, which has several tables",
+            f"give the directory of all tables: unloader {command} {shlex.quote(status.home)}",
         )
 
 
@@ -164,10 +164,10 @@ def statuses_below(place: str, depth: int) -> tuple[RunStatus, ...]:
     try:
         places = storage.places_below(place, depth)
     except FileNotFoundError:
-        raise OutputFailed(f"{place} does not exist", "name a directory") from None
+        raise OutputFailed(f"{place} does not exist", "give a directory") from None
     except OSError as error:
         raise OutputFailed(
-            f"{place} cannot be looked at: {error.strerror or error}",
+            f"cannot read {place}: {error.strerror or error}",
             "check the path and its permissions",
         ) from error
     with ThreadPoolExecutor(_AT_ONCE) as threads:

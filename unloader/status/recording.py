@@ -135,7 +135,7 @@ class LiveRun:
 
             wish = parse_wish(found)
             if wish is None:
-                self._notices.append("what the run was asked to change cannot be read")
+                self._notices.append("the request to change the run cannot be read")
             else:
                 self._wishes.append(wish)
 
@@ -166,4 +166,4 @@ class LiveRun:
             if not self._has_failed:
                 self._has_failed = True
                 why = trouble.strerror or str(trouble)
-                self._notices.append(f"`unloader status` cannot see this run go on: {why}")
+                self._notices.append(f"`unloader status` cannot follow this run: {why}")

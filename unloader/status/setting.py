@@ -54,7 +54,7 @@ def change_run(
         Interrupted: `stop` returned True.
     """
     if wish.is_empty:
-        raise UsageError("nothing says what to change", "give for instance --parallelism 4")
+        raise UsageError("no setting to change is given", "give for instance --parallelism 4")
     before = status_of(place)
     _check_running(before, place)
     check_whole(before, "set")
@@ -69,22 +69,24 @@ def change_run(
             return _answered(before.run_id, known, waited)
         if (now.state, now.run_id, now.since) != ("running", before.run_id, before.since):
             raise OutputFailed(
-                f"run {before.run_id} has ended before it took that",
-                f"see how with: unloader status {place}",
+                f"run {before.run_id} ended before it took the request",
+                f"look at the result with: unloader status {place}",
             )
         if not timeout_seconds:
             return ChangedRun(run_id=before.run_id, taken=False, seconds=waited, parallelism=known)
         if waited >= timeout_seconds:
             phase = now.live.phase if now.live is not None else "planning"
             raise OutputFailed(
-                f"run {before.run_id} has not taken that within {waited:.0f} s; it is {phase}",
-                f"see it with: unloader status {place}; it takes what is asked while it unloads, "
-                "if it is of this version",
+                f"run {before.run_id} did not take the request within {waited:.0f} s; it is "
+                f"{phase}",
+                f"look at the run with: unloader status {place}; a run takes requests only while "
+                "it unloads, and only if it has this version of unloader",
             )
         if stop():
             raise Interrupted(
-                f"the wait for run {before.run_id} was ended; it may still take what was asked",
-                f"see it with: unloader status {place}",
+                f"unloader no longer waits for run {before.run_id}; the run may still take the "
+                "request",
+                f"look at the run with: unloader status {place}",
             )
         time.sleep(_LOOK_SECONDS)
 
@@ -92,23 +94,23 @@ def change_run(
 def _check_running(before: RunStatus, place: str) -> None:
     if before.state != "running":
         raise OutputFailed(
-            f"no run is writing to {place}, so none can be changed",
-            f"see what is there with: unloader status {place}",
+            f"no run is writing to {place}, so no run can be changed",
+            f"look at that place with: unloader status {place}",
         )
     live = before.live
     if live is not None and live.phase not in ("planning", "confirming", "unloading"):
         raise OutputFailed(
             f"the workers of run {before.run_id} have ended: it is {live.phase}",
-            f"see it with: unloader status {place}",
+            f"look at the run with: unloader status {place}",
         )
 
 
 def _answered(run_id: str, known: ParallelismStatus, seconds: float) -> ChangedRun:
     if known.refused:
         raise OutputFailed(
-            f"run {run_id} has not done that: {known.refused}",
-            "ask for something else; a run gets its seats when it starts, by its --parallelism "
-            "and --max-sessions",
+            f"run {run_id} refused the request: {known.refused}",
+            "ask for something else; a run gets its seats when it starts, from --parallelism and "
+            "--max-sessions",
         )
     return ChangedRun(run_id=run_id, taken=True, seconds=seconds, parallelism=known)
 
@@ -125,7 +127,8 @@ def _ask(place: str, wish: Wish) -> None:
         storage_at(place).ask(place, wish_bytes(wish))
     except FileNotFoundError:
         raise OutputFailed(
-            f"the run in {place} has just ended", f"see how with: unloader status {place}"
+            f"the run in {place} has just ended",
+            f"look at the result with: unloader status {place}",
         ) from None
     except OSError as error:
         raise OutputFailed(

@@ -26,7 +26,7 @@ def found(names: Sequence[str], name: str, what: str) -> int:
     if index is None:
         shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
         raise UsageError(
-            f"{what} names {name!r}, and there is no such column", f"there are {shown}"
+            f"{what} names {name!r}, but this column does not exist", f"the columns are {shown}"
         )
     return index
 
@@ -43,8 +43,8 @@ def known(names: Sequence[str], name: str, what: str) -> int | None:
     if len(same) > 1:
         several = ", ".join(repr(names[index]) for index in same)
         raise UsageError(
-            f"{what} names {name!r}, which may be {several}",
-            "write the name as the column has it; columns of one and the same name must be told "
-            "apart in the query",
+            f"{what} names {name!r}, which may mean {several}",
+            "write the name exactly as the column has it; if two columns have the same name, "
+            "rename one in the query",
         )
     return same[0] if same else None

@@ -30,7 +30,7 @@ SHORTEST_KEY, LONGEST_KEY = 16, 256
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_FORM = "give 32 random bytes in base64, as `openssl rand -base64 32` writes them"
+_FORM = "give 32 random bytes in base64, in the format of `openssl rand -base64 32`"
 
 
 def key_place(name: str, place: str = "") -> MaskingKey:
@@ -48,8 +48,8 @@ def key_place(name: str, place: str = "") -> MaskingKey:
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
-            "a masking key has a name of lower case letters, digits and hyphens",
-            "name it like customers or patients-2026",
+            "the name of a masking key contains only lower case letters, digits and hyphens",
+            "choose a name such as customers or patients-2026",
         )
     if not place:
         return _usual(name)
@@ -65,14 +65,14 @@ def key_place(name: str, place: str = "") -> MaskingKey:
         path = usual_credential(rest)
         if path is None:
             raise ConfigError(
-                f"there is no systemd credential for the masking key {name}",
+                f"the systemd credential for the masking key {name} does not exist",
                 "put LoadCredential= with that name into the unit, or use file:PATH",
             )
         return MaskingKey(name=name, kind="file", place=str(path))
     raise UsageError(
-        f"--mask-key does not name a place of the masking key {name}; what it has is not shown",
+        f"--mask-key does not give a place for the masking key {name}; its text is not shown",
         "write file:PATH, keyring:SERVICE/USER, credential:NAME, or env: and the name of a "
-        "variable that holds the key",
+        "variable that contains the key",
     )
 
 
@@ -86,12 +86,14 @@ def masking_key(key: MaskingKey) -> bytes:
     text = _text_of(key).strip()
     if not text and key.kind == "environment":
         raise ConfigError(
-            f"the variable that --mask-key names for the masking key {key.name} is not set",
-            f"put the name of a variable after env:, and not the key, or use {key.name}=file:PATH",
+            f"--mask-key gives a variable for the masking key {key.name}, but this variable is "
+            "not set",
+            "after env: put the name of a variable instead of the key, or use "
+            f"{key.name}=file:PATH",
         )
     if not text:
         raise ConfigError(
-            f"the masking key {key.name} is not there",
+            f"the masking key {key.name} was not found",
             f"set {_variable(key.name)}, or say where it is: --mask-key {key.name}=file:PATH",
         )
     learn(text)
@@ -101,15 +103,14 @@ def masking_key(key: MaskingKey) -> bytes:
         raise ConfigError(f"the masking key {key.name} is not in base64", _FORM) from None
     if not SHORTEST_KEY <= len(found) <= LONGEST_KEY:
         raise ConfigError(
-            f"the masking key {key.name} has {len(found)} bytes, and may have {SHORTEST_KEY} to "
+            f"the masking key {key.name} has {len(found)} bytes instead of {SHORTEST_KEY} to "
             f"{LONGEST_KEY}",
             _FORM,
         )
     if key.proof and not _is_the_key(found, key.proof):
         raise ConfigError(
-            f"the masking key {key.name} is not the one that the rows were, or are being, masked "
-            "with",
-            f"give the key of the run; --mask-key {key.name}=file:PATH says where it is",
+            f"the masking key {key.name} is not the key that masked the rows of this run",
+            f"give the key of the run: --mask-key {key.name}=file:PATH",
         )
     return found
 
@@ -142,7 +143,7 @@ def _usual(name: str) -> MaskingKey:
     if path is not None:
         return MaskingKey(name=name, kind="file", place=str(path))
     raise ConfigError(
-        f"the masking key {name} is nowhere",
+        f"no place is given for the masking key {name}",
         f"set {variable}, use the systemd credential {CREDENTIAL}{name}, or say where it is: "
         f"--mask-key {name}=file:PATH",
     )

@@ -113,7 +113,8 @@ def _one_column(step: Mask, field: pa.Field, keys: Keys | None) -> tuple[pa.Fiel
         check_text(field, "truncated")
         if step.characters < 1:
             raise UsageError(
-                f"truncate would keep no character of {field.name}", "keep 1, or redact the column"
+                f"truncate would keep no character of {field.name}",
+                "keep at least 1, or redact the column",
             )
         return _new(field, field.type), truncated(step), f"{step.characters} characters"
     if isinstance(step, TruncateDates):
@@ -136,7 +137,7 @@ def _hash(step: HashColumn, field: pa.Field, keys: Keys | None) -> tuple[pa.Fiel
     if step.length and not _LEAST_CHARACTERS <= step.length <= most:
         raise UsageError(
             f"hmac keeps {step.length} characters of {field.name}",
-            f"keep {_LEAST_CHARACTERS} to {most}; leave length out for all",
+            f"keep {_LEAST_CHARACTERS} to {most}; to keep all, leave length out",
         )
     detail = f"HMAC-SHA-256, {step.length or most} characters of {step.encoding}"
     return _new(field, pa.string()), hashed(step, field, _key(step.key, keys)), detail
@@ -152,9 +153,9 @@ def _shift(
     check_canonical(subject, "shift dates")
     if by == index or not 1 <= step.days <= _MOST_DAYS:
         raise UsageError(
-            f"shift-date of {column.name} needs another column to shift by, and 1 to "
-            f"{_MOST_DAYS:,} days",
-            "give by, the column of the subject, and days, the largest shift",
+            f"shift-date of {column.name} needs another column in by, and 1 to {_MOST_DAYS:,} in "
+            "days",
+            "give by, the column that identifies the subject, and days, the largest shift",
         )
     function = shifted(step, field, subject, _key(step.key, keys))
     changed = replace(
@@ -176,7 +177,7 @@ def _key(name: str, keys: Keys | None) -> bytes:
     if keys is None:
         return STAND_IN
     if name not in keys:
-        raise ConfigError(f"the masking key {name} is not there", "say where it is: --mask-key")
+        raise ConfigError(f"the masking key {name} is missing", "give its place with --mask-key")
     return keys[name]
 
 

@@ -78,7 +78,7 @@ def kept(step: KeepColumns, columns: Columns) -> tuple[Columns, Work]:
     """Keep some columns."""
     indexes = [found(names_of(columns), name, "keep") for name in step.keep]
     if not indexes or len(set(indexes)) < len(indexes):
-        raise UsageError("keep names a column twice, or none", "name each column once")
+        raise UsageError("keep names a column twice, or names no column", "name each column once")
     return tuple(columns[index] for index in indexes), _taking(indexes)
 
 
@@ -100,7 +100,7 @@ def renamed(step: RenameColumns, columns: Columns) -> tuple[Columns, Work]:
     after = list(columns)
     for index, (_, to) in zip(indexes, step.rename, strict=True):
         if not to:
-            raise UsageError("rename gives no name", "give a name that no other column has")
+            raise UsageError("rename gives an empty name", "give a name that no other column has")
         after[index] = replace(columns[index], field=columns[index].field.with_name(to))
     for name in {to for _, to in step.rename}:
         if names_of(tuple(after)).count(name) > 1:

@@ -204,8 +204,8 @@ class Transformer:
     def _check_untouched(self, name: str) -> None:
         if name in self._looked_at:
             raise OutputFailed(
-                f"column {name} has a value too large to be held in memory, and a step would have "
-                "to look at it",
+                f"column {name} has a value that is too large for memory, but a step has to read "
+                "it",
                 f"leave it out with --exclude, or redact it: --mask '{name}=redact'",
             )
 
@@ -289,8 +289,8 @@ def _check_names(columns: Columns) -> None:
     for name in names:
         if names.count(name) > 1:
             raise UsageError(
-                f"two columns would come out under the name {name!r}",
-                "give one another name with --rename, or leave it out with --exclude",
+                f"two columns of the output would have the name {name!r}",
+                "give one of them another name with --rename, or leave it out with --exclude",
             )
 
 

@@ -32,8 +32,8 @@ _KNOWN = re.compile(
     r"|timestamp\[(s|ms|us|ns)(, tz=UTC)?\]"
 )
 _HINT = (
-    "write int8 to int64, uint8 to uint64, float, double, decimal(p,s), bool, string, binary, date "
-    "or timestamp[us], where us may be s, ms or ns; timestamp[us, UTC] is an instant"
+    "write int8 to int64, uint8 to uint64, float, double, decimal(p,s), bool, string, binary, "
+    "date or timestamp[us], where us may be s, ms or ns; timestamp[us, UTC] is an instant"
 )
 
 Cast = Callable[[pa.Array], pa.Array]
@@ -51,7 +51,7 @@ def column_type(name: str) -> pa.DataType:
         if 1 <= precision <= 38 and scale <= precision:
             return pa.decimal128(precision, scale)
     if not _KNOWN.fullmatch(plain):
-        raise UsageError(f"{name!r} is no type of a column", _HINT)
+        raise UsageError(f"{name!r} is not a type of a column", _HINT)
     return type_named(plain)
 
 
@@ -65,7 +65,8 @@ def value_of(text: str | None, kind: pa.DataType, what: str) -> pa.Scalar:
         return pc.cast(pa.array([text], pa.string()), kind)[0]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise UsageError(
-            f"the value of {what} is none of the type {kind}", "write it as CSV has it"
+            f"the value of {what} does not have the type {kind}",
+            "write it in the form that CSV has",
         ) from None
 
 
@@ -83,13 +84,13 @@ def exact_cast(field: pa.Field, kind: pa.DataType) -> Cast:
     moments = pa.types.is_date(own) or pa.types.is_timestamp(own)
     if moments and has_infinities(field):
         raise UsageError(
-            f"column {field.name} may hold infinite dates, which no other type has",
+            f"column {field.name} may contain infinite dates, which other types do not have",
             "cast it to string, or compute it with CASE WHEN isfinite(...)",
         )
     if pa.types.is_timestamp(own) and pa.types.is_timestamp(kind) and bool(own.tz) != bool(kind.tz):
         raise UsageError(
-            f"column {field.name} has the type {own}, and {kind} would give it another meaning",
-            "compute it: AT TIME ZONE says in which zone",
+            f"column {field.name} has the type {own}, and {kind} would change its meaning",
+            "compute it instead: AT TIME ZONE gives the time zone",
         )
     try:
         pa.array([], own).cast(kind)
@@ -113,7 +114,7 @@ def _checked(name: str, own: pa.DataType, kind: pa.DataType) -> Cast:
             same = False
         if not same:
             raise OutputFailed(
-                f"a value of column {name} is not exactly one of {kind}; it is not shown",
+                f"a value of column {name} cannot become {kind} exactly; it is not shown",
                 "cast it to another type, or compute it with ROUND or TRY_CAST",
             ) from None
         return found

@@ -42,7 +42,7 @@ def failure_without_values(error: BaseException, columns: Iterable[ReadColumn]) 
     """
     known = translate(error)
     if known is None:
-        text = f"its text is not shown, as columns are masked{_named(str(error), columns)}"
+        text = f"its text is not shown, because columns are masked{_named(str(error), columns)}"
         return internal_failure(type(error).__name__, text, _frames(error))
     kept = known.retryable or isinstance(known, (ConfigError, SnapshotGone))
     if kept or not _is_of_source(error.__traceback__):
@@ -50,9 +50,9 @@ def failure_without_values(error: BaseException, columns: Iterable[ReadColumn]) 
     codes = " ".join(dict.fromkeys(_CODE.findall(known.message)))
     return AttemptFailure(
         error=type(known).__name__,
-        message="the source cannot give a row; what it says of it is not shown, as columns are "
+        message="the source cannot give a row; its message is not shown, because columns are "
         f"masked{_named(known.message, columns)}" + (f" ({codes})" if codes else ""),
-        hint=f"{known.hint}; the message is shown by a run without masks, to null:rows",
+        hint=f"{known.hint}; to see the message, run without masks to null:rows",
         retryable=known.retryable,
         traceback=_frames(error),
     )

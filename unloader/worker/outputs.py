@@ -171,8 +171,9 @@ class UnitOutput:
         if self.rows + (self.filtered or 0) != scanned:
             left_out = "" if self.filtered is None else f" and {self.filtered} were left out"
             raise VerifyMismatch(
-                f"{counted(scanned, 'row was', 'rows were')} read, {self.rows:,} written{left_out}",
-                "run again; if it comes back, report it with the plan",
+                f"{counted(scanned, 'row was', 'rows were')} read, but {self.rows:,} "
+                f"written{left_out}",
+                "run again; if it happens again, report it with the plan",
             )
 
     def abort(self) -> None:

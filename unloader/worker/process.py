@@ -148,7 +148,7 @@ def _failure(task: UnitTask, error: Exception) -> AttemptFailure:
     options = " and ".join(option for option, sql in given if sql is not None)
     if options and found.hint == SourceError.usual_hint:
         # What the user wrote is a likelier cause than the database.
-        return replace(found, hint=f"see that {options} suits every row, and {found.hint}")
+        return replace(found, hint=f"check that {options} works for every row, and {found.hint}")
     return found
 
 

@@ -71,8 +71,8 @@ class RowFilter:
             if index in self._columns:
                 name = large.row.schema.field(index).name
                 raise OutputFailed(
-                    f"column {name} has a value too large to be held in memory, and {WHAT} looks "
-                    "at it",
+                    f"column {name} has a value that is too large for memory, but {WHAT} reads "
+                    "this column",
                     "use --where, which the database evaluates",
                 )
         return self.kept([large.row]) == [None]

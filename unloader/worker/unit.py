@@ -73,7 +73,7 @@ def copy_unit(task: UnitTask, reader: Reader, report: Report) -> Copied:
     with ExitStack() as held:
         for output in task.outputs:
             _await_reader(output, Progress(task.unit.id, report), held)
-        held.enter_context(told_of_waits(lambda place: last.wait(f"room on the disk of {place}")))
+        held.enter_context(told_of_waits(lambda place: last.wait(f"space on the disk of {place}")))
         return _copy(task, reader, last)
 
 
@@ -267,8 +267,9 @@ def _check_repeatable(task: UnitTask) -> None:
     """Refuse to write once more what has left through a stream."""
     if any(output.spec.stream and output.drops == "nothing" for output in task.outputs):
         raise OutputFailed(
-            f"unit {task.unit.id} must be read again in another way, and rows of it have left",
-            "give a directory with --to, where that is possible",
+            f"unit {task.unit.id} must be read again in another way, but some of its rows have "
+            "already been sent",
+            "give a directory with --to, where unloader can read the unit again",
         )
 
 
@@ -300,9 +301,9 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Cop
         rows = sum(counted)
         if writer.records not in (None, rows):
             raise VerifyMismatch(
-                f"unit {task.unit.id}: the database says that it sent {rows} rows, and "
-                f"{writer.records} came",
-                "run again; if it comes back, report it with the plan",
+                f"unit {task.unit.id}: the database reports that it sent {rows} rows, but "
+                f"{writer.records} arrived",
+                "run again; if it happens again, report it with the plan",
             )
         closing = perf_counter(), thread_time()
         files = writer.close(rows)

@@ -129,9 +129,15 @@ def _steps(workers: int, end: float, name: str) -> Iterator[StepRecord]:
     """Yield a begin with two workers, a trial of all of them, and a limit that ends."""
     found = (
         (0.3, 2, 0.0, "start", "begins with 2, to find the best number"),
-        (end / 4, workers, 1520.5, "trial", f"to see how fast {workers} workers are {name}"),
-        (end / 2, 1, 1490.0, "limit", f"9 active sessions of others (--max-db-load 9) {name}"),
-        (end * 0.6, workers, 760.25, "limit", "no limit holds any more"),
+        (end / 4, workers, 1520.5, "trial", f"to measure the speed of {workers} workers {name}"),
+        (
+            end / 2,
+            1,
+            1490.0,
+            "limit",
+            f"other programs have 9 active sessions (--max-db-load 9) {name}",
+        ),
+        (end * 0.6, workers, 760.25, "limit", "no limit applies any more"),
     )
     for seconds, number, rate, cause, reason in found:
         yield StepRecord(

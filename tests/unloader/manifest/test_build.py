@@ -265,5 +265,5 @@ def test_a_manifest_must_be_whole(tmp_path: Path, key: str) -> None:
 
 def test_a_directory_without_one_holds_no_run(tmp_path: Path) -> None:
     """The hint names the option that had the directory."""
-    with pytest.raises(OutputFailed, match=r"holds no finished run.*--to"):
+    with pytest.raises(OutputFailed, match=r"has no finished run.*--to"):
         read_manifest(tmp_path)

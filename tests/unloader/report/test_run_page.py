@@ -149,7 +149,7 @@ def test_changes_of_the_number_of_workers() -> None:
     assert ("id", "steps") in page.attributes
     assert ("id", "speed") not in page.attributes
     shown = {each.key: each.shown for each in page.figures}
-    assert shown["steps.2.reason"] == "9 active sessions of others (--max-db-load 9) "
+    assert shown["steps.2.reason"] == "other programs have 9 active sessions (--max-db-load 9) "
     assert shown["steps.0.before"] == "–"
 
 

@@ -71,13 +71,13 @@ def test_a_worker_that_waits_pauses_the_run() -> None:
     """A quota shows in no figure, so a worker's word counts for some seconds."""
     disks = Disks({"/a": 9 * GIB})
     watch = disks.watch()
-    watch.worker_waits("room on the disk of /a")
+    watch.worker_waits("space on the disk of /a")
     assert not watch.has_room()
     disks.now += 4.0
     assert not watch.has_room()
     disks.now += 4.0
     assert watch.has_room()
-    assert "a worker waits for room on the disk of /a" in disks.told[0]
+    assert "a worker waits for space on the disk of /a" in disks.told[0]
 
 
 def test_a_disk_that_cannot_be_looked_at_has_room() -> None:

@@ -123,7 +123,7 @@ def test_a_record_that_cannot_be_written_is_told_once() -> None:
         run(Tick())
     run.close()
     told = [event.text for event in events if isinstance(event, Notice)]
-    assert told == ["`unloader status` cannot see this run go on: No space left on device"]
+    assert told == ["`unloader status` cannot follow this run: No space left on device"]
 
 
 def test_what_ended_a_run_is_shown_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:

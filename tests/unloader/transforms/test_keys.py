@@ -104,7 +104,7 @@ def test_a_proof_knows_another_key(home: Path) -> None:
     assert CODED not in repr(proved)
     assert KEY.hex() not in repr(proved)
     path.write_text(base64.b64encode(bytes(32)).decode())
-    with pytest.raises(ConfigError, match="not the one"):
+    with pytest.raises(ConfigError, match="not the key that"):
         masking_key(proved)
 
 

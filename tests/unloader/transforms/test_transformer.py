@@ -162,7 +162,7 @@ def test_columns_are_kept_dropped_renamed_and_set() -> None:
         (DropColumns(drop=("A", "b", "B")), "no column"),
         (RenameColumns(rename=(("ab", "x"),)), "'ab'"),
         (RenameColumns(rename=(("A", "b"),)), "'b'"),
-        (RenameColumns(rename=(("A", ""),)), "no name"),
+        (RenameColumns(rename=(("A", ""),)), "an empty name"),
         (CastColumn(cast="A", to="number"), "'number'"),
         (CastColumn(cast="A", to="decimal(39,0)"), "decimal"),
         (ConstantColumn(constant="n", value="x", type="int8"), "int8"),

@@ -305,7 +305,7 @@ def test_an_edited_manifest_is_found(
     """Whatever was changed, the keys that tell of it included."""
     destination = copy("csv")
     change(destination, edit, hidden=False)
-    assert "_manifest.json has been changed since it was written" in difference(destination)
+    assert "_manifest.json was changed after it was written" in difference(destination)
 
 
 def test_another_spelling_of_the_same_manifest_is_found(copy: Callable[[str], Path]) -> None:
@@ -313,7 +313,7 @@ def test_another_spelling_of_the_same_manifest_is_found(copy: Callable[[str], Pa
     destination = copy("csv")
     path = destination / "_manifest.json"
     path.write_text(path.read_text().replace('"rows": ', '"rows":  ', 1))
-    assert "_manifest.json has been changed since it was written" in difference(destination)
+    assert "_manifest.json was changed after it was written" in difference(destination)
 
 
 def test_the_digest_is_what_the_page_says(finished: Callable[[str], Path]) -> None:
@@ -345,7 +345,7 @@ def test_a_run_is_not_replaced_on_the_word_of_an_edited_manifest(
     destination = copy("csv")
     change(destination, lambda manifest: first_file(manifest).update(path="x"), hidden=False)
     job = job_of(database, destination, "csv")
-    with pytest.raises(OutputFailed, match=r"_manifest\.json has been changed"):
+    with pytest.raises(OutputFailed, match=r"_manifest\.json was changed"):
         api.unload(replace(job, output=replace(job.output, overwrite=True)))
 
 
@@ -397,7 +397,7 @@ def test_files_are_read_side_by_side_and_told(
 def test_no_run_at_all(tmp_path: Path) -> None:
     """A directory without a manifest, or none at all, holds no finished run."""
     for path in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(OutputFailed, match="holds no finished run"):
+        with pytest.raises(OutputFailed, match="has no finished run"):
             api.verify(path)
 
 

@@ -332,7 +332,7 @@ def _is_urgent(event: ExecutorEvent | Proven) -> bool:
 def _gone(place: int) -> AttemptFailure:
     return AttemptFailure(
         error=WorkerLost.__name__,
-        message=f"worker {place} was lost before its work unit had begun",
+        message=f"worker {place} was lost before its work unit began",
         hint=WorkerLost.usual_hint,
         retryable=True,
     )

@@ -30,7 +30,7 @@ CONNECT_SECONDS = 30.0
 _KNOWN_SECONDS = 5.0
 """How long a scheduler has to answer as is known here, before the library is loaded for it."""
 _LEAVE_SECONDS = 2.0
-_ENDED = "the process that speaks to the cluster has ended"
+_ENDED = "the process that communicates with the cluster has ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class Connection:
     def _refused(self, error: Exception) -> ConnectFailed:
         return ConnectFailed(
             f"the scheduler at {self.address} cannot be used: {_text(error)}",
-            "check the address, and that it is a Dask scheduler of a version that fits ours",
+            "check the address, and check that a Dask scheduler of a compatible version runs there",
         )
 
     async def _open(self) -> None:

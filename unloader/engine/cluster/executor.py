@@ -274,7 +274,7 @@ class DaskExecutor:
             self._events.note(
                 f"{agent.home.label} has no process any more: {event.failure.message}"
             )
-            self._team.drop(agent, "none of its processes can be started")
+            self._team.drop(agent, "none of its processes could be started")
             return
         if isinstance(event, Note):
             self._events.note_once(f"{agent.home.host}: {event.text}")
@@ -299,7 +299,7 @@ class DaskExecutor:
         if agent in self._asked:
             self._proven[agent] = failure
         elif failure is not None:
-            self._events.note(f"{_on(agent, failure)}; the run goes on without it")
+            self._events.note(f"{_on(agent, failure)}; the run continues without it")
             self._team.drop(agent, "it cannot read work units")
 
     def _agent_lost(self, agent: RemoteAgent, reason: str) -> None:
@@ -332,10 +332,10 @@ class DaskExecutor:
         gone = self._connection.is_lost
         if not gone and now - self._alone_since < _RETURN_SECONDS:
             return
-        what = "the scheduler is gone" if gone else "no Dask worker has come back"
+        what = "the scheduler does not answer" if gone else "no Dask worker has come back"
         failure = AttemptFailure(
             error=WorkerLost.__name__,
-            message=f"the cluster at {self._connection.address} has no worker any more: {what}",
+            message=f"the cluster at {self._connection.address} has no workers any more: {what}",
             hint="start Dask workers and continue with: unloader resume",
             retryable=False,
         )

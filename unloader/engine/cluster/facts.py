@@ -67,7 +67,7 @@ async def facts_of(connection: Connection, address: str, source_kind: str, secon
             raise each
         if isinstance(each, Exception):
             raise ConfigError(
-                f"the Dask worker at {address} cannot be asked: {each}", "see its log"
+                f"the Dask worker at {address} does not answer: {each}", "see its log"
             ) from each
     base = Facts(address=address, host=host, python=python, unloader="", machine="")
     differs = _minor(python) != _minor(platform.python_version())
@@ -107,14 +107,15 @@ def _misfit(facts: Facts) -> tuple[str, str] | None:
     where = f"the Dask worker on {facts.host} ({facts.address})"
     if _minor(facts.python) != _minor(platform.python_version()):
         return (
-            f"{where} runs Python {facts.python}, and this run Python {platform.python_version()}",
-            "use one minor version of Python everywhere",
+            f"{where} has Python {facts.python}, but this run has Python "
+            f"{platform.python_version()}",
+            "use the same minor version of Python on all machines",
         )
     if facts.unloader != __version__:
         has = f"unloader {facts.unloader}" if facts.unloader else "no unloader"
         reason = f": {facts.problem}" if facts.problem else ""
         return (
-            f"{where} has {has}, and this run is unloader {__version__}{reason}",
+            f"{where} has {has}, but this run has unloader {__version__}{reason}",
             f"install unloader {__version__} in the environment of each Dask worker, and restart "
             "them",
         )

@@ -91,7 +91,7 @@ def _value(frames: Sequence[bytes]) -> Any:
         if "__Serialized__" in found:
             return _in_frames(frames, found["__Serialized__"])
         if any(isinstance(key, str) and key.startswith("__") for key in found):
-            raise Unknown(f"a value of its own kind: {', '.join(map(str, found))}")
+            raise Unknown(f"a value of an unknown kind: {', '.join(map(str, found))}")
         return found
 
     try:
@@ -105,11 +105,11 @@ def _value(frames: Sequence[bytes]) -> Any:
 def _in_frames(frames: Sequence[bytes], number: int) -> Any:
     """Return the value whose description is in a frame, and its bytes in those behind that."""
     if number is True or not 0 < number < len(frames):
-        raise Unknown("a value that is in no frame")
+        raise Unknown("a value that is missing from the frames")
     described = msgpack.unpackb(frames[number], use_list=False, strict_map_key=False, raw=False)
     kind, count = described.get("serializer"), described.get("num-sub-frames")
     if any(described.get("compression", ())) or not isinstance(count, int):
-        raise Unknown("a value that is compressed, or in an unknown number of frames")
+        raise Unknown("a value that is compressed, or is in an unknown number of frames")
     parts = frames[number + 1 : number + 1 + count]
     if kind == "dask" and described.get("type") == "bytes" and len(parts) == count:
         return b"".join(parts)

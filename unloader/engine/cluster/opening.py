@@ -198,7 +198,7 @@ def _check_source(request: Request, homes: tuple[Home, ...]) -> None:
     others = [home for home in homes if home.machine != machine_id()]
     if reason and others:
         raise UsageError(
-            f"{request.source.kind} cannot be read from {others[0].label}, which is another "
+            f"{request.source.kind} cannot be read from {others[0].label}, which is on another "
             f"machine: {reason}",
             "run without --cluster, or with --cluster local:N",
         )

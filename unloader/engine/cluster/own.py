@@ -59,8 +59,8 @@ def _reported(pool: Pool, count: int) -> list[str]:
                 )
         if time.monotonic() >= until:
             raise ConfigError(
-                f"the Dask processes of --cluster local were not up within {_START_SECONDS:g} s",
-                "try again with fewer, or see what keeps the machine busy",
+                f"the Dask processes of --cluster local did not start within {_START_SECONDS:g} s",
+                "try again with fewer processes, or check what keeps the machine busy",
             )
     return found
 

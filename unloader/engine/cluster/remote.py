@@ -168,5 +168,5 @@ class RemoteAgent:
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             if all(each.address != self.home.address for each in known):
-                raise AgentLost("its Dask worker is gone")
+                raise AgentLost("its Dask worker has ended")
             await asyncio.sleep(_RETRY_SECONDS)

@@ -101,11 +101,11 @@ class Scheduler:
         if isinstance(answer, bytes):
             raise raised(answer)
         if not isinstance(answer, dict):
-            raise Unknown(f"no answer of {worker}")
+            raise Unknown(f"no answer from {worker}")
         if answer.get("status") == "error" and isinstance(answer.get("exception"), bytes):
             raise raised(answer["exception"])
         if answer.get("status") != "OK" or "result" not in answer:
-            raise Unknown(f"no result of {worker}")
+            raise Unknown(f"no result from {worker}")
         return answer["result"]
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class Scheduler:
                 }
             )
             if not isinstance(theirs, dict) or "pickle-protocol" not in theirs:
-                raise Unknown("the scheduler greets in another way")
+                raise Unknown("the scheduler's greeting has another form")
         except BaseException:
             line.close()
             raise

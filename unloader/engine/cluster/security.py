@@ -46,7 +46,7 @@ class Certificates:
             raise ConfigError(
                 f"the certificates of --cluster-security cannot be used ({self.ca}, {self.cert}, "
                 f"{self.key}): {error}",
-                "give the authority, our certificate and its key as PEM files",
+                "give the certificate authority, the certificate and its key as PEM files",
             ) from error
         return context
 
@@ -84,7 +84,7 @@ def certificates_at(path: str) -> Certificates:
     for name, file in found.items():
         if not file.is_file():
             raise ConfigError(
-                f"--cluster-security {path}: there is no {name} file {file}",
+                f"--cluster-security {path}: the {name} file {file} does not exist",
                 "give a directory with ca.pem, cert.pem and key.pem, or a TOML file that names "
                 "three files",
             )
@@ -136,7 +136,7 @@ def _shake_hands(plain: socket.socket, certificates: Certificates, address: str)
                 raise ssl.SSLError("the scheduler has closed the connection")
     except ssl.SSLError as error:
         raise ConfigError(
-            f"the scheduler at {address} and this run do not trust one another: "
+            f"the scheduler at {address} and this run do not trust each other: "
             f"{error.reason or error}",
-            "give the certificates of the cluster's own authority with --cluster-security",
+            "give the certificates of the cluster's certificate authority with --cluster-security",
         ) from error

@@ -26,7 +26,7 @@ from dataclasses import field
 from typing import Literal
 
 from unloader.engine.concurrency.rates import MOST_WINDOWS, Measurement
-from unloader.nouns import are, counted
+from unloader.nouns import counted
 from writers.records import dataclass
 
 TOLERANCE = 0.02
@@ -203,7 +203,7 @@ class Climber:
                     self.level = level
                     return Move(
                         cause="trial",
-                        reason=f"to see how fast {counted(level, 'worker')} {are(level)}",
+                        reason=f"to measure the speed of {counted(level, 'worker')}",
                     )
             self._step //= 2
             self._doubling = False

@@ -96,7 +96,7 @@ class Concurrency:
             if self._climber is None:
                 self._climber = Climber(self.most)
                 self._climber.begin_at(before)
-            text = f"{by} asks for the best number, which is searched from here"
+            text = f"{by} asks for the best number; the search starts from here"
         else:
             self._climber = None
             text = f"{by} asks for {wanted}"
@@ -142,7 +142,7 @@ class Concurrency:
             self._step(places, "limit", self.limit.reason, now)
         else:
             before, self._told_limit = self._told_limit, None
-            why = f"no longer: {before.reason}" if before else "no limit holds any more"
+            why = f"no longer: {before.reason}" if before else "no limit applies any more"
             self._step(places, "limit", why, now)
 
     def _climb(
@@ -158,7 +158,7 @@ class Concurrency:
             allowed = min(allowed, max(sessions, 1))
         if climber.level > allowed and climber.level > climber.base:
             climber.give_up_trial()
-            self._go_back(climber, "as many as were tried are not allowed", now)
+            self._go_back(climber, "a limit allows fewer workers than the trial had", now)
         if self.limit is not None:
             # Some may be at work still; what comes meanwhile is not what their number brings.
             self._windows.interrupt()

@@ -126,7 +126,7 @@ class LoadLimit:
         if places >= self.most:
             self.held = None
             return
-        text = f"{others} active sessions of others (--max-db-load {self.sessions})"
+        text = f"other programs have {others} active sessions (--max-db-load {self.sessions})"
         self.held = Held(places=places, reason=text)
 
 

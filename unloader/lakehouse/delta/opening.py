@@ -40,13 +40,13 @@ class Address:
         """
         place = text.removeprefix(MARK)
         if not place:
-            raise UsageError(f"--to {text} names no table", "write delta:DIRECTORY")
+            raise UsageError(f"--to {text} does not name a table", "write delta:DIRECTORY")
         if "://" in place and not is_location(place):
             raise UsageError(
-                "--to delta: is neither a directory nor a place of a known store, and is not "
-                "shown since it may hold credentials",
+                "--to delta: is neither a directory nor a place of a known store; it is not "
+                "shown because it may contain credentials",
                 "write delta:DIRECTORY, delta:s3://BUCKET/PREFIX, delta:gs:// or delta:az://; "
-                "credentials come from the environment",
+                "put the credentials into the environment",
             )
         if not is_location(place):
             path = os.path.abspath(place)
@@ -74,7 +74,7 @@ def load(address: Address) -> DeltaTable | None:
         from deltalake.exceptions import TableNotFoundError
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"the module {error.name!r} is not installed, which Delta tables need",
+            f"Delta tables need the module {error.name!r}, which is not installed",
             "pip install 'unloader[delta]'",
         ) from error
     with answering(address):
@@ -95,5 +95,5 @@ def answering(address: Address) -> Iterator[None]:
         text = f"{type(error).__name__}: {error}".strip().splitlines()[0]
         raise OutputFailed(
             f"the Delta table {address.place} refused: {redact(text)}",
-            "check its name, the credentials and their rights",
+            "check its name, the credentials and their permissions",
         ) from error

@@ -106,8 +106,8 @@ def _check_plain(table: DeltaTable, name: str) -> None:
         rules.append(f"partitions by {', '.join(known.partition_columns)}")
     if rules:
         raise OutputFailed(
-            f"the table {name} has {', '.join(rules)}, which files that are added do not keep",
-            "write to a table without them",
+            f"the table {name} has {', '.join(rules)}, and added files do not follow these rules",
+            "write to a table without such rules",
         )
 
 
@@ -118,9 +118,10 @@ def _check_is_as_it_was(table: DeltaTable | None, schema: pa.Schema, commit: Com
         return
     if was.save_mode == "overwrite" and str(table.version()) != was.base:
         raise OutputFailed(
-            f"the table {was.name} was changed since {run} began: it was at version {was.base} and "
-            f"is at {table.version()}, and what was written there meanwhile would be lost",
-            "run again, which reads the source again and replaces the table as it is then",
+            f"the table {was.name} was changed after {run} began: it was at version {was.base} "
+            f"and is at {table.version()} now; the overwrite would remove the rows written since "
+            "then",
+            "run again, which reads the source again and replaces the current table",
         )
     _check_plain(table, was.name)
     check_columns(schema, table.schema(), was.name)
@@ -221,7 +222,7 @@ def _schema_of(address: Address, commit: Commit) -> pa.Schema:
 
     if not commit.files:
         raise OutputFailed(
-            f"run {commit.run_id} has no file, so its columns are not known",
+            f"run {commit.run_id} has no file, so its columns are unknown",
             "run again, and report this",
         )
     path = commit.files[0].path.removeprefix(f"{commit.table.location}/")

@@ -54,9 +54,9 @@ class Address:
         rest = text.removeprefix(MARK)
         if holds_password(rest):
             raise UsageError(
-                "--to ducklake: has a password, which everybody would see",
-                "leave it out: the catalog's own client takes it from PGPASSWORD, ~/.pgpass or "
-                "MYSQL_PWD",
+                "--to ducklake: contains a password, which every user of this machine could see",
+                "leave the password out: the catalog's client reads it from PGPASSWORD, "
+                "~/.pgpass or MYSQL_PWD",
             )
         catalog, _, named = rest.rpartition("/")
         schema, dot, table = named.partition(".")
@@ -64,7 +64,7 @@ class Address:
             schema, table = "main", named
         if not catalog or not schema or not table:
             raise UsageError(
-                f"--to {text} names no table",
+                f"--to {text} does not name a table",
                 "write ducklake:CATALOG/SCHEMA.TABLE, such as "
                 "ducklake:/lake/catalog.ducklake/main.orders",
             )
@@ -118,7 +118,7 @@ def answering(address: Address) -> Iterator[None]:
         kind = Busy if _is_busy(error) else OutputFailed
         raise kind(
             f"the DuckLake catalog {redact(address.catalog)} refused: {redact(text)}",
-            "check its name, the rights, and that nothing holds it open for long",
+            "check its name and its permissions, and that no other program keeps it open",
         ) from error
 
 
@@ -143,8 +143,8 @@ def _attach(connection: DuckDBPyConnection, address: Address, *, to_write: bool)
             if "does not exist" not in str(error):
                 raise
             raise OutputFailed(
-                f"there is no DuckLake catalog {redact(address.catalog)}",
-                "check its name, or make it in DuckDB: ATTACH 'ducklake:CATALOG' AS lake "
+                f"the DuckLake catalog {redact(address.catalog)} does not exist",
+                "check its name, or create it in DuckDB: ATTACH 'ducklake:CATALOG' AS lake "
                 "(DATA_PATH 'DIRECTORY')",
             ) from error
         except duckdb.Error as error:
@@ -158,7 +158,7 @@ def _connection(address: Address) -> DuckDBPyConnection:
         import duckdb
     except ModuleNotFoundError as error:
         raise ConfigError(
-            "the module 'duckdb' is not installed, which DuckLake tables need",
+            "DuckLake tables need the module 'duckdb', which is not installed",
             "pip install 'unloader[duckdb]'",
         ) from error
     # Nothing is fetched from the network behind the user's back.

@@ -99,7 +99,7 @@ def _place(lake: DuckDBPyConnection, address: Address) -> str:
     settings = dict(lake.execute(f"SELECT key, value FROM {RECORDS}.ducklake_metadata").fetchall())
     if settings.get("encrypted") == "true":
         raise OutputFailed(
-            f"the catalog of {address.name} encrypts its files, which it must write itself",
+            f"the catalog of {address.name} encrypts its files, so only the catalog can write them",
             "use a catalog without ENCRYPTED",
         )
     known = lake.execute(
@@ -109,13 +109,13 @@ def _place(lake: DuckDBPyConnection, address: Address) -> str:
     if known is None:
         raise OutputFailed(
             f"the catalog of {address.name} has no schema {address.schema!r}",
-            "make it with CREATE SCHEMA, or check the name",
+            "create it with CREATE SCHEMA, or check the name",
         )
     place = place_of(str(settings["data_path"]))
     if is_location(place):
         raise OutputFailed(
-            f"the data of {address.name} is in {place}, and files can be added where it is on a "
-            "file system",
+            f"the data of {address.name} is in {place}, but files can be added only on a file "
+            "system",
             "use a catalog whose DATA_PATH is a directory",
         )
     return below(below(place, address.schema), address.table)
@@ -146,8 +146,8 @@ def _check_plain(lake: DuckDBPyConnection, name: str, table_id: str) -> None:
     """Refuse a table whose partitions would not be kept by files that are only added."""
     if has_partitions(lake, table_id):
         raise OutputFailed(
-            f"the table {name} has partitions, which files that are added do not keep",
-            "write to a table without them",
+            f"the table {name} has partitions, and added files are not divided into partitions",
+            "write to a table without partitions",
         )
 
 
@@ -164,9 +164,9 @@ def _check_is_as_it_was(
     ).fetchall()
     if later[0][0] > base + 1 and not commit.is_own:
         raise OutputFailed(
-            f"the catalog of {was.name} has forgotten its snapshots from {base} on, so it cannot "
-            f"be told whether {run} was committed",
-            "see whether its rows are in the table; if not, clean its files and run again",
+            f"the catalog of {was.name} no longer has its snapshots from {base} on, so it is "
+            f"unknown whether {run} was committed",
+            "check whether its rows are in the table; if not, clean its files and run again",
         )
     if was.save_mode == "create":
         return
@@ -183,14 +183,14 @@ def _check_is_unchanged(lake: DuckDBPyConnection, later: list[Any], commit: Comm
         touched = {each for names in changes.values() for each in names}
         if snapshot > base and number in touched:
             raise OutputFailed(
-                f"the table {commit.table.name} was changed since run {commit.run_id} began, in "
-                f"snapshot {snapshot}, and what was written there meanwhile would be lost",
-                "run again, which reads the source again and replaces the table as it is then",
+                f"the table {commit.table.name} was changed in snapshot {snapshot}, after run "
+                f"{commit.run_id} began; the overwrite would remove the rows written since then",
+                "run again, which reads the source again and replaces the current table",
             )
     if later[0][0] > base + 1:
         raise OutputFailed(
-            f"the catalog of {commit.table.name} has forgotten its snapshots from {base} on, so it "
-            f"cannot be told whether the table was changed since run {commit.run_id} began",
+            f"the catalog of {commit.table.name} no longer has its snapshots from {base} on, so "
+            f"it is unknown whether the table was changed after run {commit.run_id} began",
             "run again",
         )
 
@@ -260,7 +260,7 @@ def _schema_of(commit: Commit) -> pa.Schema:
 
     if not commit.files:
         raise OutputFailed(
-            f"run {commit.run_id} has no file, so its columns are not known",
+            f"run {commit.run_id} has no file, so its columns are unknown",
             "run again, and report this",
         )
     path = commit.files[0].path
@@ -269,7 +269,7 @@ def _schema_of(commit: Commit) -> pa.Schema:
     except (OSError, pa.ArrowException) as error:
         raise OutputFailed(
             f"a file of run {commit.run_id} cannot be read: {error}",
-            "find out what has changed it, and run again",
+            "find out which program changed it, and run again",
         ) from error
 
 

@@ -38,7 +38,7 @@ class Name:
         parts = tuple(rest.split("."))
         if not catalog or len(parts) < 2 or not all(parts) or "/" in rest:
             raise UsageError(
-                f"--to {text} is no name of an Iceberg table",
+                f"--to {text} is not the name of an Iceberg table",
                 "write it as iceberg://CATALOG/NAMESPACE.TABLE",
             )
         return cls(catalog=catalog, identifier=parts)
@@ -56,7 +56,7 @@ def open_catalog(name: Name) -> Catalog:
         from pyiceberg.utils.config import Config
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"the module {error.name!r} is not installed, which Iceberg tables need",
+            f"Iceberg tables need the module {error.name!r}, which is not installed",
             "pip install 'unloader[iceberg]'",
         ) from error
     try:
@@ -72,7 +72,7 @@ def open_catalog(name: Name) -> Catalog:
         ) from error
     except known_errors() as error:
         raise ConfigError(
-            f"the Iceberg catalog {name.catalog} cannot be opened: {said(error)}", _CHECK
+            f"cannot open the Iceberg catalog {name.catalog}: {said(error)}", _CHECK
         ) from error
 
 

@@ -61,8 +61,9 @@ def _sent(transaction: Transaction, name: Name) -> Table:
         raise
     except known_errors() as error:
         raise OutputFailed(
-            f"the catalog {name.catalog} has not said whether it is done: {said(error)}",
-            "find out whether the catalog works; what follows commits it unless that was done",
+            f"the catalog {name.catalog} did not answer whether the commit was done: {said(error)}",
+            "check that the catalog works; then run the next command, which commits the run "
+            "unless that was done",
         ) from error
 
 
@@ -74,17 +75,17 @@ def _check_is_as_it_was(table: Table | None, commit: Commit) -> None:
         return  # It is to be made.
     if was.save_mode == "overwrite" and head_of(table, was.branch) != was.base:
         raise OutputFailed(
-            f"the table {was.name} was changed since {run} began: it was at snapshot "
-            f"{was.base or 'none'} and is at {head_of(table, was.branch)}, and what was written "
-            "there meanwhile would be lost",
-            "run again, which reads the source again and replaces the table as it is then",
+            f"the table {was.name} was changed after {run} began: it was at snapshot "
+            f"{was.base or 'none'} and is at {head_of(table, was.branch)} now; the overwrite "
+            "would remove the rows written since then",
+            "run again, which reads the source again and replaces the current table",
         )
     if not commit.is_own:
         check_remembers(table, was, commit.run_id)
     field_ids_now = field_ids(schema_of(table.io, commit), table.schema(), was.name)
     if field_ids_now != was.field_ids:
         raise OutputFailed(
-            f"the columns of {was.name} were made anew since {run} began", "run again"
+            f"the columns of {was.name} were replaced after {run} began", "run again"
         )
 
 

@@ -26,7 +26,7 @@ def schema_of(io: FileIO, commit: Commit) -> pa.Schema:
 
     if not commit.files:
         raise OutputFailed(
-            f"run {commit.run_id} has no file, so its columns are not known",
+            f"run {commit.run_id} has no file, so its columns are unknown",
             "run again, and report this",
         )
     with io.new_input(commit.files[0].path).open() as file:
@@ -52,7 +52,7 @@ def data_files(io: FileIO, metadata: TableMetadata, commit: Commit) -> list[Data
             check_file(footer, file.path, metadata, commit)
             one = parquet_file_to_data_file(io, _with_true_bounds(metadata, footer), file.path)
         except FileNotFoundError as error:
-            raise _other(commit, f"{file.path} is gone") from error
+            raise _other(commit, f"{file.path} is missing") from error
         except ValueError as error:
             if metadata.spec().is_unpartitioned():
                 raise
@@ -60,8 +60,8 @@ def data_files(io: FileIO, metadata: TableMetadata, commit: Commit) -> list[Data
         if (one.record_count, one.file_size_in_bytes) != (file.rows, file.bytes):
             raise _other(
                 commit,
-                f"{file.path} has {one.record_count} rows and {one.file_size_in_bytes} bytes, and "
-                f"not {file.rows} and {file.bytes}",
+                f"{file.path} has {one.record_count} rows and {one.file_size_in_bytes} bytes "
+                f"instead of {file.rows} and {file.bytes}",
             )
         found.append(one)
     return found
@@ -96,6 +96,6 @@ def _with_true_bounds(metadata: TableMetadata, footer: Any) -> TableMetadata:
 
 def _other(commit: Commit, what: str) -> OutputFailed:
     return OutputFailed(
-        f"the files of run {commit.run_id} are not as they were written: {what}",
-        "find out what has changed them; then run again",
+        f"the files of run {commit.run_id} were changed after they were written: {what}",
+        "find out which program changed them; then run again",
     )

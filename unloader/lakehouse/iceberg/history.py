@@ -42,7 +42,7 @@ def check_remembers(table: Table, was: LakeTable, run_id: str) -> None:
         sure = not known or min(each.sequence_number or 0 for each in known) <= 1
     if not sure:
         raise OutputFailed(
-            f"the table {was.name} has forgotten the snapshot at which run {run_id} began, so it "
-            "cannot be told whether the run was committed already",
+            f"the table {was.name} no longer has the snapshot at which run {run_id} began, so it "
+            "is unknown whether the run was committed",
             f"look for its rows in the table, then remove {was.files} if they are not there",
         )

@@ -47,17 +47,17 @@ def partition_spec(schema: Schema, fields: tuple[PartitionBy, ...]) -> Partition
         transform: Any = parse_transform(each.transform)
         if not transform.can_transform(column.field_type):
             raise UsageError(
-                f"--partition-by: column {each.column!r} is {column.field_type}, of which there is "
-                f"no {each.transform}",
-                "choose another column, or the column itself",
+                f"--partition-by: the transform {each.transform} does not exist for column "
+                f"{each.column!r}, which is {column.field_type}",
+                "choose another column, or the column without a transform",
             )
         word = each.transform.partition("[")[0]
         plain = word == "identity"
         name = each.column if plain else f"{each.column}_{_SUFFIXES.get(word, word)}"
         if (name in taken) != plain:
             raise UsageError(
-                f"--partition-by: there would be two fields of the name {name!r}",
-                "name each field once; give a column of that name another one in a --query",
+                f"--partition-by: two fields would have the name {name!r}",
+                "name each field once; give a column with that name another name in a --query",
             )
         taken ^= {name}
         number = PARTITION_FIELD_ID_START + len(found)
@@ -104,8 +104,8 @@ def check_spec(spec: PartitionSpec, schema: Schema, name: str) -> None:
         if may_be_nan or not field.transform.preserves_order:
             of = f"{field.transform} of {column.name}, {column.field_type}"
             raise OutputFailed(
-                f"the table {name} is partitioned by {field.name} ({of}), which the statistics of "
-                "a file do not tell, and rows are not sorted into partitions",
+                f"the table {name} is partitioned by {field.name} ({of}); the statistics of a "
+                "file do not show this value, and rows are not sorted into partitions",
                 "write to a table without such partitions",
             )
 
@@ -132,7 +132,9 @@ def check_file(footer: Any, path: str, metadata: TableMetadata, commit: Commit) 
         column = schema.find_column_name(field.source_id)
         kinds = set(_kinds(footer, column))
         if kinds not in ({"nulls"}, {"values"}):
-            what = "not all told by its statistics" if "unknown" in kinds else "there, and nulls"
+            what = (
+                "not complete in its statistics" if "unknown" in kinds else "both null and not null"
+            )
             raise several_partitions(path, f"values of {column} are {what}", commit)
         mode = metadata.properties.get(
             f"write.metadata.metrics.column.{column}",
@@ -140,17 +142,18 @@ def check_file(footer: Any, path: str, metadata: TableMetadata, commit: Commit) 
         )
         if kinds == {"values"} and mode.lower() in ("none", "counts"):
             raise OutputFailed(
-                f"the table {commit.table.name} is partitioned by {column}, and keeps no bounds of "
-                f"it (write.metadata.metrics: {mode}): the partition of a file cannot be told",
-                f"let the table keep them: write.metadata.metrics.column.{column} = full",
+                f"the table {commit.table.name} is partitioned by {column} but keeps no bounds "
+                f"of this column (write.metadata.metrics: {mode}), so the partition of a file is "
+                "unknown",
+                f"let the table keep the bounds: write.metadata.metrics.column.{column} = full",
             )
 
 
 def several_partitions(path: str, what: str, commit: Commit) -> OutputFailed:
     """Return the refusal of a file whose rows are not in one partition, or may not be."""
     return OutputFailed(
-        f"{path} holds rows of several partitions ({what}); nothing of run {commit.run_id} was "
-        f"committed to {commit.table.name}",
+        f"{path} contains rows of several partitions ({what}); run {commit.run_id} committed "
+        f"nothing to {commit.table.name}",
         _HINT,
     )
 

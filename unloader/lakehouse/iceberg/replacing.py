@@ -34,7 +34,7 @@ def parsed_filter(text: str, schema: Schema) -> BooleanExpression:
         return bind(schema, parse(text), case_sensitive=True)
     except (ParseException, ValueError, TypeError) as error:
         raise UsageError(
-            f"--replace-where {text} is no condition on the table: {error}",
+            f"--replace-where {text} is not a condition on the table: {error}",
             "write it as pyiceberg does, such as: DAY = '2026-01-31'",
         ) from error
 
@@ -71,11 +71,11 @@ def _matching(files: list[Any], table: Table, target: LakeTable) -> list[DataFil
         (gone if must_match(file) else mixed).append(file)
     if mixed:
         raise OutputFailed(
-            f"{len(mixed)} files of {target.name} hold, or may hold, both rows that meet "
-            f"--replace-where {target.replace_where} and others, the first being "
-            f"{mixed[0].file_path}; files are replaced as a whole",
-            "replace what whole files hold, or delete the rows first with an engine that writes "
-            "files anew, and append",
+            f"{len(mixed)} files of {target.name} contain, or may contain, both rows that meet "
+            f"--replace-where {target.replace_where} and other rows, first {mixed[0].file_path}; "
+            "files are replaced as a whole",
+            "choose a condition that matches whole files; or delete the rows first with an "
+            "engine that rewrites files, and append",
         )
     return gone
 
@@ -95,8 +95,8 @@ def check_condition(files: list[DataFile], metadata: TableMetadata, commit: Comm
     for file in files:
         if not must_match(file):
             raise OutputFailed(
-                f"{file.file_path} of run {commit.run_id} holds, or may hold, rows that do not "
-                f"meet --replace-where {text}",
+                f"{file.file_path} of run {commit.run_id} contains, or may contain, rows that do "
+                f"not meet --replace-where {text}",
                 "read the same rows with --where, and run again",
             )
 

@@ -74,13 +74,13 @@ class IcebergTables:
         check_spec(table.spec(), table.schema(), wanted.name)
         if wanted.branch not in (None, MAIN) and not table.metadata.snapshots:
             raise OutputFailed(
-                f"the table {wanted.name} has no snapshot yet, so it can have no branch",
+                f"the table {wanted.name} has no snapshot yet, so it cannot have a branch",
                 "write to it without --branch first",
             )
         ref = table.metadata.refs.get(wanted.branch or MAIN)
         if ref is not None and ref.snapshot_ref_type != "branch":
             raise UsageError(
-                f"{wanted.branch} is a tag of {wanted.name}, and no branch", "choose another name"
+                f"{wanted.branch} is a tag of {wanted.name}, not a branch", "choose another name"
             )
         found = LakeTable(
             kind="iceberg",
@@ -146,5 +146,5 @@ def _check_namespace(catalog: Catalog, name: Name) -> None:
     space = ".".join(name.identifier[:-1])
     raise OutputFailed(
         f"the catalog {name.catalog} has no namespace {space}",
-        f"make it, for instance with: pyiceberg create namespace {space}",
+        f"create it, for instance with: pyiceberg create namespace {space}",
     )

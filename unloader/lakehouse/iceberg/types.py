@@ -46,9 +46,11 @@ def field_ids(schema: pa.Schema, table: Schema, name: str) -> tuple[int, ...]:
         if own is None:
             continue
         if own.field_type != each.field_type:
-            wrong.append(f"its column {each.name!r} is {own.field_type}, and not {each.field_type}")
+            wrong.append(
+                f"its column {each.name!r} is {own.field_type} instead of {each.field_type}"
+            )
         elif own.required and not each.required:
-            wrong.append(f"its column {each.name!r} may not be null, and the source's may")
+            wrong.append(f"its column {each.name!r} may not be null, but the source's column may")
     if wrong:
         raise other_columns(name, wrong)
     return tuple(has[each.name].field_id for each in wanted.values())

@@ -38,7 +38,7 @@ def check_canonical(field: pa.Field, verb: str) -> None:
     if pa.types.is_floating(kind):
         raise UsageError(
             f"column {field.name} has the type {kind}, and binary floating point numbers cannot "
-            f"be used to {verb}: equal numbers have different texts in different databases",
+            f"be used to {verb}: databases write equal numbers as different texts",
             "cast it before, to a decimal such as decimal(18,2), or to string",
         )
     if pa.types.is_nested(kind) or pa.types.is_null(kind):
@@ -64,7 +64,7 @@ def canonical(array: pa.Array, field: pa.Field) -> pa.Array:
         texts = text_of(array, field.with_type(kind), TextFormat())
     except WriteError:
         raise OutputFailed(
-            f"a value of column {field.name} has no text, so that it cannot be masked",
+            f"a value of column {field.name} has no text, so it cannot be masked",
             f"redact the column: --mask '{field.name}=redact'",
         ) from None
     if number:

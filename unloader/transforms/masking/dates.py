@@ -35,8 +35,8 @@ def check_dates(field: pa.Field) -> None:
     kind = field.type
     if not pa.types.is_date32(kind) and not pa.types.is_timestamp(kind):
         raise UsageError(
-            f"column {field.name} has the type {kind}, and only dates and timestamps can be "
-            "shifted or cut to their month or year",
+            f"column {field.name} has the type {kind}, but only dates and timestamps can be "
+            "shifted or truncated to their month or year",
             "cast it before, to date or timestamp[us]; or use another mask",
         )
 
@@ -175,6 +175,6 @@ def _moved(
         return _of_ticks(function(values, other), field.type)
     except pa.ArrowInvalid:
         raise OutputFailed(
-            f"a date of column {field.name} would leave the range of {field.type}",
+            f"a date of column {field.name} would be outside the range of {field.type}",
             f"redact the column: --mask '{field.name}=redact'",
         ) from None

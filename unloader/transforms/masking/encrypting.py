@@ -61,16 +61,16 @@ def check_encryption(step: EncryptColumn, field: pa.Field) -> pa.Field:
         check_text(field, "encrypted")
         if step.digits:
             raise UsageError(
-                f"column {field.name} holds text, and digits is for whole numbers",
+                f"column {field.name} contains text, but digits is for whole numbers",
                 "leave digits out",
             )
         return field
     least = shortest(string.digits)
     if not least <= step.digits <= _MOST_DIGITS or step.alphabet != "digits":
         raise UsageError(
-            f"column {field.name} holds whole numbers, which are encrypted as {least} to "
+            f"column {field.name} contains whole numbers, which are encrypted as {least} to "
             f"{_MOST_DIGITS} digits",
-            "give digits = N, the most digits that a value has; and no alphabet",
+            "give digits = N, the largest number of digits of a value; and leave alphabet out",
         )
     if step.digits <= 18:
         return field.with_type(pa.int64())
@@ -85,8 +85,8 @@ def encrypted(step: EncryptColumn, field: pa.Field, key: bytes) -> Values:
     """
     if len(key) not in KEY_BYTES:
         raise ConfigError(
-            f"the key {step.key} has {len(key)} bytes, and FF1 takes 16, 24 or 32",
-            "make one of 32 bytes: openssl rand -base64 32",
+            f"the key {step.key} has {len(key)} bytes, but FF1 needs 16, 24 or 32",
+            "make a key of 32 bytes: openssl rand -base64 32",
         )
     alphabet = ALPHABETS[step.alphabet]
     cipher = cipher_class()(key, alphabet=alphabet)
@@ -145,7 +145,7 @@ class _Text:
         if len(own) < self._least:
             raise _refused(
                 self._step.ff1,
-                f"has fewer than {self._least} characters of its alphabet, and FF1 needs "
+                f"has fewer than {self._least} characters of its alphabet, but FF1 needs "
                 f"{SMALLEST_DOMAIN:,} possible values",
             )
         if len(own) == len(text):
@@ -178,5 +178,5 @@ def _each_once(array: pa.Array, one: Callable[[str], str]) -> pa.Array:
 def _refused(column: str, why: str) -> OutputFailed:
     return OutputFailed(
         f"a value of column {column} {why}",
-        "leave such rows out with --filter, or use another mask; the value is not shown",
+        "exclude such rows with --filter, or use another mask; the value is not shown",
     )

@@ -26,11 +26,11 @@ def check_text(field: pa.Field, verb: str) -> None:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         if not text_class(field):
             return
-        what = f"holds a {text_class(field)} as text"
+        what = f"contains a {text_class(field)} as text"
     else:
         what = f"has the type {kind}"
     raise UsageError(
-        f"column {field.name} {what}, and only text can be {verb}",
+        f"column {field.name} {what}, but only text can be {verb}",
         "cast it to string before, or use another mask",
     )
 

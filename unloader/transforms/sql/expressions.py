@@ -33,7 +33,7 @@ _ALLOWED = frozenset({
 _WORDS = {
     "SUBQUERY": "a subquery",
     "WINDOW": "a window function",
-    "STAR": "*, and not a column",
+    "STAR": "* instead of a column",
     "PARAMETER": "a parameter",
     "POSITIONAL_REFERENCE": "a column by its number",
     "LAMBDA": "a lambda function",
@@ -55,7 +55,7 @@ _REFUSED_BEGINNINGS = (
 
 _SERIALIZE = "SELECT json_serialize_sql(?::VARCHAR)"
 _HINT = "give an expression of DuckDB's SQL over the columns of one row"
-_ONE_ROW = "the result must follow from one row: what needs others belongs into --query"
+_ONE_ROW = "the result must depend on one row only; expressions over several rows belong in --query"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +86,13 @@ def checked(
     statement = document["statements"][0]
     items = statement["node"].pop("select_list", [])
     if statement.get("named_param_map"):
-        raise UsageError(f"{what} has a parameter, for which there is no value", _HINT)
+        raise UsageError(f"{what} has a parameter without a value", _HINT)
     if len(document["statements"]) != 1 or len(items) != 1 or _plain(statement) != _bare():
         raise UsageError(f"{what} is more than one expression", _HINT)
     if items[0].get("alias"):
-        raise UsageError(f"{what} names its result", "leave AS out: the column has its name")
+        raise UsageError(
+            f"{what} gives its result a name", "leave AS out: the column already has a name"
+        )
     used: set[int] = set()
     _rewrite(items[0], names, what, used)
     statement["node"]["select_list"] = items
@@ -104,7 +106,7 @@ def _parsed(connection: duckdb.DuckDBPyConnection, sql: str, what: str) -> Tree:
     if document["error"]:
         # The message of the parser has words of the expression, and no value of any row.
         message = str(document.get("error_message", "")).partition("\n")[0]
-        raise UsageError(f"{what} is no SQL expression: {message}", _HINT)
+        raise UsageError(f"{what} is not an SQL expression: {message}", _HINT)
     if not document["statements"]:
         raise UsageError(f"{what} is empty", _HINT)
     return document
@@ -128,7 +130,7 @@ def _written(connection: duckdb.DuckDBPyConnection, document: Tree, what: str) -
     text = str(answer.fetchall()[0][0])
     head, _, expression = text.partition(" ")
     if head != "SELECT" or _plain(_parsed(connection, expression, what)) != _plain(document):
-        raise UsageError(f"{what} is not understood in the same way twice", "write it otherwise")
+        raise UsageError(f"{what} can be understood in two ways", "write it in another way")
     return expression
 
 
@@ -153,7 +155,7 @@ def _rewrite(node: Tree, names: Sequence[str], what: str, used: set[int]) -> Non
         return
     kind = node.get("class", "TYPE")
     if kind not in _ALLOWED:
-        raise UsageError(f"{what} has {_WORDS.get(kind, kind.lower())} in it", _ONE_ROW)
+        raise UsageError(f"{what} contains {_WORDS.get(kind, kind.lower())}", _ONE_ROW)
     if kind == "FUNCTION":
         _check_function(node, what)
     if kind == "COLUMN_REF":
@@ -170,21 +172,22 @@ def _check_function(node: Tree, what: str) -> None:
     # DuckDB's parser puts `main` before some names of its own.
     path = [*node.get("qualified_name", {}).get("path", [])[:-1], node.get("schema") or "main"]
     if node.get("catalog") or set(path) - {"main"}:
-        raise UsageError(f"{what} calls {name} by a name with a dot", f"write {name}(...)")
+        raise UsageError(f"{what} calls {name} with a dot in the name", f"write {name}(...)")
     kinds = functions().get(name, frozenset())
     if kinds & {"aggregate", "window"}:
         raise UsageError(
-            f"{what} calls the aggregate {name}, which would depend on how rows fall into batches",
+            f"{what} calls the aggregate {name}, whose result would depend on the division of "
+            "rows into batches",
             _ONE_ROW,
         )
     arity = f"{name}{len(node.get('arguments', node.get('children', [])))}"
     if "volatile" in kinds or {name, arity} & _REFUSED or name.startswith(_REFUSED_BEGINNINGS):
         raise UsageError(
-            f"{what} calls {name}, whose result does not follow from the row alone",
-            "put a constant in its place; the rows of a run that is resumed must be the same",
+            f"{what} calls {name}, whose result does not depend on the row alone",
+            "use a constant instead; a resumed run must compute the same rows",
         )
     if "scalar" in kinds or ("macro" in kinds and name in _MACROS):
         return
     if kinds:
         raise UsageError(f"{what} calls {name}, which is not allowed here", _HINT)
-    raise UsageError(f"{what} calls {name}, and there is no such function", _HINT)
+    raise UsageError(f"{what} calls {name}, but this function does not exist", _HINT)

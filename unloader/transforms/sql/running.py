@@ -89,7 +89,7 @@ def check_condition(
     """
     kind = str(_bound(connection, expression.sql, expression, schema, what).types[0])
     if kind not in ("BOOLEAN", '"NULL"'):
-        raise UsageError(f"{what} gives a {kind}, and not true or false", "compare it: a > 0")
+        raise UsageError(f"{what} gives a {kind} instead of true or false", "compare it: a > 0")
 
 
 class Evaluation:
@@ -168,7 +168,7 @@ class Evaluation:
         what = " or ".join([*names, *([self._what] if self._filters else [])])
         return OutputFailed(
             f"{what} fails on a row ({why}); its values are not shown",
-            "use TRY_CAST or CASE for the rows that it does not suit",
+            "use TRY_CAST or CASE for the rows that do not fit",
         )
 
 

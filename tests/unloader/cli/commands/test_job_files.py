@@ -91,7 +91,7 @@ def test_a_file_whose_password_is_in_a_variable_may_be_read_by_others(unloader: 
             )
             path.chmod(0o644)
             done = unloader("plan", str(path), variables={"ROLE_PW": "t1ger-lily"})
-            assert ("is open to other users" in done.stderr) == refused, done.stderr
+            assert ("other users can read" in done.stderr) == refused, done.stderr
             assert "t1ger" not in done.stdout + done.stderr
             plan = unloader("plan", str(path), "--output", "x", variables={"ROLE_PW": "t1ger-lily"})
             assert plan.returncode == (3 if refused else 2)

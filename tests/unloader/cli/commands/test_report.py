@@ -163,6 +163,6 @@ def test_no_run_no_page(unloader: Run, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     refused = unloader("report", "empty", "--json")
     assert refused.returncode == 6
-    assert "holds no finished run" in refused.stderr
+    assert "has no finished run" in refused.stderr
     (tmp_path / "other.json").write_text('{"a": 1}')
     assert "format version" in unloader("report", "other.json", "--json").stderr

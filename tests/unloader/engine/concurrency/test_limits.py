@@ -59,7 +59,7 @@ def test_active_sessions_of_others_leave_room_for_the_rest() -> None:
         limit.take(others)
     assert limit.held is not None
     assert limit.held.places == 1
-    assert "5 active sessions of others (--max-db-load 6)" in limit.held.reason
+    assert "other programs have 5 active sessions (--max-db-load 6)" in limit.held.reason
     for others in (0, 0, 0, 0):
         limit.take(others)
         assert limit.held is not None
@@ -93,7 +93,7 @@ def test_with_a_count_again_the_reason_is_another() -> None:
     for _ in range(3):
         limit.take(3)
     assert limit.held is not None
-    assert "3 active sessions of others" in limit.held.reason
+    assert "other programs have 3 active sessions" in limit.held.reason
 
 
 def test_hours_go_over_midnight() -> None:
