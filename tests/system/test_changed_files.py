@@ -170,7 +170,7 @@ def test_a_file_that_is_overwritten_during_the_run(kind: str, tmp_path: Path) ->
     gate.unlink()
     status, _, error = running.finish()
     assert status == 4, error
-    assert "was written while it was read" in error
+    assert "was written while the run read it" in error
     assert command.final_names(dest) == []
 
 

@@ -155,7 +155,7 @@ def test_a_loaded_database_and_a_hand_hold_workers_up(
         slowed.kill()
         status, _, err = run.finish()
     assert status == 0, err
-    assert "of others (--max-db-load 7)" in err
+    assert "active sessions (--max-db-load 7)" in err
     steps = steps_of(dest)
     assert [(each["workers"], each["cause"]) for each in steps if each["cause"] != "limit"] == [
         *((4, "start"), (2, "asked"), (4, "asked"))
@@ -193,7 +193,7 @@ def test_a_user_who_sees_no_sessions_is_told(slow: str, postgres: Any, tmp_path:
         *("--max-db-load", "4"),
         status=3,
     )
-    assert "user blind may not see which sessions of others are active" in refused
+    assert "user blind may not see which other sessions are active" in refused
     assert "GRANT pg_read_all_stats TO blind" in refused
     assert not (tmp_path / "o").exists()
 

@@ -154,7 +154,7 @@ def test_a_killed_run_is_resumed_at_its_snapshot(
         (keeper,) = kept(variables)
         assert keeper["in_use"] is True
         refused = command.ended("keepers", "--end", keeper["run_id"], env=variables)
-        assert (refused.returncode, "is going on" in refused.stderr) == (2, True)
+        assert (refused.returncode, "is in progress" in refused.stderr) == (2, True)
         os.killpg(run.pid, signal.SIGKILL)
         assert run.stdout is not None
         run.stdout.read()

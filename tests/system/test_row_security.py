@@ -44,7 +44,7 @@ def url(postgres: Any) -> str:
     [
         ("plain", "of public.plain, by policy few"),
         ("parts", "of public.parts, by policy low"),
-        ("shut", "of public.shut, because no policy lets this user see any"),
+        ("shut", "of public.shut, because no policy shows any row to this user"),
     ],
 )
 def test_policy_that_may_hide_rows_is_an_error(

@@ -175,7 +175,7 @@ def test_wrong_sql_is_an_error_of_its_option(url: str, tmp_path: Path, option: s
             "run", url, *selected, option, sql, "--to", str(tmp_path / "o"), status=4
         )
         given = f"{option} {text}" if option == "--where" else option
-        assert f"error: {given} is not accepted: " in error, error
+        assert f"error: the database does not accept {given}: " in error, error
         assert "Next: give " in error, error
         assert "lost" not in error
         assert not (tmp_path / "o").exists()

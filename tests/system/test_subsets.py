@@ -354,7 +354,7 @@ REFUSED = {
     "there is no column 'customer' in main.orders. Next: use one of: order_id, customer_id": (
         "--table", "orders", "--sample", "1%", "--sample-by", "customer", "--columns", "order_id",
     ),
-    "has the type DOUBLE, whose values are no keys": (
+    "has the type DOUBLE, whose values cannot be keys": (
         "--query", "SELECT 1.5::DOUBLE AS x", "--sample", "1%", "--sample-by", "x",
     ),
     "read as one work unit": ("--table", "recent", "--sample", "1%"),

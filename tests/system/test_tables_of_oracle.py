@@ -66,4 +66,4 @@ def test_rights_on_tables_of_others_are_told_with_the_grants(
     assert done.returncode == 4
     error = json.loads(done.stdout)["error"]
     assert error["script"] == (f'GRANT FLASHBACK ON "{owner.name}"."SHARED" TO "{reader.name}";\n')
-    assert "no right to read it as of an SCN" in error["message"]
+    assert "may not read it as of an SCN" in error["message"]

@@ -141,7 +141,7 @@ def open_load(catalog: Catalog) -> LoadReader:
     """
     if not catalog.capabilities.loads:
         raise UsageError(
-            "--max-db-load does not apply to this source, which tells of no active sessions",
+            "--max-db-load does not apply to this source, which does not report active sessions",
             "leave it out",
         )
     return cast(LoadCatalog, catalog).open_load()
@@ -157,13 +157,13 @@ def describe_query(catalog: Catalog, query: str) -> TableInfo:
     """
     if not catalog.capabilities.queries:
         raise UsageError(
-            "--query does not apply to this source, which has no queries", "give --table"
+            "--query does not apply to this source, which does not have queries", "give --table"
         )
     try:
         return cast(QueryCatalog, catalog).describe_query(query)
     except SourceError as error:
         raise not_accepted(
-            "--query", error, "give --query one SELECT, as the database itself takes it"
+            "--query", error, "give --query one SELECT, in the SQL of the database"
         ) from error
 
 
@@ -178,7 +178,7 @@ def check_where(catalog: Catalog, extract: Extract) -> None:
         cast(ConditionCatalog, catalog).check_where(extract)
     elif extract.where is not None:
         raise UsageError(
-            "--where does not apply to this source, which has no conditions", "leave it out"
+            "--where does not apply to this source, which does not have conditions", "leave it out"
         )
 
 

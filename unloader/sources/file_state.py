@@ -39,7 +39,7 @@ def header_of(path: str, length: int) -> bytes:
     )
     if done.returncode:
         cause = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise SourceError(f"{path} cannot be read: {cause}")
+        raise SourceError(f"cannot read {path}: {cause}")
     return done.stdout
 
 
@@ -72,7 +72,7 @@ def state_of(path: str, header: bytes, logs: str, *, with_ctime: bool = False) -
                 if os.stat(log).st_size:
                     parts.append(f"{log[len(path) + 1 :]}={_digest_of(log)}")
     except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error}") from error
+        raise SourceError(f"cannot read {path}: {error}") from error
     return " ".join(parts)
 
 
@@ -114,7 +114,7 @@ class FileAtSnapshot:
             return
         same = self._wanted == (self._state() if state is None else state)
         if not same or inode_of(self._path) != self._inode:
-            raise self._gone("is no longer the file that the snapshot was taken of")
+            raise self._gone("was replaced after the snapshot was taken")
 
     @contextmanager
     def read(self) -> Iterator[None]:
@@ -138,12 +138,13 @@ class FileAtSnapshot:
             return
         # Its rights or links may have changed, which is no harm.
         if self._state() != self._wanted:
-            raise self._gone("was written while it was read")
+            raise self._gone("was written while the run read it")
         self._stamp = now
 
     def _gone(self, what: str) -> SnapshotGone:
         return SnapshotGone(
-            f"{self._path} {what}", "run again; no program may write or replace the file meanwhile"
+            f"{self._path} {what}",
+            "run again; no program may write or replace the file during a run",
         )
 
 

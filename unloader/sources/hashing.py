@@ -20,7 +20,7 @@ COLUMNS_TOGETHER = 400
 """Columns that one statement hashes, by two items each and one for the rows: Oracle takes 1,000
 items, PostgreSQL 1,664. A table of more columns is read several times, at the same snapshot."""
 
-NO_SQL = "no SQL of this source makes its text"
+NO_SQL = "this source has no SQL that makes its text"
 """Why a column is not compared."""
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 GONE = Obstacle(
     kind="gone",
-    what="it was dropped or renamed meanwhile",
-    hint="leave it out, or run again to see the tables as they are now",
+    what="it was dropped or renamed after the run began",
+    hint="leave the table out, or run again to read the tables as they are now",
 )
 
 
@@ -124,7 +124,7 @@ def describe_tables(
             continue
         key = (single.schema or "", single.name)
         if key in chosen.excluded:
-            notices.append(f"{named.text} stands for {single.label}, which is excluded")
+            notices.append(f"{named.text} means {single.label}, which is excluded")
         else:
             found.setdefault(key, single)
     return DescribedTables(

@@ -226,8 +226,9 @@ def _check_names(columns: Sequence[ColumnReadings]) -> None:
     for column in columns:
         if column.beside and counted[column.name] > 1:
             raise SourceError(
-                f"there is a column {column.name} already, and {column.added_by} would add another",
-                f"leave one out with --exclude {column.name}, or do without {column.added_by}",
+                f"the column {column.name} already exists, and {column.added_by} would add another",
+                f"leave one of them out with --exclude {column.name}, or run without "
+                f"{column.added_by}",
             )
 
 

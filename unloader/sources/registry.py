@@ -53,7 +53,7 @@ def source_of(scheme: str) -> Source:
             if point.name == scheme:
                 return _loaded(point)
         known = ", ".join(schemes())
-        raise ConfigError(f"no source is known for {scheme}://", f"use one of: {known}")
+        raise ConfigError(f"the source {scheme}:// is unknown", f"use one of: {known}")
     module, _, name = target.partition(":")
     return cast("Source", getattr(import_module(module), name)())
 
@@ -119,9 +119,9 @@ def missing_driver(error: ImportError, extra: str) -> ConfigError:
     if not isinstance(error, ModuleNotFoundError):
         # It is there: a library of its own is missing, or there is too little memory for it.
         return ConfigError(
-            f"the driver module {error.name!r} cannot be loaded: {error}",
-            f"raise the limit on memory, or remove the driver with pip and reinstall it: "
-            f"pip install 'unloader[{extra}]'",
+            f"cannot load the driver module {error.name!r}: {error}",
+            "raise the memory limit, or remove the driver with pip and reinstall it: pip install "
+            f"'unloader[{extra}]'",
         )
     return ConfigError(
         f"the driver module {error.name!r} is not installed",

@@ -103,7 +103,7 @@ def sampled_keys(catalog: Catalog, label: str, column: ColumnInfo, share: float)
     if found is None:
         raise UsageError(
             f"--sample-by {column.name}: the column of {label} has the type "
-            f"{column.native_type or 'of whatever value it holds'}, whose values are no keys",
+            f"{column.native_type or 'of any value'}, whose values cannot be keys",
             "give a column of whole or decimal numbers, text, UUIDs or bytes",
         )
     return found

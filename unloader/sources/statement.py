@@ -82,7 +82,7 @@ def check_distinct(names: Sequence[str]) -> None:
         if names.count(name) > 1:
             raise SourceError(
                 f"two columns of the query are named {name!r}",
-                "give each a name of its own with AS",
+                "give each column a different name with AS",
             )
 
 
@@ -120,4 +120,6 @@ def not_accepted(given: str, error: SourceError, hint: str) -> SourceError:
     if error.retryable or isinstance(error, SnapshotGone):
         return error
     usual = error.hint == error.usual_hint
-    return type(error)(f"{given} is not accepted: {error.message}", hint if usual else error.hint)
+    return type(error)(
+        f"the database does not accept {given}: {error.message}", hint if usual else error.hint
+    )

@@ -101,7 +101,7 @@ def test_a_column_that_no_reading_serves_is_refused_by_name() -> None:
 
 def test_an_added_column_takes_no_other_name() -> None:
     """The message has the option that adds the column."""
-    with pytest.raises(SourceError, match="already, and --zone-columns would add another"):
+    with pytest.raises(SourceError, match="already exists, and --zone-columns would add another"):
         choose([column(VALUE), column(AS_VALUE, beside="c")], [PARQUET])
 
 

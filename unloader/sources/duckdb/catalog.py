@@ -146,7 +146,9 @@ class DuckDBCatalog(Catalog):
     def check_snapshot(self) -> None:
         """Check that the file is still the one we opened."""
         if not self._path.is_file():
-            raise SnapshotGone(f"{self._path} is gone", "restore the file and run again")
+            raise SnapshotGone(
+                f"{self._path} does not exist any more", "restore the file and run again"
+            )
 
     def readings(
         self, table: TableInfo, query: str | None, values: ValueOptions
@@ -221,7 +223,7 @@ class DuckDBCatalog(Catalog):
         except Exception as error:
             raise translated(error) from error
         if not single:
-            raise SourceError("it holds more than one statement", "give one without a semicolon")
+            raise SourceError("it contains more than one statement", "give one without a semicolon")
         self._rows(f"EXPLAIN {sql}")
 
     def _columns(self, query: str) -> tuple[ColumnInfo, ...]:

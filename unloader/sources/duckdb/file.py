@@ -62,7 +62,7 @@ def connect(spec: SourceSpec, config: dict[str, str]) -> OpenFile:
         raise missing_driver(error, "duckdb") from error
     path = path_of(spec)
     if not path.is_file():
-        raise SourceError(f"there is no file {path}", "check the path in the URL")
+        raise SourceError(f"the file {path} does not exist", "check the path in the URL")
     header = header_of(str(path), HEADER_BYTES)
     if header.startswith(SQLITE):
         raise ConfigError(f"{path} is a SQLite file", f"write sqlite://{path}")
@@ -73,12 +73,12 @@ def connect(spec: SourceSpec, config: dict[str, str]) -> OpenFile:
     except duckdb.Error as error:
         if "lock" in str(error).lower():
             raise TransientSourceError(
-                f"{path} is open for writing in another process: {first_line(error)}",
+                f"another process has {path} open for writing: {first_line(error)}",
                 "run again when that process has closed it",
             ) from error
         raise SourceError(
-            f"{path} cannot be opened: {first_line(error)}",
-            "check the path in the URL, and that this user may read the file",
+            f"cannot open {path}: {first_line(error)}",
+            "check the path in the URL, and check that this user may read the file",
         ) from error
     # Zones of TIMESTAMPTZ must not follow the environment of a worker.
     with suppress(duckdb.Error):

@@ -59,7 +59,7 @@ def fitting_partitions(
     for partition, first, last in found:
         if first != expected or last < first - 1:
             logger.warning(
-                "the partition map of %s.%s has a gap or an overlap at %s: ignored",
+                "the partition map of %s.%s has a gap or an overlap at %s, so it is ignored",
                 schema,
                 name,
                 partition,
@@ -68,7 +68,8 @@ def fitting_partitions(
         expected = last + 1
     if extent.addresses and (extent.first < 0 or extent.last > expected):
         logger.warning(
-            "the partition map of %s.%s ends at rowid %s, the table at %s: ignored",
+            "the partition map of %s.%s ends at rowid %s but the table ends at %s, so the map is "
+            "ignored",
             schema,
             name,
             expected - 1,

@@ -137,9 +137,9 @@ def _too_wide(schema: pa.Schema, cap: int) -> OutputFailed:
     ]
     return OutputFailed(
         f"DuckDB needs more than {cap >> 20:,} MiB to read the values of {', '.join(names)}: it "
-        "reads up to 2,048 values of a column at once",
-        f"raise --fetch-memory, of which DuckDB may take {LAST_CAP_SHARES // SHARES} times as much "
-        "in each worker, or leave wide columns out with --exclude",
+        "reads up to 2,048 values of a column together",
+        f"raise --fetch-memory (DuckDB may use {LAST_CAP_SHARES // SHARES} times as much in each "
+        "worker), or leave wide columns out with --exclude",
     )
 
 

@@ -74,12 +74,10 @@ def build_reference_table(
         Interrupted: `stop` returned True.
     """
     if rows < 1:
-        raise UsageError(
-            f"a reference table of {rows} rows cannot be built", "give --rows 1 or more"
-        )
+        raise UsageError(f"cannot build a reference table of {rows} rows", "give --rows 1 or more")
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise UsageError(
-            f"a reference table of {partitions} partitions cannot be built",
+            f"cannot build a reference table of {partitions} partitions",
             f"choose 1 to {MAX_PARTITIONS} partitions",
         )
     if is_current(path, rows, partitions=partitions, table=table):
@@ -118,10 +116,10 @@ def _existing_label(path: Path, table: str) -> str:
             ).fetchone()
     except duckdb.Error as error:
         raise OutputFailed(
-            f"{path} exists and DuckDB cannot read it: {_first_line(error)}", hint
+            f"{path} exists, but DuckDB cannot read it: {_first_line(error)}", hint
         ) from error
     if found is None or not str(found[0]).startswith(_LABEL):
-        raise OutputFailed(f"{path} exists and holds no reference table {table}", hint)
+        raise OutputFailed(f"{path} exists, but does not contain the reference table {table}", hint)
     return str(found[0])
 
 
@@ -162,8 +160,8 @@ def _database(path: Path) -> Iterator[tuple[Any, Path]]:
             _remove(building, spill)
     except (duckdb.Error, OSError) as error:
         raise OutputFailed(
-            f"the reference table could not be built in {path}: {_first_line(error)}",
-            "check the space and the rights of the directory, or ask for fewer --rows",
+            f"cannot build the reference table in {path}: {_first_line(error)}",
+            "check the free space and the permissions of the directory, or ask for fewer --rows",
         ) from error
 
 
@@ -249,7 +247,7 @@ def _record_partitions(database: Any, rows: int, partitions: int, table: str) ->
         if first != start or last != start + count - 1:
             raise UnloaderError(
                 f"partition {number} of {table} has {count} rows between rowids {first} and "
-                f"{last}; they should begin at {start} and have no gap",
+                f"{last}; it should begin at {start} and have no gap",
                 "report this with the version of DuckDB",
             )
         start = last + 1
@@ -259,7 +257,7 @@ def _record_partitions(database: Any, rows: int, partitions: int, table: str) ->
             [table, name, number + 1, first, last],
         )
     if start != rows:
-        raise UnloaderError(f"{table} got {start} rows in place of {rows}")
+        raise UnloaderError(f"{table} got {start} rows instead of {rows}")
 
 
 def _first_line(error: Exception) -> str:

@@ -72,7 +72,7 @@ def readings_of(column: ColumnInfo) -> ColumnReadings:
         output_type="",
         as_text=True,
         lossless=_has_distinct_texts(column.native_type),
-        note="exact text, as asked for",
+        note="exact text, as requested",
         metadata=metadata,
     )
     usual = (

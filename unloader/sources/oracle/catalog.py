@@ -182,7 +182,7 @@ class OracleCatalog(Catalog):
         for name in names:
             if '"' in name:
                 # An expression is named by its text, and no name can hold a double quote.
-                raise SourceError(f"the column {name} has no name of its own", "give it an alias")
+                raise SourceError(f"the column {name} has no name", "give it an alias")
         return TableInfo(
             schema=None,
             name="query",
@@ -287,8 +287,8 @@ class OracleCatalog(Catalog):
             if now and number is not None and now.get(last_level(name) or None) != number:
                 what = f"partition {name} of {extract.table.label}" if name else extract.table.label
                 raise SnapshotGone(
-                    f"{what} was truncated, exchanged or moved since it was described",
-                    "run again, with a new plan if it was made earlier",
+                    f"{what} was truncated, exchanged or moved after it was described",
+                    "run again; if you use a plan, make a new plan",
                 )
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:

@@ -58,7 +58,10 @@ def _number_form(text: str) -> str:
         )
     precision, scale = int(match[1]), int(match[2])
     if not 1 <= precision <= MAX_DECIMAL or scale > precision:
-        raise ValueError(f"{text!r} is no decimal: 1 to {MAX_DECIMAL} digits, the scale among them")
+        raise ValueError(
+            f"{text!r} is not a decimal: give 1 to {MAX_DECIMAL} digits, and a scale of at "
+            "most as many"
+        )
     return form
 
 
@@ -75,7 +78,8 @@ SESSION = (
         effect="selects",
         secret=True,
         field="source.session.session_sql",
-        help="Run this statement in every session before it reads. Repeat it for more. Oracle.",
+        help="Run this statement in every session before it reads. Repeat it for more "
+        "statements. Oracle.",
     ),
     _session(
         name="call-timeout",
@@ -101,7 +105,7 @@ SESSION = (
         commands=READING,
         effect="selects",
         field="source.session.scn",
-        help="Read at this system change number instead of the present one. Oracle.",
+        help="Read at this system change number instead of the current one. Oracle.",
     ),
     _session(
         name="fetch",
@@ -110,9 +114,9 @@ SESSION = (
         effect="none",
         field="source.session.fetch",
         record="fetch",
-        help="Let the driver build columns (arrow), build them here from rows of values (tuples), "
-        "or decode the server's responses in C++ (native). auto takes native where --confirm-fetch "
-        "has seen that the server agrees. Oracle.",
+        help="Let the driver build columns (arrow), build columns from rows of values (tuples), "
+        "or decode the server's responses in C++ (native). auto uses native if "
+        "--confirm-fetch has shown that the server agrees. Oracle.",
     ),
     _session(
         name="confirm-fetch",
@@ -120,8 +124,8 @@ SESSION = (
         commands=READING,
         effect="none",
         field="source.session.confirm_fetch",
-        help="Before the run, fetch rows both natively and by the driver, compare every cell, and "
-        "remember that this server agrees. Oracle.",
+        help="Before the run, fetch rows both natively and with the driver, compare every cell, "
+        "and remember that this server agrees. Oracle.",
     ),
     _session(
         name="parallel-query",
@@ -148,16 +152,16 @@ VALUES = (
         kind=Parsed("FORM", _number_form),
         field="values.number_without_precision",
         record="number_without_precision",
-        help="In Parquet, a NUMBER without precision becomes exact text, a decimal(p,s) that must "
-        "hold every value, or a double that may not. Oracle.",
+        help="In Parquet, write a NUMBER without precision as exact text, as a decimal(p,s) that "
+        "must fit every value, or as a double, which may round. Oracle.",
     ),
     _values(
         name="nanoseconds",
         kind=Choice("string", "timestamp"),
         field="values.nanoseconds",
         record="nanoseconds",
-        help="In Parquet, timestamps with 7 to 9 digits become exact text, or nanoseconds, which "
-        "end in 2262. Oracle.",
+        help="In Parquet, write timestamps with 7 to 9 digits as exact text, or as nanoseconds, "
+        "which end in 2262. Oracle.",
     ),
     _values(
         name="zone-columns",

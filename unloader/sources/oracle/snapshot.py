@@ -90,8 +90,8 @@ def take_snapshot(
         if found is not None and found[1].grant and wanted > found[0]:
             # That of an earlier run does where the database was set back since.
             raise SnapshotGone(
-                f"SCN {wanted} lies in the future: the database is at {found[0]}",
-                "give --scn a number that the database has reached, or leave it out",
+                f"SCN {wanted} is in the future: the database is at {found[0]}",
+                "give --scn a number that the database has reached, or leave --scn out",
             )
         return Snapshot(kind=SCN, value=str(wanted), taken_at=taken_at)
     if found is None:
@@ -124,7 +124,7 @@ def check_readable(session: Session, user: str, relation: str, at: str, owner_hi
         grant = (
             f"ask its owner to run GRANT FLASHBACK ON {owner_hint} TO {user}"
             if owner_hint
-            else f"GRANT FLASHBACK to {user} on each of its tables that belongs to somebody else"
+            else f"GRANT FLASHBACK to {user} on each of its tables that belongs to another user"
         )
         raise SourceError(
             f"{user} may not read {owner_hint or 'the query'} as of an SCN: {error.message}",

@@ -191,7 +191,7 @@ class PostgresCatalog:
         if consistency == "none":
             if seconds:
                 raise UsageError(
-                    "--keep-snapshot keeps nothing with --consistency none", "leave one of them out"
+                    "--keep-snapshot does not work with --consistency none", "leave one of them out"
                 )
             return Snapshot(kind="none", value="", taken_at=now)
         earlier = self._spec.session.snapshot
@@ -340,7 +340,7 @@ class PostgresCatalog:
         if found is None:
             return ""
         relation, names = found
-        why = f"by policy {names}" if names else "because no policy lets this user see any"
+        why = f"by policy {names}" if names else "because no policy shows any row to this user"
         return f"row-level security may hide rows of {relation}, {why}"
 
     def _locked_and_changed(self, extract: Extract, selectors: tuple[Selector, ...]) -> str | None:
@@ -386,14 +386,14 @@ class PostgresCatalog:
         if self._called:
             unlocked = f", except {_listed(self._unlocked)}" if self._unlocked else ""
             found.append(
-                f"rows come through functions: {_listed(self._called)}; the tables that they name "
-                f"are locked{unlocked}; if they read a table that is not, and it is truncated or "
-                "rewritten before that, the run ends with an error"
+                f"rows come from functions: {_listed(self._called)}; the tables named in them "
+                f"are locked{unlocked}; if they read another table, and it is truncated or "
+                "rewritten before that, the run fails"
             )
         if self._foreign:
             found.append(
-                f"rows come through foreign tables: {_listed(self._foreign)}; no snapshot and no "
-                "lock of this server covers them, so that a part of a change may be read"
+                f"rows come from foreign tables: {_listed(self._foreign)}; the snapshot and the "
+                "locks of this server do not cover them, so the run may read a part of a change"
             )
         return tuple(found)
 
@@ -469,7 +469,8 @@ class PostgresCatalog:
             if self._kept is not None:
                 raise SourceError(
                     f"the connection of the parent is lost: {error.message}",
-                    "find out why, and see with `unloader keepers` whether the snapshot is kept",
+                    "find the cause, and check with `unloader keepers` whether the snapshot is "
+                    "kept",
                 ) from error
             raise SnapshotGone(
                 f"the connection that holds the snapshot is lost: {error.message}", AGAIN

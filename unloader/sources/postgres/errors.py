@@ -56,18 +56,20 @@ such number, or its transaction has just ended."""
 _TOO_OLD = "72000"
 """Up to PostgreSQL 16, where old_snapshot_threshold is set."""
 
-AGAIN = "run again when the server takes connections: a lost snapshot cannot be opened again"
+AGAIN = "run again when the server accepts connections: a lost snapshot cannot be opened again"
 """For a snapshot that ended with the connection that held it."""
 
-SERVER_GONE = "run again when the server takes connections; its log says why the session ended"
+SERVER_GONE = "run again when the server accepts connections; its log shows why the session ended"
 
-UNREACHED = "check host and port in the URL, and that the server is up"
+UNREACHED = "check host and port in the URL, and check that the server is running"
 
-CHANGED = "connect to PostgreSQL itself: what is in between may change what it sends"
+CHANGED = (
+    "connect to PostgreSQL directly: a program between unloader and the server may change the data"
+)
 """For text that no server sends."""
 
 HINTS = {
-    "22": "an expression of --where, of --query or of a view does not suit the value of a row: "
+    "22": "an expression of --where, of --query or of a view fails for the value of a row: "
     "correct it, or leave such rows out",
     "25006": "unloader only reads: leave out the function that writes, or call it elsewhere",
     FULL: SessionsRefused.usual_hint,
@@ -76,24 +78,24 @@ HINTS = {
     "3D000": "check the name of the database at the end of the URL",
     "55000": "fill a materialized view that was never filled: REFRESH MATERIALIZED VIEW, then run "
     "again",
-    "55P03": "run again when no other session holds, or waits for, an exclusive lock on the table, "
-    "or wait longer with --lock-timeout; pg_blocking_pids tells who holds it",
-    _TOO_OLD: "have old_snapshot_threshold raised on the server, and unload again",
-    "53200": "raise max_locks_per_transaction on the server: a run locks all that it reads",
-    "42P01": "check the name, see the tables with: unloader describe SOURCE",
+    "55P03": "run again when no other session has, or waits for, an exclusive lock on the table, "
+    "or wait longer with --lock-timeout; pg_blocking_pids shows which session has it",
+    _TOO_OLD: "raise old_snapshot_threshold on the server, and unload again",
+    "53200": "raise max_locks_per_transaction on the server: a run locks all tables that it reads",
+    "42P01": "check the name; to see the tables: unloader describe SOURCE",
     "53100": "free space on the disk of the database server",
-    "57014": "see who cancelled the statement in the server's log, then run again",
+    "57014": "find out from the server's log who cancelled the statement, then run again",
     "58P01": "check the server's log: a file of the database is missing",
-    "XX001": "check the server's log, and the table with amcheck: its data are corrupted",
-    "42501": "grant SELECT on the table and its partitions; where policies of row level security "
-    "apply, grant BYPASSRLS, or unload what they let through with --enable-row-security",
+    "XX001": "check the server's log, and the table with amcheck: its data is corrupted",
+    "42501": "grant SELECT on the table and its partitions; if row-level security applies, grant "
+    "BYPASSRLS, or unload only the visible rows with --enable-row-security",
 }
 """What to do next, by SQLSTATE or its class, the first two characters."""
 
 CONNECTING_HINTS = {
     "42501": "grant CONNECT on the database to the user",
     "42704": "correct the options in the URL, in the service file or in PGOPTIONS",
-    "55000": "name another database at the end of the URL, or have this one take connections: "
+    "55000": "give another database at the end of the URL, or let this one accept connections: "
     "ALTER DATABASE ... ALLOW_CONNECTIONS true",
 }
 """Of states that mean something else while a session is opened."""
@@ -123,7 +125,7 @@ def translated(error: LibpqError, *, phase: Phase) -> SourceError:
         lost = ConnectFailed if phase == "connecting" else TransientSourceError
         hint = UNREACHED if phase == "connecting" and not state else SERVER_GONE
         if "hot standby mode" in text or "session is " in text:
-            hint = "see which hosts of the URL are as its target_session_attrs asks"
+            hint = "check which hosts of the URL meet its target_session_attrs"
         return lost(f"PostgreSQL: the connection {what}: {text}", hint)
     kind: type[SourceError] = SnapshotGone if state == _TOO_OLD else SourceError
     if state.startswith(TRANSIENT_STATES):

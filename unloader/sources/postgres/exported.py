@@ -54,13 +54,14 @@ def enter(session: Session, value: str) -> None:
         if error.retryable or state_of(error.__cause__) not in NOT_EXPORTED:
             raise  # Of this session only; whether the snapshot is still held is the parent's.
         raise SnapshotGone(
-            f"snapshot {number} cannot be imported, the connection that holds the snapshot is "
-            f"lost: {error.message}",
+            f"snapshot {number} cannot be imported, because the connection that holds the "
+            f"snapshot is lost: {error.message}",
             AGAIN,
         ) from error
     if found is not None and _state(session) != found["state"]:
         raise SnapshotGone(
-            f"snapshot {number} is another one by now: the server has been started anew since",
+            f"snapshot {number} is now a different snapshot: the server was restarted after the "
+            "run began",
             AGAIN,
         )
 
@@ -69,8 +70,8 @@ def check_unchanged(changed: str | None) -> None:
     """Raise `SnapshotGone` if there is a relation that is not as it was at the snapshot."""
     if changed is not None:
         raise SnapshotGone(
-            f"{changed} was truncated, rewritten or replaced since the snapshot was taken",
-            "run again: the snapshot is from before that, and cannot see those rows any more",
+            f"{changed} was truncated, rewritten or replaced after the snapshot was taken",
+            "run again: the snapshot is older than this change and cannot show those rows any more",
         )
 
 

@@ -46,7 +46,7 @@ class PostgresLoad:
         if not may_see:
             self.close()
             raise ConfigError(
-                f"--max-db-load: user {user} may not see which sessions of others are active",
+                f"--max-db-load: user {user} may not see which other sessions are active",
                 f"GRANT pg_read_all_stats TO {user}, or leave --max-db-load out",
             )
 

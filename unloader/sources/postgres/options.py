@@ -15,7 +15,7 @@ LONGEST_DAYS = 30
 def _keeping(text: str) -> float:
     seconds = parse_seconds(text)
     if seconds > LONGEST_DAYS * 86_400:
-        raise ValueError(f"{text} is more than {LONGEST_DAYS} days, which no server endures")
+        raise ValueError(f"{text} is more than {LONGEST_DAYS} days, which is too long for a server")
     return seconds
 
 
@@ -31,8 +31,8 @@ OPTIONS = (
         field="source.session.enable_row_security",
         owner=SessionOptions,
         record="enable_row_security",
-        help="Unload the rows that policies of row level security let the user see; without it a "
-        "policy that may hide rows is an error. PostgreSQL.",
+        help="Unload only the rows that policies of row-level security show to the user. Without "
+        "this option, a policy that may hide rows is an error. PostgreSQL.",
     ),
     Option(
         name="keep-snapshot",
@@ -43,11 +43,11 @@ OPTIONS = (
         field="source.session.keep_snapshot_seconds",
         owner=SessionOptions,
         kept=False,
-        not_for={"streams": "what went to a stream cannot be resumed"},
-        help="Keep the snapshot for this long from its start, such as 12h, so that a run that dies "
-        "can be resumed. That of a plan is kept while the plan's file is there, so that its parts "
-        "can be run. The server has to keep old row versions meanwhile. 0 keeps no snapshot. "
-        "PostgreSQL.",
+        not_for={"streams": "output to a stream cannot be resumed"},
+        help="Keep the snapshot for this time from its start, such as 12h, so that a run that "
+        "dies can be resumed. The snapshot of a plan is kept while the plan's file exists, "
+        "so that its parts can be run. Meanwhile the server keeps old row versions. 0 keeps "
+        "no snapshot. PostgreSQL.",
     ),
     Option(
         name="lock-timeout",
@@ -57,7 +57,7 @@ OPTIONS = (
         effect="none",
         field="source.session.lock_timeout_seconds",
         owner=SessionOptions,
-        help="Longest wait in seconds for a lock that another session holds; 0 keeps the "
+        help="Longest wait in seconds for a lock that another session has; 0 keeps the "
         "lock_timeout of the server. PostgreSQL.",
     ),
     MAX_DB_LOAD,

@@ -125,8 +125,9 @@ class PostgresReader:
         column = quoted(bad[0].name)
         return SourceError(
             f"{label} has text that is not UTF-8 in {names}: {error.message}",
-            f"leave it out with --exclude {names.replace(' ', '')}, or read the bytes by a --query "
-            f"that has for each such column: convert_to({column}::text, '{encoding}') AS {column}",
+            f"leave it out with --exclude {names.replace(' ', '')}, or read the bytes: use a "
+            f"--query that has for each such column: convert_to({column}::text, '{encoding}') AS "
+            f"{column}",
         )
 
     def _columns_without_utf8(

@@ -63,7 +63,7 @@ def _ticks(text: str, kind: pa.DataType) -> int:
     clock = ((hour * 60 + minute) * 60 + second) * 10**6 + fraction
     ticks = days * _DAY_MICROSECONDS + clock
     if ticks >= 2**63:
-        raise ValueError(f"{text}, which is beyond {kind}")
+        raise ValueError(f"{text}, which is outside the range of {kind}")
     return ticks
 
 

@@ -60,12 +60,12 @@ def refusal(error: BaseException | None, location: str) -> SourceError | None:
         if _UNTRUSTED.search(str(error)):
             return SourceError(
                 f"the certificate of {location} is not trusted: {_last(error)}",
-                "name the file of its CA: sslrootcert=FILE in the URL, and the host as in the "
-                "certificate; sslmode=require encrypts without knowing who answers",
+                "give the file of its CA as sslrootcert=FILE in the URL, and the host name that "
+                "is in the certificate; sslmode=require encrypts without checking the server",
             )
         if _NO_TLS in str(error):
             mode = _given(location).get("sslmode") or os.environ.get("PGSSLMODE")
-            asked = f"sslmode={mode} asks for" if mode else "is asked for by default on a network"
+            asked = f"sslmode={mode} requires" if mode else "is required by default on a network"
             return SourceError(
                 f"{location} does not offer TLS, which {asked}",
                 "switch TLS on in the server (ssl = on); if the network is trusted, write "
@@ -134,7 +134,7 @@ def _system_bundle() -> str:
         if path and os.path.isfile(path):
             return path
     raise ConfigError(
-        "the file with the CAs of this system is not found, and the server's certificate cannot "
-        "be verified without",
-        "name it: sslrootcert=FILE in the URL, or SSL_CERT_FILE",
+        "the file with the CAs of this system was not found, and the server's certificate cannot "
+        "be checked without it",
+        "name the file with sslrootcert=FILE in the URL, or with SSL_CERT_FILE",
     )

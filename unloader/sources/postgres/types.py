@@ -37,7 +37,7 @@ _BINARY_TEXTS = {
     "hex": "pg_catalog.encode({}, 'hex')",
     "base64": r"pg_catalog.replace(pg_catalog.encode({}, 'base64'), E'\n', '')",
 }
-_AS_ASKED = "exact text, as asked for"
+_AS_ASKED = "exact text, as requested"
 _MAX_DECIMAL = 38
 """Digits of decimal128, the widest that DuckDB, Spark and BigQuery read from Parquet."""
 

@@ -164,7 +164,7 @@ class SQLiteCatalog(Catalog):
         """Check that nobody has written since the file was reserved."""
         if not self._session.intact():
             raise SnapshotGone(
-                f"the snapshot is gone: {self._session.path} was written although it was locked",
+                f"the snapshot is lost: {self._session.path} was written although it was locked",
                 "run again; if it is on a network file system, copy it to a local disk first",
             )
 
@@ -232,5 +232,5 @@ def _check_names(columns: Sequence[ColumnInfo]) -> None:
         if same and same.group(1).casefold() in names:
             raise SourceError(
                 f"two columns of the query are named {same.group(1)!r}",
-                "give each a name of its own with AS",
+                "give each column a different name with AS",
             )

@@ -49,7 +49,7 @@ def database_path(spec: SourceSpec) -> str:
             "write sqlite:///absolute/path.db, with %3F for ? and %23 for # in the path",
         )
     if not os.path.exists(path):
-        raise SourceError(f"there is no file {path}", "check the path in the URL")
+        raise SourceError(f"the file {path} does not exist", "check the path in the URL")
     if not os.path.isfile(path):
         raise SourceError(f"{path} is not a file", "give the path of a SQLite database file")
     return path
@@ -98,12 +98,14 @@ _HINTS = {
     "malformed": "check the file with: sqlite3 FILE 'PRAGMA integrity_check'",
     # A file is only ever written to undo what a killed writer left half done.
     "readonly": (
-        "a writer was killed and left its journal or WAL beside the file: open the database once "
-        "with a program that may write it, for instance: sqlite3 FILE 'PRAGMA user_version'"
+        "a program that writes was killed and left its journal or WAL next to the file: open the "
+        "database once with a program that may write, for instance: sqlite3 FILE 'PRAGMA "
+        "user_version'"
     ),
     "unable to open database file": (
-        "check the rights on file and folder; a database in WAL mode needs a folder that this "
-        "user may write, or its -wal and -shm files"
+        "check the permissions of file and folder; a database in WAL mode needs a folder that "
+        "this user may write to, or its -wal and -shm files"
     ),
-    "no such module": "this SQLite lacks the module of the virtual table: read its plain tables",
+    "no such module": "this SQLite does not have the module of the virtual table: read its plain "
+    "tables",
 }

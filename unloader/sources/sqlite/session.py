@@ -76,8 +76,9 @@ class Session:
         if not self._excludes():
             self._release()
             raise SourceError(
-                f"{self.path} cannot be locked against writers, because this user may only read it",
-                "if nobody writes it meanwhile, read without a snapshot: --consistency none",
+                f"cannot lock {self.path} against writers, because this user may only read it",
+                "if no program writes to it during the run, read without a snapshot: "
+                "--consistency none",
             )
         # It moves with every commit of another connection, and with nothing else.
         self._version = self._data_version()
@@ -133,7 +134,7 @@ class Session:
 
 
 def _connect(path: str, mode: str, *, busy_seconds: float | None = None) -> sqlite3.Connection:
-    with _driver_errors(f"{path} cannot be opened"):
+    with _driver_errors(f"cannot open {path}"):
         return sqlite3.connect(
             database_uri(path, mode),
             uri=True,
@@ -154,11 +155,11 @@ def _driver_errors(doing: str) -> Iterator[None]:
 def _not_reserved(path: str, cause: str) -> SourceError:
     if "locked" in cause:
         return TransientSourceError(
-            f"{path} is being written by another program: {cause}",
-            "run again when the writer has finished, or read without a snapshot: "
-            "--consistency none",
+            f"another program is writing {path}: {cause}",
+            "run again when that program has finished, or read without a snapshot: --consistency "
+            "none",
         )
-    return driver_error(f"{path} cannot be locked against writers", cause)
+    return driver_error(f"cannot lock {path} against writers", cause)
 
 
 def _size(path: str) -> int:

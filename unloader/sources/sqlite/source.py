@@ -81,7 +81,7 @@ class SQLiteSource(Source):
     url = UrlForm(written="sqlite:///PATH", what="file")
     extra = "sqlite"
     driver = "adbc-driver-sqlite"
-    one_machine = "its locks do not keep processes of other machines from writing the file"
+    one_machine = "its locks do not stop processes on other machines from writing the file"
 
     def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
         """Return the file itself: reserving it again gives the same state if nobody wrote it."""

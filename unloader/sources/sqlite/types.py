@@ -95,7 +95,7 @@ def readings_of(column: ColumnInfo, relation: str) -> ColumnReadings:
                 output_type="string",
                 as_text=True,
                 lossless=checked,
-                note="exact text: asked for",
+                note="exact text: as requested",
                 metadata=metadata,
             ),
         ),
@@ -194,7 +194,7 @@ def _is_pair(column: ReadColumn) -> bool:
 
 def _not_utf8(column: ReadColumn) -> OutputFailed:
     return OutputFailed(
-        f"column {column.name} holds a text that is not valid UTF-8",
+        f"column {column.name} holds text that is not valid UTF-8",
         f"leave the column out with --exclude {column.name}, or read its bytes: --query with "
         f"CAST({quoted(column.name)} AS BLOB) AS {quoted(column.name)}",
     )

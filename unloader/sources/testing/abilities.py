@@ -47,7 +47,10 @@ def check_declared(catalog: Catalog) -> None:
             f"the ability {ability!r} is {'' if declared else 'not '}declared, and the catalog has "
             f"{'no' if declared else 'a'} method {method}",
         )
-    ensure(isinstance(end_sessions_sql(catalog), str), "the statement that ends sessions is none")
+    ensure(
+        isinstance(end_sessions_sql(catalog), str),
+        "the catalog has no statement that ends sessions",
+    )
 
 
 def check_conditions(case: Case) -> None:
@@ -76,7 +79,7 @@ def check_refused_conditions(case: Case) -> None:
         except SourceError as error:
             ensure(wrong in error.message, f"the error for a condition lacks it: {error.message}")
         else:
-            raise AssertionError(f"{wrong} was taken for a condition")
+            raise AssertionError(f"{wrong} was accepted as a condition")
 
 
 def check_query(case: Case) -> None:

@@ -112,16 +112,18 @@ def _check_snapshot(catalog: Catalog, snapshot: Snapshot, consistency: str) -> N
         f"the time of the snapshot has no zone: {snapshot.taken_at!r}",
     )
     catalog.check_snapshot()
-    ensure(bool(catalog.server_version), "the catalog does not tell the server's version")
+    ensure(bool(catalog.server_version), "the catalog does not report the server's version")
 
 
 def _check_the_way_back(source: Source, spec: SourceSpec, snapshot: Snapshot) -> None:
     """Check what a later process is given to read at the snapshot; that of no snapshot is none."""
     found = source.at_snapshot(spec, snapshot.kind, snapshot.value)
-    ensure(found is None or found.kind == spec.kind, "the way back to a snapshot is no source spec")
+    ensure(
+        found is None or found.kind == spec.kind, "the way back to a snapshot is not a source spec"
+    )
     ensure(source.at_snapshot(spec, "none", "") is None, "there is a way back to no snapshot")
     ensure(
-        source.at_snapshot(spec, "of no known kind", "") is None,
+        source.at_snapshot(spec, "of an unknown kind", "") is None,
         "there is a way back to a snapshot of another source",
     )
 
@@ -138,12 +140,13 @@ def _check_reentry(
         try:
             entered = catalog.snapshot("snapshot")
         except SnapshotGone as error:
-            ensure(not lasts, f"a snapshot that outlives its run is gone: {error}")
-            ensure(bool(error.hint), "the error for a snapshot that is gone has no hint")
+            ensure(not lasts, f"a snapshot that outlives its run does not exist any more: {error}")
+            ensure(bool(error.hint), "the error for a lost snapshot has no hint")
             return
         ensure(
             entered.is_same(snapshot),
-            f"another snapshot was entered than the one asked for: {entered}, not {snapshot}",
+            f"the source entered another snapshot than the requested one: {entered}, not "
+            f"{snapshot}",
         )
         again = catalog.describe(_name_of(info))
         ensure(again == info, "a table is described differently at the snapshot of an earlier run")

@@ -65,16 +65,19 @@ def check_listing(catalog: Catalog, listing: Listing) -> None:
     """
     keys = [table.key for table in listing.tables]
     ensure(keys == sorted(set(keys)), "the list has a table twice, or is not in order")
-    ensure(listing.folding == catalog.capabilities.folding, "the list reads names as others do not")
+    ensure(
+        listing.folding == catalog.capabilities.folding,
+        "the list reads names in another way than the catalog",
+    )
     for table in listing.tables:
-        ensure(table.family in FAMILIES, f"{table.label} is of no known family: {table.family}")
+        ensure(table.family in FAMILIES, f"{table.label} has an unknown family: {table.family}")
     known = {table.key: table for table in listing.tables}
     for one in catalog.tables():
         listed = known.get((one.schema or "", one.name))
         ensure(listed is not None, f"{one.schema}.{one.name} is not in the list")
         assert listed is not None
         same = listed.kind == one.kind or one.kind == "table"
-        ensure(same, f"{listed.label} is a {listed.kind}, and a {one.kind}")
+        ensure(same, f"{listed.label} is a {listed.kind} instead of a {one.kind}")
 
 
 def check_descriptions(catalog: Catalog, tables: Sequence[ListedTable]) -> None:
@@ -99,7 +102,7 @@ def _same(table: ListedTable, alone: TableInfo, among: TableInfo | None) -> None
     ensure(among is not None, f"{table.label} is not described among others")
     ensure(
         alone == among,
-        f"{table.label} is described as {among} among others, and as {alone} by itself",
+        f"{table.label} is described as {among} among other tables, but as {alone} alone",
     )
 
 
@@ -107,6 +110,11 @@ def _check_missing(catalog: Catalog, table: ListedTable) -> None:
     """Check that a table which was dropped meanwhile is told of, and the others described."""
     gone = replace(table, name=GONE)
     found = describe_tables(catalog, Chosen(tables=(gone, table)))
-    ensure(len(found.tables) == 1, "a table is not described beside one that is gone")
+    ensure(
+        len(found.tables) == 1, "a table is not described next to one that does not exist any more"
+    )
     kinds = [(problem.kind, problem.table) for problem in found.problems]
-    ensure(kinds == [("gone", gone.label)], f"for a table that is gone there is: {kinds}")
+    ensure(
+        kinds == [("gone", gone.label)],
+        f"for a table that does not exist any more the catalog returns: {kinds}",
+    )

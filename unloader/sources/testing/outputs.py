@@ -54,5 +54,5 @@ def _check_encoded(case: Case, extract: Extract, unit: WorkUnit) -> int:
         all(len(record) == width or (width == 1 and not record) for record in records),
         f"a record of rendered text does not have {width} values",
     )
-    ensure(len(records) == rows, f"{len(records)} records were rendered, {rows} were counted")
+    ensure(len(records) == rows, f"{len(records)} records were rendered, but {rows} were counted")
     return len(records)

@@ -68,7 +68,7 @@ def test_rows_in_the_log_of_a_killed_writer_are_another_state(path: Path) -> Non
     assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
     again = snapshot_of(path)
     assert again.value != first.value
-    with pytest.raises(SnapshotGone, match="no longer the file") as caught:
+    with pytest.raises(SnapshotGone, match="was replaced after the snapshot") as caught:
         DuckDBSource().open_reader(spec_of(path), first)
     assert not caught.value.retryable
     DuckDBSource().open_reader(spec_of(path), again).close()

@@ -103,10 +103,10 @@ def test_a_number_that_was_given_out_again_is_another_snapshot(
     assert other != taken
     with (
         closing(PostgresSource().open_catalog(at(url, other))) as second,
-        pytest.raises(SnapshotGone, match="another one by now"),
+        pytest.raises(SnapshotGone, match="now a different snapshot"),
     ):
         second.snapshot("snapshot")
-    with pytest.raises(SnapshotGone, match="another one by now"):
+    with pytest.raises(SnapshotGone, match="now a different snapshot"):
         PostgresSource().open_reader(SourceSpec(kind="postgresql", location=url), other)
 
 

@@ -269,7 +269,7 @@ def test_what_a_function_names_is_locked_and_checked(
     begin(catalog, name, calling, lambda: None, **asked)
     assert refused(postgres, calling, f"TRUNCATE {table}")
     (line,) = catalog.unheld()
-    assert line.startswith(f"rows come through functions: public.{functions}; ")
+    assert line.startswith(f"rows come from functions: public.{functions}; ")
     catalog.close()
     other = PostgresSource().open_catalog(SourceSpec(kind="postgresql", location=calling))
     empty = f"{LONG_WAIT} TRUNCATE {table}"
@@ -291,7 +291,7 @@ def test_what_a_function_finds_by_itself_is_checked(
         gate.open()
         status, _, log = running.finish()
     assert status == 4
-    assert "rows come through functions: public.built; " in log
+    assert "rows come from functions: public.built; " in log
     assert "public.plain was truncated, rewritten or replaced" in log
     assert not list((tmp_path / "o").glob("*.csv"))
 
@@ -309,7 +309,7 @@ def test_a_function_whose_tables_may_not_be_read_is_logged(
     to = str(tmp_path / "o")
     done = command.ended("run", theirs, "--query", "SELECT * FROM in_plpgsql()", "--to", to)
     assert done.returncode == 0, done.stderr
-    assert "functions: public.in_plpgsql; the tables that they name are locked, except " in (
+    assert "functions: public.in_plpgsql; the tables named in them are locked, except " in (
         done.stderr
     )
     assert "except public.plain; " in done.stderr

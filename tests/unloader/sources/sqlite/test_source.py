@@ -221,7 +221,7 @@ def test_text_that_is_not_utf8_is_refused(make: Callable[..., Path]) -> None:
         "CREATE TABLE t (ok TEXT, bad TEXT); INSERT INTO t VALUES ('x', CAST(x'ff61' AS TEXT))"
     )
     for as_text in ((), ("bad",)):
-        with pytest.raises(OutputFailed, match="column bad holds a text that is not valid UTF-8"):
+        with pytest.raises(OutputFailed, match="column bad holds text that is not valid UTF-8"):
             rows_of(extract_of(path, as_text=as_text))
     for as_text in ((), ("bad",)):
         query = extract_of(path, query="SELECT CAST(bad AS BLOB) AS bad FROM t", as_text=as_text)
@@ -400,9 +400,9 @@ def test_malformed_urls(location: str) -> None:
 def test_a_missing_file_is_not_created(tmp_path: Path) -> None:
     """Neither parent nor worker creates the file that the URL names."""
     path = tmp_path / "none.db"
-    with pytest.raises(SourceError, match="there is no file"):
+    with pytest.raises(SourceError, match=r"file .* does not exist"):
         SQLiteSource().open_catalog(spec_of(path))
-    with pytest.raises(SourceError, match="there is no file"):
+    with pytest.raises(SourceError, match=r"file .* does not exist"):
         SQLiteSource().open_reader(spec_of(path), None)
     with pytest.raises(SourceError, match="is not a file"):
         SQLiteSource().open_catalog(spec_of(tmp_path))

@@ -160,8 +160,8 @@ class BrokenSource(SQLiteSource):
         ("abilities", "the ability 'sessions' is declared, and the catalog has no method"),
         ("cancel", "cancel raised: ValueError"),
         ("count", "the database counts 4 rows, not 3"),
-        ("snapshot", "another snapshot was entered than the one asked for"),
-        ("gone", "a snapshot that outlives its run is gone"),
+        ("snapshot", "the source entered another snapshot than the requested one"),
+        ("gone", "a snapshot that outlives its run does not exist any more"),
         ("statement", "two selectors are read by the same statement"),
     ],
 )

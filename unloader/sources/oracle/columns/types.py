@@ -103,12 +103,12 @@ def _free_number(purpose: Purpose, why: str) -> Output:
     if not purpose.parquet or form == "string":
         return Output(kind="string", note=f"{why}: exact text")
     if form == "double":
-        note = f"{why}: nearest double, as --number-without-precision asks"
+        note = f"{why}: nearest double, because of --number-without-precision"
         return Output(kind="double", note=note, lossless=False)
     match = _DECIMAL.fullmatch(form)
     if match is None:
         raise SourceError(
-            f"--number-without-precision {form} is no form for numbers",
+            f"--number-without-precision does not have the form {form}",
             "give string, double or decimal(PRECISION,SCALE)",
         )
     digits = f"decimal128({match[1]}, {match[2]})"
@@ -221,7 +221,7 @@ def readings_of(column: ColumnInfo, values: ValueOptions) -> tuple[ColumnReading
             _reading(column, native, text, TEXT, as_text=False),
             _reading(column, native, parquet, PARQUET, as_text=False),
         )
-    exact = Output(kind="string", note="exact text, as asked for")
+    exact = Output(kind="string", note="exact text, as requested")
     found = ColumnReadings(
         name=column.name,
         source_type=column.native_type,

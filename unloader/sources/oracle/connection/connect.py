@@ -77,8 +77,8 @@ def open_connection(
         raise type(known)(f"{known.message}, for {spec.location}", known.hint) from error
     except (ValueError, TypeError) as error:
         raise ConfigError(
-            f"a setting of {spec.location} is not understood: {error}",
-            "correct what follows the question mark",
+            f"a setting of {spec.location} is not valid: {error}",
+            "correct the settings after the question mark",
         ) from error
 
 
@@ -159,8 +159,8 @@ def _load_client_library(directory: str, address: OracleAddress) -> None:
     except oracledb.Error as error:
         where = f"in {directory}" if directory else "where the system looks for libraries"
         raise ConfigError(
-            f"Oracle's client library cannot be loaded {where}: {one_line(error)}",
-            "give --client-library the directory of libclntsh.so, or leave it out"
+            f"cannot load Oracle's client library {where}: {one_line(error)}",
+            "give --client-library the directory of libclntsh.so, or leave --client-library out"
             if code_of(error) != "DPY-2019"
-            else "leave --client-library out, or give it from the start",
+            else "leave --client-library out, or give it from the beginning",
         ) from error

@@ -40,22 +40,22 @@ _INTERNAL = "DPY-5"
 """Start of the codes of a driver that lost track of the protocol: its connection is useless."""
 
 _MISSING_RIGHT = (
-    "check the name, and let its owner grant the right: GRANT SELECT ON schema.table TO user"
+    "check the name, or ask its owner to grant access: GRANT SELECT ON schema.table TO user"
 )
 _UNDO = (
     "raise UNDO_RETENTION and the undo tablespace, run when less is written, or use smaller work "
-    "units with --unit-bytes, each of which reads for a shorter time"
+    "units with --unit-bytes, which need less time"
 )
-_SERVICE = "check the service name in the URL: lsnrctl status lists those of the listener"
-_HOST = "check host and port in the URL, and that the listener is up"
-_ALIAS = "check the alias against tnsnames.ora in TNS_ADMIN, or in config_dir= of the URL"
+_SERVICE = "check the service name in the URL: lsnrctl status lists the services of the listener"
+_HOST = "check host and port in the URL, and check that the listener is running"
+_ALIAS = "check that tnsnames.ora in TNS_ADMIN, or in config_dir= of the URL, has the alias"
 _PASSWORD = "check the user in the URL and the password in UNLOADER_PASSWORD or --password-file"
 _CALL_TIMEOUT = "raise --call-timeout"
 _TIMED_OUT = "socket timed out while recovering from previous socket timeout"
 """What the driver says where the database did not even answer that it stopped the call."""
 _CHANGED = (
     "run again: the table was truncated, moved or altered, so its earlier rows cannot be read; "
-    "a table that was just created or altered can be read at an SCN after a few seconds"
+    "after a table is created or altered, wait a few seconds"
 )
 _SESSIONS = "lower --parallelism, or raise the database's limits PROCESSES and SESSIONS"
 _LOCK = "run again when no other session holds an exclusive lock on the table or its definition"
@@ -65,7 +65,7 @@ _LIMIT = (
     "use smaller work units with --unit-bytes, or raise the limits of calls in the user's profile"
 )
 _THICK = "connect through Oracle's client library with --client-library"
-_DESCRIPTOR = "correct the part of the URL behind the user"
+_DESCRIPTOR = "correct the part of the URL after the user"
 _WALLET = "check wallet_location= in the URL, or WALLET_LOCATION in sqlnet.ora"
 
 HINTS = {
@@ -77,12 +77,12 @@ HINTS = {
     "--unit-bytes",
     "ORA-08180": "give --scn a number that UNDO_RETENTION still covers",
     "ORA-08181": "give --scn a number of this database that UNDO_RETENTION still covers",
-    "ORA-08187": "read it without a snapshot: --consistency none",
+    "ORA-08187": "read without a snapshot: --consistency none",
     "ORA-01466": _CHANGED,
     "ORA-08103": _CHANGED,
     "ORA-01410": _CHANGED,
     "ORA-12514": _SERVICE,
-    "ORA-12505": "check the name in the URL: it takes a service name, not a SID",
+    "ORA-12505": "check the name in the URL: it must be a service name, not a SID",
     "ORA-12521": _SERVICE,
     "ORA-12541": _HOST,
     "ORA-12545": _HOST,
@@ -115,7 +115,7 @@ HINTS = {
     "ORA-00054": _LOCK,
     "ORA-04020": _LOCK,
     "ORA-04021": _LOCK,
-    "ORA-00257": "free space for the archived logs: until then nobody is let in",
+    "ORA-00257": "free space for the archived logs: until then the database refuses sessions",
     "ORA-01035": _RESTRICTED,
     "ORA-12526": _RESTRICTED,
     "ORA-12527": _RESTRICTED,
@@ -134,14 +134,14 @@ HINTS = {
     _UNTRUSTED: "give the directory of an ewallet.pem that has the server's CA as wallet_location=",
     "DPY-2031": "check the token in UNLOADER_ORACLE_TOKEN or UNLOADER_ORACLE_TOKEN_FILE",
     "DPY-2033": "renew the token",
-    "DPY-2034": "connect by TLS, as a token asks for it: ?protocol=tcps behind the URL",
+    "DPY-2034": "connect with TLS, because a token requires it: add ?protocol=tcps to the URL",
     "DPY-3001": _THICK,
     "DPY-3010": _THICK,
     "DPY-3012": _THICK,
     "DPY-3015": _THICK,
     "DPY-3040": _THICK,
     "DPY-6002": "give the certificate's name as ssl_server_cert_dn= in the URL",
-    "DPY-6006": "connect by the name in the certificate, or give ssl_server_cert_dn= in the URL",
+    "DPY-6006": "connect with the name in the certificate, or give ssl_server_cert_dn= in the URL",
 }
 """What to do next, by code."""
 

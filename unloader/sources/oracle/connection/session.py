@@ -165,7 +165,8 @@ class Session:
             binds = cursor.bindnames()
         if binds:
             raise SourceError(
-                f"the statement has the bind variable :{binds[0]}", "write the value in its place"
+                f"the statement has the bind variable :{binds[0]}",
+                "write the value itself into the statement",
             )
         return columns
 

@@ -85,7 +85,7 @@ def parse_location(location: str) -> OracleAddress:
     _, found, rest = location.partition("://")
     if not found:
         # Not repeated: `oracle:scott/tiger@db` is what may stand there.
-        raise ConfigError("what follows oracle: is not //user@database", _EXAMPLE)
+        raise ConfigError("the text after oracle: is not //user@database", _EXAMPLE)
     head, _, query = rest.partition("?")
     # A descriptor may hold an @ of its own, in a certificate's name for instance.
     user, at, target = head.partition("@(") if "@(" in head else head.rpartition("@")
@@ -93,9 +93,9 @@ def parse_location(location: str) -> OracleAddress:
     target = unquote("(" + target if at == "@(" else target).strip("/ ")
     _refuse_password(user, target)
     if not target:
-        raise ConfigError(f"{location} names no database", _EXAMPLE)
+        raise ConfigError(f"{location} does not name a database", _EXAMPLE)
     if re.search(r":\d+$", target) and "/" not in target:
-        raise ConfigError(f"{location} names no service", f"write {location}/SERVICE")
+        raise ConfigError(f"{location} does not name a service", f"write {location}/SERVICE")
     passed, settings = _settings(query)
     protocol = settings.pop("protocol", "")
     address = OracleAddress(
@@ -113,9 +113,9 @@ def _refuse_password(user: str, target: str) -> None:
     """
     if re.search("[:/]", _QUOTED.sub("", user)) or _SECRET_FIELD.search(target):
         raise UsageError(
-            "the oracle: URL holds a password, which every user of this machine can read in the "
-            "list of processes",
-            "take it out and set UNLOADER_PASSWORD, or give --password-file or --password-prompt",
+            "the oracle: URL contains a password, which every user of this machine can read in "
+            "the list of processes",
+            "remove it and set UNLOADER_PASSWORD, or give --password-file or --password-prompt",
         )
 
 
@@ -127,8 +127,8 @@ def _completed(address: OracleAddress, protocol: str, passed: list[str]) -> Orac
     if address.is_alias or target.startswith("("):
         what = passed[0].partition("=")[0] if passed else "protocol"
         raise ConfigError(
-            f"the URL's setting {what} does not go with an alias or a descriptor",
-            "put it into the descriptor itself",
+            f"the URL's setting {what} cannot be used with an alias or a descriptor",
+            "put the setting into the descriptor",
         )
     if protocol and "://" not in target:
         target = f"{protocol}://{target}"
@@ -148,7 +148,7 @@ def _settings(query: str) -> tuple[list[str], dict[str, str]]:
             raise ConfigError(f"the URL's setting {name} has no value", f"write {name}=VALUE")
         if name == "protocol":
             if value.lower() not in PROTOCOLS:
-                raise ConfigError(f"the URL's protocol {value} is not known", "write tcp or tcps")
+                raise ConfigError(f"the URL's protocol {value} is unknown", "write tcp or tcps")
             settings[name] = value.lower()
         elif name in _IN_STRING:
             passed.append(f"{name}={value}")
@@ -156,5 +156,5 @@ def _settings(query: str) -> tuple[list[str], dict[str, str]]:
             settings[SETTINGS[name]] = value
         else:
             known = ", ".join(sorted({*SETTINGS, *_IN_STRING, "protocol"}))
-            raise ConfigError(f"the URL's setting {name} is not known", f"use one of: {known}")
+            raise ConfigError(f"the URL's setting {name} is unknown", f"use one of: {known}")
     return passed, settings

@@ -45,14 +45,14 @@ def tap_on(connection: oracledb.Connection) -> Tap | str:
     """Return a tap on a connection, or why its rows cannot be fetched natively."""
     installed = driver_version()
     if not native_is_exact(installed):
-        return f"python-oracledb {installed} was not tried with it"
+        return f"python-oracledb {installed} was not tested with it"
     if not connection.thin:
-        return "Oracle's client library fetches by itself (thick mode)"
+        return "Oracle's client library fetches the rows (thick mode)"
     if (why := library.why_not()) is not None:
         return why
     tapped = driver_socket(connection)
     if tapped is None:
-        return "the driver's connection has not one socket of its own"
+        return "the driver's connection does not use exactly one separate socket"
     return Tap(connection, tapped)
 
 
@@ -94,7 +94,7 @@ class NativeStatement:
         cursor.execute(sql)
         found: list[Description] | None = descriptions(cursor.description, self._plan.items)
         if found is None:
-            raise NotForNative("there are columns of other types than it decodes")
+            raise NotForNative("some columns have types that it does not decode")
         self._decoder = RowDecoder(found)
 
     def compared(self, rows: int) -> tuple[list[pa.Array], bool]:
@@ -139,7 +139,7 @@ class NativeStatement:
         with self._refusing():
             passed = self._cursor.fetchone()
         if passed is not None:
-            raise Refused("a row went to the driver")
+            raise Refused("the driver received a row")
         progress = decoder.finish()
         return decoder.take(self._kinds), progress.error != NO_MORE_ROWS
 
@@ -182,7 +182,7 @@ def native_unless_left(tap: Tap, ordinary: Batches) -> Batches:
         try:
             yield from native_batches(tap, sql, plan, rows)
         except NotForNative as error:
-            logger.info("rows are fetched by the driver: %s", error)
+            logger.info("the driver fetches the rows: %s", error)
             yield from ordinary(connection, sql, plan, rows)
 
     return batches

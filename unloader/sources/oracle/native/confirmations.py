@@ -92,7 +92,7 @@ def confirm(peers: Peers, sorts: frozenset[str], rows: int) -> Path:
             raise
     except OSError as error:
         raise ConfigError(
-            f"what was confirmed cannot be kept in {path}: {error}",
+            f"cannot store the confirmations in {path}: {error}",
             "set XDG_STATE_HOME to a directory that this user may write",
         ) from error
     return path

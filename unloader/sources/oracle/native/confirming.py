@@ -62,15 +62,15 @@ def confirm_fetch(
     library()
     tap = tap_on(session.connection)
     if not may_be_native(plan):
-        tap = "there are LOBs, LONGs or other columns that it leaves to the driver"
+        tap = "it leaves LOBs, LONGs and some other columns to the driver"
     if isinstance(tap, str):
         raise SourceError(
-            f"the native fetch is not for this run: {tap}", "leave --confirm-fetch out"
+            f"the native fetch does not work for this run: {tap}", "leave --confirm-fetch out"
         )
     found = compare(session, tap, statements, plan)
     if not found.sorts:
         raise SourceError(
-            "there is nothing to confirm the native fetch by: no row with a value",
+            "the native fetch cannot be confirmed: no row has a value",
             "leave --confirm-fetch out, or confirm with another table",
         )
     path = confirm(peers_of(spec, session), found.sorts, found.rows)
@@ -111,17 +111,19 @@ def compare(session: Session, tap: Tap, statements: Sequence[str], plan: FetchPl
                         )
             except NotForNative as error:
                 raise SourceError(
-                    f"the native fetch is not for this table: {error}", "leave --confirm-fetch out"
+                    f"the native fetch does not work for this table: {error}",
+                    "leave --confirm-fetch out",
                 ) from error
             except Refused as refusal:
                 where = f" (column {refusal.column + 1})" if refusal.column >= 0 else ""
                 raise SourceError(
-                    f"the native fetch does not agree with the driver{where}: {refusal.reason}",
-                    "go on without --confirm-fetch; the driver's own fetch is exact",
+                    f"the native fetch and the driver give different values{where}: "
+                    f"{refusal.reason}",
+                    "continue without --confirm-fetch; the driver's fetch is exact",
                 ) from refusal
             except ValueError as error:
                 raise SourceError(
-                    f"the driver cannot make a date of this table: {error}",
+                    f"the driver cannot read a date of this table: {error}",
                     "confirm with another table",
                 ) from error
     return Agreement(rows=rows, sorts=frozenset(seen))

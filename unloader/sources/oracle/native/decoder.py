@@ -17,14 +17,14 @@ _NO_MEMORY = -1
 _MOMENT = 6
 _REASONS = {
     1: "a packet has an impossible length",
-    2: "a message stands where none of its kind belongs",
-    3: "a bit vector contradicts itself or the row behind it",
+    2: "a message arrived where its kind is not allowed",
+    3: "a bit vector contradicts itself or the row after it",
     4: "a value is longer than its column",
-    5: "the bytes of a value are none of its type",
-    _MOMENT: "a date is not one of the years 1 to 9999, or not of the Gregorian calendar",
-    7: "there are more rows than were asked for",
-    8: "the response ended amid its rows",
-    9: "the server counts other rows than arrived",
+    5: "the bytes of a value do not fit its type",
+    _MOMENT: "a date is outside the years 1 to 9999, or does not exist in the Gregorian calendar",
+    7: "more rows arrived than were requested",
+    8: "the response ended within its rows",
+    9: "the server's count of rows differs from the rows that arrived",
     10: "text is not UTF-8",
 }
 """Why a response was refused: `Refusal` in `response.h`."""
@@ -66,7 +66,7 @@ class RowDecoder:
             (Description * len(columns))(*columns), len(columns)
         )
         if self._decoder is None:
-            raise MemoryError("no memory to decode rows")
+            raise MemoryError("not enough memory to decode rows")
 
     def __del__(self) -> None:
         if getattr(self, "_decoder", None):
@@ -136,5 +136,5 @@ class RowDecoder:
         if status == 0:
             return
         if status == _NO_MEMORY:
-            raise MemoryError("no memory to decode rows")
+            raise MemoryError("not enough memory to decode rows")
         raise Refused(_REASONS[status], self._now().column, is_moment=status == _MOMENT)

@@ -156,7 +156,7 @@ class Tap:
         waiting = select.poll()
         waiting.register(self._socket, select.POLLIN)
         if not waiting.poll(self._idle_seconds * 1000):
-            refusal = Refused(f"nothing more came of a response for {self._idle_seconds:g} s")
+            refusal = Refused(f"a response stopped for {self._idle_seconds:g} s")
             self._give_up(refusal)
             raise refusal
 

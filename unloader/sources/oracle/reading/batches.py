@@ -71,7 +71,7 @@ def _refusal(error: Exception, plan: FetchPlan, rows: int) -> UnloaderError | No
     if text.startswith(_NO_CONVERSION):
         types = ", ".join(f"{column.name} {column.source_type}" for column in plan.columns)
         return SourceError(
-            f"the columns are not what they were when the run began ({types}): {text}",
+            f"the columns have changed since the run began ({types}): {text}",
             "run again, or use --fetch tuples, which is slower",
         )
     return None

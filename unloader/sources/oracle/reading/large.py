@@ -71,7 +71,7 @@ class StoredLob:
             row = cursor.execute(self.sql, [self.place]).fetchone()
         if row is None or row[0] is None:
             raise SourceError(
-                f"column {self.column}: the row {self.place} is gone while its LOB is to be read",
+                f"column {self.column}: the row {self.place} was deleted before its LOB was read",
                 "run again; without a snapshot rows can change while a run reads them",
             )
         return row[0]

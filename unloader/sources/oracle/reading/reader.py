@@ -185,7 +185,7 @@ class OracleReader:
             f"column {column} holds {error.value}{where}, which does not fit "
             f"decimal({error.digits[0]},{error.digits[1]})",
             f"write the column as exact text with --as-text {column}; for a NUMBER without "
-            "precision --number-without-precision string does the same",
+            "precision, --number-without-precision string has the same effect",
         )
 
     def _row_with(self, name: str, value: str, extract: Extract, piece: Piece) -> str | None:

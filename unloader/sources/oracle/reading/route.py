@@ -58,7 +58,7 @@ class Route:
     def leave(self, reason: str) -> None:
         """Fetch nothing natively any more."""
         self._left = reason
-        logger.warning("rows are fetched by the driver from here on: %s", reason)
+        logger.warning("the driver fetches the rows from here on: %s", reason)
 
     def _may_be_native(self, plan: FetchPlan, session: Session) -> bool:
         asked = self._spec.session.fetch
@@ -82,7 +82,7 @@ class Route:
             found = tap_on(connection)
         if isinstance(found, str):
             self._left = found
-            logger.info("rows are fetched by the driver: %s", found)
+            logger.info("the driver fetches the rows: %s", found)
             return None
         self._tap = found
         return found

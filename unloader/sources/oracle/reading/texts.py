@@ -119,7 +119,7 @@ def parse_moments(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
     Raises:
         MomentRefused: A text has no value of the type; the first such one is named.
     """
-    _refuse(texts, pc.invert(pc.match_substring_regex(texts, _FORM)), "is no date")
+    _refuse(texts, pc.invert(pc.match_substring_regex(texts, _FORM)), "is not a date")
 
     def number(start: int, stop: int) -> pa.Array:
         return pc.cast(pc.utf8_slice_codeunits(texts, start, stop), pa.int64())
@@ -144,7 +144,7 @@ def parse_moments(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
             pc.equal(seconds, _LAST_NS_SECOND), pc.greater(fraction, (2**63 - 1) % 10**9)
         )
         bad = pc.or_(over, _outside(seconds, -_LAST_NS_SECOND, _LAST_NS_SECOND))
-        _refuse(texts, bad, f"is beyond what {kind} holds (1677-09-21 to 2262-04-11)")
+        _refuse(texts, bad, f"is outside the range of {kind} (1677-09-21 to 2262-04-11)")
     return pc.add(pc.multiply(seconds, 10**digits), fraction).view(kind)
 
 

@@ -203,7 +203,7 @@ def _by_keys(
     except SourceError as error:
         if not session.alive:
             raise
-        missing = f"keys cannot be sampled ({error.message}), so the table is not cut by them"
+        missing = f"keys cannot be sampled ({error.message}), so the table is not divided by keys"
         return replace(layout, missing=(missing,))
     parts = tuple(replace(part, keys=keys.get(part.name)) for part in layout.parts)
     return replace(layout, parts=parts, ranges_from=f"SAMPLE of key {column.name}")

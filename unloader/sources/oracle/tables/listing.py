@@ -157,13 +157,13 @@ def _obstacles(
     if not rights.may(key, "SELECT", "READ"):
         yield Obstacle(
             kind="no right",
-            what=f"user {user} has no right to read it",
+            what=f"user {user} may not read it",
             mend=(f"GRANT SELECT ON {name} TO {grantee}",),
         )
     if at_scn and not rights.may(key, "FLASHBACK"):
         yield Obstacle(
             kind="no right",
-            what=f"user {user} has no right to read it as of an SCN",
+            what=f"user {user} may not read it as of an SCN",
             mend=(f"GRANT FLASHBACK ON {name} TO {grantee}",),
-            hint="run with --consistency none, where that is missing alone",
+            hint="run with --consistency none, if only this right is missing",
         )

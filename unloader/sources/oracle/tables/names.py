@@ -55,8 +55,8 @@ def _behind_synonyms(session: Session, table: TableSummary, wanted: TableName) -
         owner, name, link = dictionary.synonym_target(session, table.schema, table.name)
         if link is not None:
             raise SourceError(
-                f"{wanted} is a synonym of {name} behind the database link {link}",
-                "connect to that database itself, or read it by --query and --consistency none",
+                f"{wanted} is a synonym of {name} in another database, by the link {link}",
+                "connect to that database, or read the table with --query and --consistency none",
             )
         target = owner or table.schema
         behind = dictionary.candidates(session, name)
@@ -66,8 +66,8 @@ def _behind_synonyms(session: Session, table: TableSummary, wanted: TableName) -
         )
         if not table.kind:
             raise SourceError(
-                f"{wanted} is a synonym of {target}.{name}, which is not there or not for "
-                "this user to read",
+                f"{wanted} is a synonym of {target}.{name}, which does not exist or which this "
+                "user may not read",
                 f"ask its owner to run GRANT SELECT ON {target}.{name}",
             )
     raise SourceError(f"{wanted} is a synonym of itself", "name the table itself")

@@ -156,7 +156,7 @@ class StartedKeeper(Kept):
                 if until is not None and time.monotonic() > until:
                     raise SourceError(
                         "the keeper of the run's snapshot does not answer",
-                        "see with `unloader keepers` whether it lives, and why it waits",
+                        "check with `unloader keepers` whether it is alive, and why it waits",
                     )
             answer: Answer | AttemptFailure = self._pipe.recv()
         except (EOFError, OSError) as error:
@@ -167,7 +167,7 @@ class StartedKeeper(Kept):
 
 
 def _ended() -> SnapshotGone:
-    text = "the keeper of the run's snapshot has ended, and the snapshot with it"
+    text = "the keeper of the run's snapshot has ended, so the snapshot is lost"
     return SnapshotGone(text, AGAIN)
 
 
@@ -199,9 +199,10 @@ def _start() -> Connection:
         )
         if done.returncode:
             raise ConfigError(
-                f"the keeper of the snapshot cannot be started: {_PROGRAM} ends with status "
+                f"cannot start the keeper of the snapshot: {_PROGRAM} ends with status "
                 f"{done.returncode}",
-                f"see why: {sys.executable} -m {_PROGRAM}, or run without --keep-snapshot",
+                f"find the cause with {sys.executable} -m {_PROGRAM}, or run without "
+                "--keep-snapshot",
             )
         return Connection(ours.detach())
 

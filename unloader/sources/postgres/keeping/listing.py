@@ -24,10 +24,13 @@ def ended(run_id: str | None) -> dict[str, Any]:
     """
     found = [each for each in records.living() if run_id in (None, each.record.run_id)]
     if run_id is not None and not found:
-        raise UsageError(f"no snapshot is kept for run {run_id}", "see them with: unloader keepers")
+        raise UsageError(
+            f"no snapshot is kept for run {run_id}",
+            "list the kept snapshots with: unloader keepers",
+        )
     if run_id is not None and any(each.in_use for each in found):
         raise UsageError(
-            f"run {run_id} is going on and reads at the snapshot that is kept for it",
+            f"run {run_id} is in progress and reads at the snapshot that is kept for it",
             "stop the run first",
         )
     unused = [each for each in found if not each.in_use]

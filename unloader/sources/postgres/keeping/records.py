@@ -124,7 +124,7 @@ def folder() -> Path:
         path.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"the directory {path}, where kept snapshots are listed, cannot be made: {error}",
+            f"cannot create the directory {path}, which lists kept snapshots: {error}",
             "set XDG_STATE_HOME to a directory that this user may write",
         ) from error
     _check(path)
@@ -142,8 +142,9 @@ def _check(path: Path) -> None:
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise ConfigError(
-            f"{path}, where kept snapshots are listed, is not a directory of this user alone",
-            f"make it one: chmod 700 {path}, or set XDG_STATE_HOME to another directory",
+            f"{path}, which lists kept snapshots, is not a directory that only this user can "
+            "access",
+            f"correct that: chmod 700 {path}, or set XDG_STATE_HOME to another directory",
         )
 
 
@@ -205,8 +206,8 @@ def end(keeper: Keeper) -> None:
     record = keeper.record
     if record.boundary != boundary():
         raise ConfigError(
-            f"the keeper of run {record.run_id} is a process of {record.host}, not of this "
-            "machine, or of another container, or the machine was started anew",
+            f"the keeper of run {record.run_id} is a process of {record.host}: this is another "
+            "machine or container, or the machine was restarted",
             f"end it there, or end its session on the server: SELECT pg_terminate_backend("
             f"{record.server_process})",
         )

@@ -86,7 +86,7 @@ class Connection:
         values = (ctypes.c_char_p * (len(settings) + 1))(*map(c_text, settings.values()), None)
         self._handle = self._libpq.PQconnectStartParams(names, values, 1)
         if self._handle is None:
-            raise MemoryError("no memory for a connection")
+            raise MemoryError("not enough memory for a connection")
         self._libpq.PQsetErrorVerbosity(self._handle, VERBOSE)
         self._libpq.PQsetNoticeReceiver(self._handle, self._receive, None)
         patience = self._patience()
@@ -240,7 +240,9 @@ class Connection:
             counted = int(self._libpq.PQcmdTuples(result) or -1)
             self._libpq.PQclear(result)
         if counted != rows.count:
-            raise Broken(f"{rows.count} rows came, and the server says that it sent {counted}")
+            raise Broken(
+                f"{rows.count} rows arrived, but the server reports that it sent {counted}"
+            )
         return counted
 
     def cancel(self) -> None:

@@ -119,7 +119,7 @@ class Rows:
             size = filled.size
             self.count += filled.rows
             if status == _NO_MEMORY:
-                raise MemoryError("no memory for a row of COPY")
+                raise MemoryError("not enough memory for a row of COPY")
             if status == _WIDE:
                 return _owned(filled.wide, filled.wide_size)
             if status == _REFUSED:
@@ -161,7 +161,7 @@ class _NativeLoop:
         dialect = ctypes.byref(c_dialect(form)) if form is not None else None
         self._copy = library.unloader_copy_open(ctypes.byref(calls), handle, wake, dialect)
         if not self._copy:
-            raise MemoryError("no memory for a COPY")
+            raise MemoryError("not enough memory for a COPY")
         self.filled = _Filled()
 
     def fill(self, buffer: bytearray, size: int, most: int) -> int:

@@ -27,8 +27,8 @@ class Missing(ConfigError):
 
     def __init__(self, why: str) -> None:
         super().__init__(
-            f"libpq, the client library of PostgreSQL, cannot be loaded: {why}",
-            f"pip install 'unloader[postgres]', or name the file of a libpq in {OVERRIDE}",
+            f"cannot load libpq, the client library of PostgreSQL: {why}",
+            f"pip install 'unloader[postgres]', or set {OVERRIDE} to the file of a libpq",
         )
 
 

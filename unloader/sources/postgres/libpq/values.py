@@ -124,5 +124,5 @@ def c_text(text: str) -> bytes:
         ServerError: It has one. Cut there, a statement would lose its conditions.
     """
     if "\0" in text:
-        raise ServerError("a text with the character NUL is none for PostgreSQL", _NOT_TEXT)
+        raise ServerError("PostgreSQL does not accept text with the character NUL", _NOT_TEXT)
     return text.encode()

@@ -108,7 +108,7 @@ def _obstacles(row: Any, policies_apply: bool) -> Iterator[Obstacle]:
     if not (row["read"] or row["read_some"]):
         grants.append(f"GRANT SELECT ON TABLE {name} TO {quoted(reader)}")
     if grants:
-        what = f"user {reader} has no right to read it"
+        what = f"user {reader} may not read it"
         yield Obstacle(kind="no right", what=what, mend=tuple(grants))
     if row["policies"] is not None and not policies_apply:
         yield _hidden_rows(row["policies"], reader)
@@ -121,12 +121,12 @@ def _obstacles(row: Any, policies_apply: bool) -> Iterator[Obstacle]:
 
 
 def _hidden_rows(policies: str, reader: str) -> Obstacle:
-    why = f"by policy {policies}" if policies else "because no policy lets this user see any"
+    why = f"by policy {policies}" if policies else "because no policy shows any row to this user"
     return Obstacle(
         kind="rows hidden",
         what=f"row-level security may hide rows of it, {why}",
         mend=(f"ALTER ROLE {quoted(reader)} BYPASSRLS",),
-        hint="unload the rows that the policies let through with --enable-row-security",
+        hint="unload only the visible rows with --enable-row-security",
     )
 
 

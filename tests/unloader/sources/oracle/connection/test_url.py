@@ -69,12 +69,12 @@ def test_a_pooled_server_is_noticed(url: str, pooled: bool) -> None:
     ("url", "words"),
     [
         ("oracle:SALES", "//user@database"),
-        ("oracle://scott@", "names no database"),
-        ("oracle://scott@db01:1521", "names no service"),
-        ("oracle://scott@db01/S?walet=/w", "walet is not known"),
+        ("oracle://scott@", "does not name a database"),
+        ("oracle://scott@db01:1521", "does not name a service"),
+        ("oracle://scott@db01/S?walet=/w", "walet is unknown"),
         ("oracle://scott@db01/S?sdu=", "sdu has no value"),
         ("oracle://scott@db01/S?protocol=ipc", "protocol ipc"),
-        ("oracle://scott@SALES?protocol=tcps", "does not go with an alias"),
+        ("oracle://scott@SALES?protocol=tcps", "cannot be used with an alias"),
         (f"oracle://scott@{DESCRIPTOR}?failover=on", "setting failover"),
     ],
 )
@@ -97,7 +97,7 @@ def test_what_cannot_be_meant_is_refused(url: str, words: str) -> None:
 )
 def test_a_password_in_other_forms_is_refused_and_not_repeated(url: str) -> None:
     """What SQL*Plus takes as user/password, encoded or not, is a password in the URL, too."""
-    with pytest.raises(UsageError, match="holds a password") as caught:
+    with pytest.raises(UsageError, match="contains a password") as caught:
         parse_location(url)
     assert "ger" not in str(caught.value)
 

@@ -304,7 +304,7 @@ def test_a_date_that_timestamps_do_not_hold_is_told_apart(cell: str) -> None:
 @pytest.mark.parametrize(
     ("wire", "reason"),
     [
-        (message(b"\x01x", end=Outcome(rows=2, kind="select").encode(24) + b"\x1d"), "counts"),
+        (message(b"\x01x", end=Outcome(rows=2, kind="select").encode(24) + b"\x1d"), "count of rows"),
         (message(b"\x01x", end=b"\x17" + END), "message"),
         (message(b"\x01x", header=b""), "message"),
         (message(b"\x01x", header=ROW_HEADER * 2), "message"),

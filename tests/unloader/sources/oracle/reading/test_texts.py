@@ -112,7 +112,7 @@ def test_years_before_christ_follow_the_gregorian_cycle(later: date) -> None:
         (" 2024-01-00 00:00:00", "not a day"),
         (" 2024-01-01 24:00:00", "impossible time"),
         (" 2024-01-01 00:00:60", "impossible time"),
-        ("rubbish", "no date"),
+        ("rubbish", "not a date"),
     ],
 )
 def test_what_is_no_moment_is_refused(text: str, reason: str) -> None:

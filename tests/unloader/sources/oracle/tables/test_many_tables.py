@@ -165,7 +165,7 @@ def test_a_synonym_means_its_table(server: OracleServer, tmp_path: Path) -> None
         without = replace(both, exclude=(parse_pattern("PLAIN"),))
         found = describe_tables(catalog, choose(without, listing))
         assert found.tables == ()
-        assert found.notices == ("alias stands for SCOTT.PLAIN, which is excluded",)
+        assert found.notices == ("alias means SCOTT.PLAIN, which is excluded",)
 
 
 def test_what_was_dropped_meanwhile_is_told(server: OracleServer, tmp_path: Path) -> None:
@@ -177,6 +177,6 @@ def test_what_was_dropped_meanwhile_is_told(server: OracleServer, tmp_path: Path
         gone: ListedTable = replace(chosen.tables[0], name="WENT")
         found = describe_tables(catalog, replace(chosen, tables=(gone, *chosen.tables)))
         assert [problem.sentence for problem in found.problems] == [
-            "SCOTT.WENT: it was dropped or renamed meanwhile"
+            "SCOTT.WENT: it was dropped or renamed after the run began"
         ]
         assert {info.name for info in found.tables} == names

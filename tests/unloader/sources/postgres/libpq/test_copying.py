@@ -177,7 +177,7 @@ def test_a_count_that_differs_is_a_lost_connection(
         return plain(rows)
 
     monkeypatch.setattr(copying.Rows, "next", one_more)
-    with pytest.raises(Broken, match="rows came, and the server says that it sent 5"):
+    with pytest.raises(Broken, match="rows arrived, but the server reports that it sent 5"):
         list(connection.copy("COPY (SELECT generate_series(1, 5)) TO STDOUT", 1000))
 
 
