@@ -112,7 +112,7 @@ def _check_space(directory: Path, database: Path, rows: int) -> None:
     needed, free = rows * row_bytes, shutil.disk_usage(existing).free
     if needed > free:
         raise OutputFailed(
-            f"{rows:,} rows need about {needed:,} bytes in {directory}, where {free:,} are free",
+            f"{rows:,} rows need about {needed:,} bytes in {directory}, but only {free:,} are free",
             f"give --rows {free // row_bytes} or fewer, or another --dir",
         )
 

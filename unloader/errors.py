@@ -130,7 +130,7 @@ class WorkerLost(PartialUnload):
     """A worker ended, or had to be ended, in the middle of its work unit."""
 
     retryable = True
-    usual_hint = "see the system log for what ended it (out of memory, a kill)"
+    usual_hint = "check the system log for the cause (out of memory, a kill)"
 
 
 class VerifyMismatch(UnloaderError):
@@ -144,14 +144,14 @@ class AnswerLost(UnloaderError):
     """All is done as asked, but standard output did not take the result."""
 
     exit_code = 9
-    usual_hint = "send the result to a file or a program that takes it"
+    usual_hint = "send the result to a file or a program that accepts it"
 
 
 class FollowUpFailed(UnloaderError):
     """The run is complete, but its link, its page or the command of `--on-success` failed."""
 
     exit_code = 10
-    usual_hint = "do what failed by hand; do not run it again"
+    usual_hint = "do the failed step by hand; do not run the unload again"
 
 
 class Interrupted(UnloaderError):

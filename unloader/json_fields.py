@@ -262,7 +262,7 @@ def _reader_of_one(kinds: tuple[Any, ...]) -> _Reader:
         for kind, reader in readers:
             if len(readers) == 1 or _may_be(kind, value):
                 return reader(value, newer)
-        raise _unfit("of a form that is known", value)
+        raise _unfit("a value of a known form", value)
 
     return read
 

@@ -99,7 +99,7 @@ def test_verify_of_a_sound_run_reads_as_such(postgres: Any, tmp_path: Path) -> N
     assert "SQLSTATE" not in done.stderr
     postgres.run("INSERT INTO t VALUES (101)", url=url)
     error = command.error_of("verify", str(dest), url, status=8)
-    assert "the manifest has 100 rows, the source counts 101 (as the source is now)" in error
+    assert "the manifest has 100 rows, but the source counts 101 (as the source is now)" in error
     assert "Next: the files are as the run wrote them" in error
     unsnapped = tmp_path / "unsnapped"
     command.run(

@@ -210,7 +210,7 @@ def test_what_is_there_on_some_nights_may_be_missing(source: str, tmp_path: Path
     error = command.error_of(
         "plan", source, "--table", "nix*", "--allow-unmatched", "--to", place, status=4
     )
-    assert "no table of those asked for is left" in error
+    assert "none of the requested tables is left" in error
     assert "names what is no kind of table" in command.error_of(
         "plan", source, "--table", "x*", "--table-kinds", "tables", status=2
     )

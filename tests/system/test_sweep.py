@@ -221,7 +221,7 @@ def test_a_run_is_left_alone(database: str, tmp_path: Path, name: str) -> None:
     ("options", "text"),
     [
         ((), "where the points write"),
-        (("--to", "-"), "takes data once"),
+        (("--to", "-"), "accepts data only once"),
         (("--to", "out/{date}"), "has fields"),
         (("--to", "null:", "--parallelism", "4..1:2"), "does not lead from 4 to 1"),
         (("--to", "null:", "--compression", "snappy"), "snappy"),

@@ -105,7 +105,7 @@ def test_hostile_names_are_matched_and_kept_apart(url: str, tmp_path: Path) -> N
             assert row == (HOSTILE.index(name),)
     log = unload(url, tmp_path / "c", "--table", '"Odd *".o*')
     assert list(entries(tmp_path / "c")) == ["order"]
-    assert "Odd *.Order, whose letters have another case" in log
+    assert "Odd *.Order, because of upper and lower case" in log
 
 
 def test_missing_rights_are_told_with_the_grants(guest: str, tmp_path: Path) -> None:

@@ -54,8 +54,8 @@ def efficiency(found: Ceilings, path: str, run: RunRates) -> Efficiency:
     if (found.machine.name, found.machine.cpus) != (ours.name, ours.cpus):
         was = found.machine
         reason = (
-            f"the ceilings are of {was.name} with {was.cpus} CPUs, and this is {ours.name} with "
-            f"{ours.cpus}"
+            f"the ceilings are of {was.name} with {was.cpus} CPUs, but this machine is "
+            f"{ours.name} with {ours.cpus}"
         )
         return Efficiency(ceilings=path, taken_at=found.taken_at, parts=(), not_compared=(reason,))
     parts: list[EfficiencyPart] = []
@@ -75,17 +75,17 @@ def _disk(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
     if not found.disks:
         yield "disk: it was not measured"
     elif not run.mounts:
-        yield "disk: the output went elsewhere"
+        yield "disk: the output was not written to a disk"
     elif run.bytes_per_second is None:
-        yield "disk: the rate of the run is not known"
+        yield "disk: the rate of the run is unknown"
     elif found.writing.direct_io != run.direct_io:
         yield "disk: it was measured with another --direct-io"
     else:
         ceiling = _same_disks(found, run)
         if ceiling is None:
-            yield "disk: another one was measured than that of the output"
+            yield "disk: the ceilings are of another disk than the output"
             return
-        files = counted(ceiling.writers, "file", "files at once")
+        files = counted(ceiling.writers, "file", "files together")
         yield EfficiencyPart(
             what="disk",
             unit="bytes/s",
@@ -115,9 +115,9 @@ def _source(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
     if source is None:
         yield "source: it was not measured"
     elif not _is_the_source(source, run):
-        yield "source: another one was measured, or another table, query or selection"
+        yield "source: the ceilings are of another source, table, query or selection"
     elif run.rows_per_second is None:
-        yield "source: the rate of the run is not known"
+        yield "source: the rate of the run is unknown"
     else:
         level = level_for(source, run.workers)
         workers = counted(level.parallelism, "worker")
@@ -149,11 +149,11 @@ def _encoder(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
     if encoder is None or encoder.bytes_per_cpu_second is None:
         yield "encoder: it was not measured"
     elif encoder.format != run.format:
-        yield f"encoder: {encoder.format} was measured"
+        yield f"encoder: the ceilings are of {encoder.format}"
     elif found.source is not None and not _is_the_source(found.source, run):
-        yield "encoder: other rows were measured"
+        yield "encoder: the ceilings are of other rows"
     elif run.uncompressed_bytes_per_second is None:
-        yield "encoder: the size before compression is not known"
+        yield "encoder: the size before compression is unknown"
     else:
         yield _encoder_part(encoder, encoder.bytes_per_cpu_second, found, run)
 

@@ -60,8 +60,8 @@ def _staged(path: Path) -> Path:
 
 def _not_saveable(path: Path, why: str) -> OutputFailed:
     return OutputFailed(
-        f"the ceilings cannot be saved in {path}: {why}",
-        "give --save a file in a directory that is there and writable",
+        f"cannot save the ceilings in {path}: {why}",
+        "give --save a file in an existing directory that you may write to",
     )
 
 
@@ -75,7 +75,7 @@ def read_ceilings(path: Path) -> Ceilings:
         document = decode(read_regular(path, follow=True).decode())
     except OSError as error:
         raise ConfigError(
-            f"the file of ceilings {path} cannot be read: {error.strerror}", _AGAIN
+            f"cannot read the file of ceilings {path}: {error.strerror}", _AGAIN
         ) from error
     except ValueError as error:
         raise ConfigError(f"the file of ceilings {path} is not JSON: {error}", _AGAIN) from error

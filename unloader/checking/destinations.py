@@ -88,14 +88,17 @@ class Destinations:
         self._room(checks, requests)
 
     def _collide(self, number: int, text: str) -> None:
-        hint = "give each its own, such as --to '/extract/{schema}.{table}', where the query-name "
+        hint = (
+            "give each output a separate directory, such as --to '/extract/{schema}.{table}', "
+            "where the query-name "
+        )
         error = OutputFailed(text, f"{hint}of a query is its {{table}}")
         self.report(Problem(error=error, about="to", entry=self.entries[number]))
 
     def _pipe(self, entry: int, place: str) -> None:
         folder, _ = pipe_template(place)
         if not Path(folder).is_dir():
-            error = OutputFailed(f"{folder} is no directory", "make it, and the pipes in it")
+            error = OutputFailed(f"{folder} is not a directory", "create it, and the pipes in it")
             self.report(Problem(error=error, about="to", entry=entry))
 
     def _room(self, checks: Mapping[int, TableCheck], requests: Sequence[Request]) -> None:
@@ -133,12 +136,14 @@ class Destinations:
     ) -> None:
         """Report a disk that is too small; only text as it is has about the size of its table."""
         text = (
-            f"{directory} has {free / 2**30:.1f} GiB free, and the tables that go there have "
+            f"{directory} has {free / 2**30:.1f} GiB free, but the tables that go there have "
             f"{size / 2**30:.1f} GiB in the source"
         )
         first = outputs[0]
         if all(_is_plain(requests[each]) for each in outputs):
-            error = OutputFailed(text, "make room there, or use --compression or another --to")
+            error = OutputFailed(
+                text, "free disk space there, or use --compression or another --to"
+            )
             self.report(Problem(error=error, about="to", entry=self.entries[first]))
         else:
             self.notices.setdefault(first, []).append(f"{text}; it may not fit")

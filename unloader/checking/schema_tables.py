@@ -43,18 +43,19 @@ def schema_tables(catalog: Catalog, schema: str | None) -> tuple[SchemaTable, ..
     known = list(dict.fromkeys(table.schema or "" for table in tables))
     if not known:
         raise SourceError(
-            "the source has no tables, or no right to read them", "see them with: unloader describe"
+            "the source has no tables, or this user may not read them",
+            "see them with: unloader describe",
         )
     shown = [typed(each, folding) for each in known]
     wanted = known if schema is None else _meant(schema, known, catalog)
     if not wanted:
         raise SourceError(
-            f"there is no schema {schema} with tables, or no right to read them",
+            f"no schema {schema} has tables that this user may read",
             f"use one of: {_listed(shown)}",
         )
     if len(wanted) > 1:
         raise UsageError(
-            f"the source has tables in {len(known)} schemas, and a job file is made for one",
+            f"the source has tables in {len(known)} schemas, but a job file is made for one schema",
             f"give --schema with one of: {_listed(shown)}",
         )
     return tuple(
@@ -70,7 +71,9 @@ def schema_tables(catalog: Catalog, schema: str | None) -> tuple[SchemaTable, ..
 def _meant(schema: str, known: Sequence[str], catalog: Catalog) -> list[str]:
     name = parse_table(schema)
     if name.schema is not None:
-        raise UsageError("--schema is the name of a schema, not of a table", "leave the rest out")
+        raise UsageError(
+            "--schema is the name of a schema, not of a table", "leave out the other names"
+        )
     return list(matching(name.name, known, catalog.capabilities.folding))
 
 

@@ -134,7 +134,7 @@ def chosen(
     disks = disks_of(ready.request.output)
     sample, units = _sample(ready, candidates, BEFORE_A_RUN, disks, stop)
     if isinstance(sample, AttemptFailure):
-        choice = replace(choose(preset, ()), reason=f"nothing could be measured: {sample.message}")
+        choice = replace(choose(preset, ()), reason=f"no codec could be measured: {sample.message}")
     else:
         found = _report(ready, sample, units, disks)
         disk = sample.disk_bytes_per_second
@@ -279,7 +279,7 @@ def _answer(ready: Sampled, task: SampleTask, stop: Callable[[], bool]) -> Sampl
         return work.sample
     failure = engine.failure or schedule.given_up[unit.id]
     if is_a(failure, WorkerLost):
-        return _source_failure(f"no sample could be taken: {failure.message}")
+        return _source_failure(f"cannot take a sample: {failure.message}")
     return failure
 
 

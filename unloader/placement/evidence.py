@@ -213,13 +213,13 @@ def _warnings(workers: Iterable[WorkerEvidence]) -> dict[str, str]:
 
 
 _NEXT_BOUND = (
-    "Next: if this is a container, let it call set_mempolicy and sched_setaffinity (in Docker: "
-    "the capability SYS_NICE), or see what it may use with: unloader topology"
+    "Next: in a container, allow set_mempolicy and sched_setaffinity (in Docker: the capability "
+    "SYS_NICE), or see the allowed CPUs with: unloader topology"
 )
 _NEXT = {
-    "affinity": "Next: see what moves processes here (taskset, a cpuset, CPUs going off line)",
-    "ran on": "Next: see what moves processes here (taskset, a cpuset, CPUs going off line)",
-    "memory": "Next: see which node is full with: numastat -m; lower --parallelism or "
+    "affinity": "Next: find out what moves processes here (taskset, a cpuset, CPUs going off line)",
+    "ran on": "Next: find out what moves processes here (taskset, a cpuset, CPUs going off line)",
+    "memory": "Next: find out which node is full with: numastat -m; lower --parallelism or "
     "--fetch-memory, or choose other nodes with --numa-nodes",
 }
 
@@ -241,7 +241,7 @@ def _deviations(worker: WorkerEvidence) -> Iterator[tuple[str, str]]:
         yield "ran on", f"ran on {_cpus(strange)}, outside its seat of {_cpus(seat.cpus)}"
     share = worker.local_share
     if share is not None and share < LOCAL_SHARE and bound.memory_policy != "interleave":
-        yield "memory", f"has {share:.0%} of its memory on node {seat.memory_node}, its own"
+        yield "memory", f"has only {share:.0%} of its memory on its node {seat.memory_node}"
 
 
 def without_numbers(note: str) -> str:
@@ -252,7 +252,7 @@ def without_numbers(note: str) -> str:
 def _others(cases: list[tuple[int, str]]) -> str:
     """Return how many further workers a line is about."""
     more = len(cases) - 1
-    return f"; the same goes for {more} more worker{'s' * (more > 1)}" if more else ""
+    return f"; this is also true for {more} more worker{'s' * (more > 1)}" if more else ""
 
 
 def _cpus(cpus: tuple[int, ...]) -> str:

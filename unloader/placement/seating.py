@@ -114,7 +114,7 @@ def most_workers(request: Request, parallelism: int | None, automatic: int) -> i
     if room < 1:
         raise UsageError(
             f"--max-sessions {known.max_sessions} leaves no session for a worker: the run itself "
-            f"has {others}",
+            f"needs {others}",
             f"give at least {others + 1}",
         )
     return room if known.adaptive and not asked else min(workers, room)
@@ -248,7 +248,7 @@ def _near(
     if device is None:
         return None, None
     if device.node is None:
-        reason = device.note or "the kernel does not say where it is"
+        reason = device.note or "the kernel does not show its node"
         return None, f"--near {options.near} prefers no node: {reason}"
     if device.node not in {node.id for node in topology.nodes}:
         reason = f"it is at node {device.node}, which this process may not use"
@@ -265,7 +265,7 @@ def _check_memory(topology: Topology, options: SeatOptions) -> None:
             raise ConfigError(
                 f"--memory-policy bind on node {node.id}: {_why_no_memory(node)}",
                 "leave the node out of --numa-nodes, or use --memory-policy preferred, which "
-                "takes memory from the nearest node that has some",
+                "takes memory from the nearest node with memory",
             )
 
 
@@ -274,7 +274,7 @@ def _why_no_memory(node: Node) -> str:
     if node.memory_bytes == 0:
         return "it has no memory"
     return (
-        "its memory is not known"
+        "its memory is unknown"
         if node.memory_allowed
         else "the cpuset of this process excludes its memory"
     )
@@ -304,19 +304,19 @@ def _check_required(topology: Topology, options: SeatOptions) -> None:
     """Refuse to do with less: workers over several nodes, bound, with the memory policy set."""
     problem, remedy = _lacking(topology, options)
     if problem is not None:
-        raise ConfigError(f"--numa require cannot be met: {problem}", remedy)
+        raise ConfigError(f"--numa require is not possible: {problem}", remedy)
 
 
 def _lacking(topology: Topology, options: SeatOptions) -> tuple[str | None, str]:
     """Return the first thing that is missing, and what to do about it."""
     settle = "or use --numa auto, which uses what is available"
     if options.bind == "none":
-        return "--bind none binds no worker", f"use --bind node or core, {settle}"
+        return "--bind none does not bind workers", f"use --bind node or core, {settle}"
     if topology.note is not None:
         return topology.note, f"run where the whole machine is visible, {settle}"
     if sum(bool(node.cpus) for node in topology.nodes) < 2:
         return (
-            "this process has CPUs of one NUMA node only",
+            "this process has only CPUs of one NUMA node",
             f"widen its affinity or cpuset, or run on a machine of several nodes, {settle}",
         )
     refused = probe_cpu_binding()

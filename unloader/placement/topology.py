@@ -153,8 +153,8 @@ def _here(allowed_cpus: frozenset[int] | None) -> Topology:
     ours = own_cpus()
     if not allowed_cpus <= ours:
         raise ConfigError(
-            f"CPUs {cpu_list_text(allowed_cpus - ours)} are not ours to use",
-            f"name some of {cpu_list_text(ours)}; another machine's files are read with --sysfs",
+            f"this process may not use CPUs {cpu_list_text(allowed_cpus - ours)}",
+            f"give some of {cpu_list_text(ours)}; to read another machine's files, use --sysfs",
         )
     return detect(allowed_cpus=allowed_cpus)
 
@@ -164,7 +164,7 @@ def _elsewhere(
 ) -> Survey:
     if options.near is not None:
         raise UsageError(
-            "--near is looked up among the devices of this machine, and --sysfs shows another",
+            "--near needs the devices of this machine, but --sysfs shows another machine",
             "leave one of the two out",
         )
     with _folder(tree) as folder:
@@ -190,7 +190,7 @@ def _folder(tree: Path) -> Iterator[Path]:
         return
     text = text_of(tree)
     if text is None:
-        raise TopologyError(f"{tree} cannot be read.", "give a file that --record made.")
+        raise TopologyError(f"cannot read {tree}.", "give a file that --record made.")
     with TemporaryDirectory(prefix="unloader-sysfs-") as name:
         try:
             lay_out(text, Path(name))
@@ -200,6 +200,6 @@ def _folder(tree: Path) -> Iterator[Path]:
         except OSError as error:
             # Such as a name that the text gives to a file and to a folder.
             raise TopologyError(
-                f"{tree} is no machine that --record wrote: {error.strerror}.",
+                f"{tree} is not a machine recorded by --record: {error.strerror}.",
                 "record the machine again.",
             ) from None

@@ -63,12 +63,12 @@ class DiskMeasuring:
         return self._measured(tuple(directories), max(self._workers, len(directories)))
 
     def _measured(self, directories: tuple[str, ...], writers: int) -> DiskCeiling | None:
-        files = counted(writers, "file", "files at once")
+        files = counted(writers, "file", "files together")
         what = f"disk of {', '.join(directories)}, {files}"
         places = [existing_directory(each) for each in directories]
         known = tuple(each for each in places if each is not None)
         if len(known) < len(places):
-            self._blank(what, "it is no directory, and cannot become one")
+            self._blank(what, "it is not a directory, and a directory cannot be created there")
             return None
         lacking = self._lacking_room(known) or self._lacking_bytes(writers)
         if lacking:
@@ -100,7 +100,7 @@ class DiskMeasuring:
         for place in places:
             free = free_bytes(place)
             if free is not None and free < wanted:
-                return f"{free:,} bytes are free in {place}, and {wanted:,} are wanted"
+                return f"{place} has {free:,} bytes free, but {wanted:,} are needed"
         return ""
 
     def _lacking_bytes(self, writers: int) -> str:
@@ -109,8 +109,8 @@ class DiskMeasuring:
         if self._budget.disk_bytes >= files * self._writing.overlap_buffer:
             return ""
         return (
-            f"{files} files of one buffer each, {writers} at once, are more than --disk-bytes; "
-            f"give {files * self._writing.overlap_buffer:,} at least"
+            f"{files} files of one buffer each, {writers} together, need more than --disk-bytes; "
+            f"give at least {files * self._writing.overlap_buffer:,}"
         )
 
     def _rounds(self, places: Sequence[str], writers: int) -> Iterator[tuple[float, int]]:

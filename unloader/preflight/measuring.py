@@ -192,12 +192,13 @@ def _add_source(found: _Found, ready: Prepared, figures: SourceFigures) -> None:
     extract = ready.extract
     levels = tuple(each for each in figures.levels if each.rows)
     if not levels:
-        found.miss("source", "no row came")
+        found.miss("source", "no row arrived")
         return
     if figures.read_again:
         found.miss(
             "source without its cache",
-            f"there are only {len(ready.plan.units)} work units: some were read twice",
+            f"not measured, because there are only {len(ready.plan.units)} work units and some "
+            "were read twice",
         )
     found.add(
         source=SourceCeiling(
@@ -260,14 +261,14 @@ def _connection(found: _Found, ready: Prepared, figures: SourceFigures | None) -
         began = time.perf_counter()
         if not round_trip(ready.catalog):
             kind = ready.extract.source.kind
-            found.miss("connection", f"{kind} is read within the worker: there is no connection")
+            found.miss("connection", f"the worker reads {kind} without a connection")
             return
         trips.append(time.perf_counter() - began)
     network = figures.network_round_trip_seconds if figures else None
     if network is None:
         found.miss(
             "network of the connection",
-            "the workers have no TCP connection whose figures the kernel tells",
+            "the kernel shows no figures for a TCP connection of the workers",
         )
     found.add(
         connection=ConnectionCeiling(

@@ -51,7 +51,7 @@ def report_at(
         return sweep_report(document, None if ceilings is None else _ceilings(ceilings))
     if document is None and place.name != MANIFEST:
         raise OutputFailed(
-            f"{place} is not a manifest, and not what unloader sweep --json wrote",
+            f"{place} is neither a manifest nor the output of unloader sweep --json",
             "give the directory of a finished run, or one of those files",
         )
     if is_of_tables(document):
@@ -82,7 +82,7 @@ def _data(path: Path) -> bytes:
         return read_regular(path, follow=True)
     except OSError as error:
         raise OutputFailed(
-            f"{path} cannot be read: {error.strerror or error}",
+            f"cannot read {path}: {error.strerror or error}",
             "check the path and its permissions",
         ) from error
 

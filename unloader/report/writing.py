@@ -23,9 +23,9 @@ def check(path: Path) -> None:
     if path.is_dir():
         raise _cannot(path, "it is a directory")
     if path.exists() and not _may_be_replaced(path):
-        raise _cannot(path, "it holds something that is not a page")
+        raise _cannot(path, "it contains something that is not a page")
     if not path.parent.is_dir():
-        raise _cannot(path, f"there is no directory {path.parent}")
+        raise _cannot(path, f"the directory {path.parent} does not exist")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise _cannot(path, f"{path.parent} is not writable")
 
@@ -62,5 +62,5 @@ def write(path: Path, text: str) -> None:
 
 def _cannot(path: Path, why: str) -> ConfigError:
     return ConfigError(
-        f"the report {path} cannot be written: {why}", "name another file, or make the directory"
+        f"cannot write the report {path}: {why}", "give another file, or create the directory"
     )

@@ -70,12 +70,12 @@ def why_kept(run: EarlierRun, allowed: tuple[tuple[Path, re.Pattern[str]], ...])
         allowed: For each of its directories where it must lie, and what its name must match.
     """
     if len(allowed) != len(run.directories):
-        return "it lies in other directories than the new run"
+        return "it is in other directories than the new run"
     for directory, (parent, names) in zip(run.directories, allowed, strict=True):
         if not _is_directory(directory):
-            return f"{directory} is no directory"
+            return f"{directory} is not a directory"
         if not names.fullmatch(directory.name) or not _same(directory.parent, parent):
-            return f"{directory} does not lie beside the new run"
+            return f"{directory} is not next to the new run"
     for number, directory in enumerate(run.directories):
         if why := why_not_ours(run, number, directory):
             return why
@@ -99,7 +99,7 @@ def why_not_ours(
     with os.scandir(directory) as entries:
         found = {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
     for name in sorted(found.keys() - expected - beside):
-        return f"{directory / name} is no file of the run"
+        return f"{directory / name} is not a file of the run"
     for name in sorted(expected - found.keys()):
         return f"{directory / name} is missing"
     for name in sorted(expected - {MANIFEST}):

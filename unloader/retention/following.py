@@ -39,7 +39,7 @@ def follow(run: ResolvedRun, manifest: Manifest, directory: str, observe: Observ
     if output.latest_link is not None:
         link = link_of(directory, output.latest_link)
         if newer := newer_run(link, manifest):
-            observe(Notice(text=f"{link} stays with run {newer}, which is newer"))
+            observe(Notice(text=f"{link} still leads to run {newer}, which is newer"))
         else:
             switch_link(directory, output.latest_link, run.run_id)
     if output.keep is not None:
@@ -50,7 +50,7 @@ def follow(run: ResolvedRun, manifest: Manifest, directory: str, observe: Observ
 def _removed(run: ResolvedRun, manifest: Manifest, keep: int) -> list[str]:
     """Remove older runs; return what is to be told."""
     if manifest.verified.result != "ok":
-        return ["no earlier run is removed, since the rows of this one could not be verified"]
+        return ["no earlier run is removed, because the rows of this run could not be verified"]
     values = directory_values(run.extract, run.run_id)
     asked = (beside(each, values) for each in run.request.output.destinations)
     allowed = tuple((Path(parent), names) for parent, names in asked)
@@ -58,7 +58,7 @@ def _removed(run: ResolvedRun, manifest: Manifest, keep: int) -> list[str]:
         finish_removals(allowed[0][0])
         others = other_runs(*allowed[0], manifest)
     except OSError as error:
-        return [f"earlier runs could not be looked for, so none is removed: {error}"]
+        return [f"cannot look for earlier runs, so no run is removed: {error}"]
     newer = sum(each.manifest.run_id > manifest.run_id for each in others)
     older = others[newer:]
     told = []
@@ -70,6 +70,8 @@ def _removed(run: ResolvedRun, manifest: Manifest, keep: int) -> list[str]:
                 remove(each)
         except OSError as error:
             why = str(error)
-        told.append(f"{what} is kept: {why}" if why else f"removed {what}, as --keep {keep} asks")
+        told.append(
+            f"{what} is kept: {why}" if why else f"removed {what}, because of --keep {keep}"
+        )
     ids = [each.manifest.run_id for each in others]
     return told + remove_unfinished(*allowed[0], manifest, ids, keep)

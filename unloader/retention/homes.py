@@ -59,7 +59,9 @@ def follow_tables(run: ResolvedRun, manifest: TablesManifest, home: str, observe
         link = link_of(home, output.latest_link)
         newer = _night_at(link)
         if newer and _is_same_job(newer, manifest) and newer.manifest.run_id > manifest.run_id:
-            observe(Notice(text=f"{link} stays with run {newer.manifest.run_id}, which is newer"))
+            observe(
+                Notice(text=f"{link} still leads to run {newer.manifest.run_id}, which is newer")
+            )
         else:
             switch_link(home, output.latest_link, manifest.run_id)
     if output.keep is not None:
@@ -70,13 +72,13 @@ def follow_tables(run: ResolvedRun, manifest: TablesManifest, home: str, observe
 def _removed(run: ResolvedRun, manifest: TablesManifest, keep: int) -> list[str]:
     """Remove older nights; return what is to be told."""
     if any(each.verified != "ok" for each in manifest.tables):
-        return ["no earlier run is removed, since not all tables of this one could be verified"]
+        return ["no earlier run is removed, because not all tables of this run could be verified"]
     template = home_template(run.request.output.destination)
     parent, names = beside(template, directory_values(run.extract, run.run_id))
     try:
         others = _other_nights(Path(parent), names, manifest)
     except OSError as error:
-        return [f"earlier runs could not be looked for, so none is removed: {error}"]
+        return [f"cannot look for earlier runs, so no run is removed: {error}"]
     newer = sum(each.manifest.run_id > manifest.run_id for each in others)
     older = others[newer:]
     told = []
@@ -88,7 +90,9 @@ def _removed(run: ResolvedRun, manifest: TablesManifest, keep: int) -> list[str]
                 _remove(each)
         except (OSError, UnloaderError) as error:
             why = str(error)
-        told.append(f"{what} is kept: {why}" if why else f"removed {what}, as --keep {keep} asks")
+        told.append(
+            f"{what} is kept: {why}" if why else f"removed {what}, because of --keep {keep}"
+        )
     ids = [each.manifest.run_id for each in others]
     return told + remove_unfinished(Path(parent), names, manifest, ids, keep)
 
@@ -138,16 +142,16 @@ def _why_kept(night: Night) -> str:
     """Return why a night is not to be removed; empty if it may be."""
     for entry, place in zip(night.manifest.tables, night.tables, strict=True):
         if not is_below(place, night.home):
-            return f"{place} does not lie in it"
+            return f"{place} is not inside it"
         if digest_at_end(manifest_data(place)) != entry.digest:
-            return f"{place} was unloaded again since"
+            return f"{place} was unloaded again after the run"
         manifest = read_manifest(place)
         if len(directories_of(manifest, place)) != 1:
-            return f"the run in {place} has files in other directories, too"
+            return f"the run in {place} also has files in other directories"
         if why := why_not_ours(EarlierRun(manifest=manifest, directories=(place,)), 0, place):
             return why
     for path in _strangers(night):
-        return f"{path} is no table of the run"
+        return f"{path} is not a table of the run"
     return ""
 
 
@@ -177,7 +181,7 @@ def _remove(night: Night) -> None:
         why = str(error)
     if why:
         os.rename(hidden, night.home)
-        raise OSError(f"{night.home} was changed while it was to be removed: {why}")
+        raise OSError(f"{night.home} was changed during its removal: {why}")
     _empty(moved)
 
 

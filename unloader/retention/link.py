@@ -23,7 +23,7 @@ def check_link(directory: str, name: str) -> None:
     link = link_of(directory, name)
     if os.path.lexists(link) and not link.is_symlink():
         raise OutputFailed(
-            f"{link} is there and is no symbolic link",
+            f"{link} exists and is not a symbolic link",
             "remove it, or choose another name with --latest-link",
         )
 
@@ -47,6 +47,7 @@ def switch_link(directory: str, name: str, run_id: str) -> None:
             os.unlink(made)
         why = error.strerror if isinstance(error, OSError) else str(error).partition(". Next")[0]
         raise FollowUpFailed(
-            f"the run is complete in {directory}, but the link {link} still leads elsewhere: {why}",
+            f"the run is complete in {directory}, but the link {link} still leads to another "
+            f"place: {why}",
             f"set it by hand: ln -sfn {os.path.basename(directory.rstrip('/'))} {link}",
         ) from error

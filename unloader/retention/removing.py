@@ -35,7 +35,7 @@ def remove(run: EarlierRun) -> None:
         for number, (directory, new) in enumerate(renamed):
             if set(os.listdir(new)) != set(_names(run, number)):
                 # Somebody came between the check and the new name, maybe a run.
-                raise OSError(f"{directory} was changed while it was to be removed")
+                raise OSError(f"{directory} was changed during its removal")
     except OSError:
         for directory, new in renamed:
             os.rename(new, directory)

@@ -84,7 +84,7 @@ def remove_unfinished(
         except (OSError, UnloaderError) as error:
             why = str(error)
         messages.append(
-            f"{what} is kept: {why}" if why else f"removed {what}, as --keep {keep} asks"
+            f"{what} is kept: {why}" if why else f"removed {what}, because of --keep {keep}"
         )
     return messages
 
@@ -156,7 +156,7 @@ def _why_kept(run: UnfinishedRun) -> str:
     for table in sorted(directories - {run.place}):
         inside = table.is_relative_to(run.place)
         if not inside or (os.path.lexists(table) and not is_below(table, run.place)):
-            return f"it has files in {table}, too"
+            return f"it also has files in {table}"
     directories |= within(run.place, directories)
     for directory in sorted(directories):
         inner = {each.name for each in directories if each.parent == directory}
@@ -196,7 +196,7 @@ def _remove(run: UnfinishedRun) -> None:
     moved = _run_at(hidden)
     if moved is None:
         os.rename(hidden, run.place)
-        raise OutputFailed("it was resumed meanwhile, or is finished")
+        raise OutputFailed("it was resumed or finished in the meantime")
     _empty(moved)
 
 

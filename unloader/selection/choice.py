@@ -84,8 +84,8 @@ def choose(wanted: TableChoice, listing: Listing) -> Chosen:
                 kind="unmatched",
                 table=", ".join(dict.fromkeys(each.text for each in wanted.exclude))
                 or "the patterns",
-                what="no table of those asked for is left",
-                hint="exclude fewer tables, or see all with: unloader describe SOURCE",
+                what="none of the requested tables is left",
+                hint="exclude fewer tables, or list all tables with: unloader describe SOURCE",
             )
         )
     work.notices.extend(_twice_read(tables))
@@ -131,7 +131,7 @@ class _Choosing:
             found.update(dict.fromkeys(some))
             if not some:
                 text = "".join(segment.text for segment in pattern.segments)
-                self._unmatched(text, "the schemas", "there is no such schema with tables", "")
+                self._unmatched(text, "the schemas", "no schema of this name has tables", "")
         return tuple(sorted(found))
 
     def _schemas(self) -> tuple[str, ...]:
@@ -197,11 +197,11 @@ class _Choosing:
         self.found.update((table.key, table) for table in kept)
         others = _counted(left)
         if not kept:
-            what = f"it matches {others}, and no table" if others else "it matches no table"
-            hint = "name those in full, or give --table-kinds" if others else ""
+            what = f"it matches {others} but no table" if others else "it matches no table"
+            hint = "give their full names, or give --table-kinds" if others else ""
             self._unmatched(text, origin, what, hint)
         elif others:
-            self.notices.append(f"{text} also matches {others}, which it leaves out")
+            self.notices.append(f"{text} also matches {others}, which are left out")
 
     def _unmatched(self, text: str, origin: str, what: str, hint: str) -> None:
         if self.wanted.allow_unmatched:
@@ -227,8 +227,8 @@ class _Choosing:
         missed = [rest[name].label for name in PartPattern(segments=lower).among(rest, "any")]
         if missed:
             self.notices.append(
-                f"{pattern.text} does not match {_some(missed)}, whose letters have another case; "
-                "put double quotes around letters that are to be read as typed"
+                f"{pattern.text} does not match {_some(missed)}, because of upper and lower "
+                "case; put double quotes around letters whose case matters"
             )
 
     def excluded(self) -> frozenset[tuple[str, str]]:
@@ -264,8 +264,8 @@ def _twice_read(tables: tuple[ListedTable, ...]) -> Iterator[str]:
     for table in tables:
         if table.part_of is not None and table.part_of in labels:
             yield (
-                f"the rows of {table.label} are unloaded twice: {labels[table.part_of]} has them, "
-                "too, by inheritance"
+                f"the rows of {table.label} are unloaded twice: {labels[table.part_of]} also has "
+                "them, by inheritance"
             )
 
 

@@ -22,8 +22,8 @@ def read_patterns(path: Path) -> tuple[TablePattern, ...]:
         text = read_named(path).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(
-            f"the list of tables {path} cannot be read: {error.strerror or error}",
-            "give a file of table names, one a line",
+            f"cannot read the list of tables {path}: {error.strerror or error}",
+            "give a file with one table name on each line",
         ) from error
     except UnicodeDecodeError as error:
         raise UsageError(
@@ -72,6 +72,6 @@ def _lines(text: str, where: str) -> Iterator[tuple[int, str]]:
             pending = []
     if pending:
         raise UsageError(
-            f"{where}, line {begun}, has a double quote that is never closed",
-            "close it; a double quote inside a name is written twice",
+            f"{where}, line {begun}, has a double quote without a closing quote",
+            "close it; write a double quote inside a name twice",
         )

@@ -120,8 +120,8 @@ def parse_pattern(text: str, origin: str = "--table") -> TablePattern:
     if parts is None or len(parts) > 2:
         raise UsageError(
             f"{text!r} in {origin} is neither a table name nor a pattern",
-            "write NAME or SCHEMA.NAME, with double quotes around what is not plain and around "
-            "characters that are no wildcards: '\"Mixed Case\".ORDERS_*'",
+            "write NAME or SCHEMA.NAME; put double quotes around special names and around "
+            "characters that are not wildcards: '\"Mixed Case\".ORDERS_*'",
         )
     return TablePattern(
         text=text,
@@ -145,8 +145,7 @@ def parse_schema(text: str, origin: str) -> PartPattern:
     if parts is None or len(parts) > 1:
         raise UsageError(
             f"{text!r} in {origin} is neither the name of a schema nor a pattern",
-            "write one name or pattern, with double quotes around one that is not plain: "
-            "'\"Mixed Case\"'",
+            "write one name or pattern; put double quotes around a special name: '\"Mixed Case\"'",
         )
     return parts[0]
 

@@ -113,8 +113,8 @@ class TableProblems:
     def _head(self) -> str:
         tables = len({problem.table for problem in self.items})
         if tables == 1:
-            return "a table that was asked for cannot be unloaded"
-        return f"{tables} of the tables asked for cannot be unloaded"
+            return "a requested table cannot be unloaded"
+        return f"{tables} of the requested tables cannot be unloaded"
 
     def _hints(self) -> Iterator[str]:
         """Yield what to do next: each hint once, then the statements."""
@@ -126,4 +126,4 @@ class TableProblems:
             shown = "; ".join(statements[:SHOWN])
             left = len(statements) - SHOWN
             more = f"; and {left} more statements" if left > 0 else ""
-            yield f"let whoever may grant it run: {shown}{more}"
+            yield f"let a user who may grant it run: {shown}{more}"

@@ -22,18 +22,17 @@ def answer_of(work: Work, needed: Needed | None, machine: OnCores | None) -> str
     if needed is not None and needed.workers is not None and needed.cores is not None:
         workers = counted(needed.workers, "worker")
         measured = max(each.workers for each in work.levels)
-        likewise = ", if each further one gives as much" if needed.workers > measured else ""
+        likewise = ", if each additional worker gives as much" if needed.workers > measured else ""
         parts.append(
-            f"The window of {duration(window)} needs {workers} on "
-            f"{counted(needed.cores, 'core')} {off}"
-            f"{likewise}."
+            f"The window of {duration(window)} needs {workers} on {counted(needed.cores, 'core')} "
+            f"{off}{likewise}."
         )
     if work.source_rate is not None and work.needed_rate is not None:
         most = work.source_rate * (1 - question.discount)
         if most < work.needed_rate:
             parts.append(
-                f"The source itself gave no more than {shown(work.source_rate)} bytes/s, however "
-                "many workers fetched: further cores do not help."
+                f"The source gave at most {shown(work.source_rate)} bytes/s with any number of "
+                "workers, so more cores do not help."
             )
     return " ".join(parts)
 
@@ -56,20 +55,20 @@ def _on_cores(what: str, off: str, machine: OnCores, window: float | None) -> It
         yield f"Yes: {took}; the window is {duration(window)}."
     if machine.measured_cores is not None:
         yield (
-            f"That takes each further core to give as much as the {machine.measured_cores:g} that "
-            "were measured."
+            "This assumes that each additional core gives as much as each of the "
+            f"{machine.measured_cores:g} measured cores."
         )
     if worst is not None:
         fits = (
             "" if window is None else ", which fits" if worst <= window else ", which does not fit"
         )
         yield (
-            f"If all of them hinder each other as the measured ones did, it is {duration(worst)}"
-            f"{fits}."
+            "If all cores slow each other down as the measured cores did, it is "
+            f"{duration(worst)}{fits}."
         )
         if hindered:
-            yield "Measure with more workers to know."
-    yield f"The limit there is: {machine.limited_by}."
+            yield "To find out, measure with more workers."
+    yield f"The limit is then: {machine.limited_by}."
 
 
 def duration(seconds: float | None) -> str:

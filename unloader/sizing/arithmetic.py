@@ -29,7 +29,7 @@ def size(question: Question, basis: Basis) -> Sizing:
     assumptions = list(basis.notes)
     if basis.predicted:
         assumptions.append(
-            "no run was measured: rates are the lowest of what source, encoder and cores can give"
+            "no run was measured: rates are the lowest of the rates of source, encoder and cores"
         )
     work = _work(question, basis, sheet, assumptions)
     needed = _needed(work, sheet, assumptions) if work.needed_rate is not None else None
@@ -63,10 +63,10 @@ def _work(question: Question, basis: Basis, sheet: Sheet, assumptions: list[str]
     rows = question.rows if question.rows is not None else basis.rows
     width = question.row_bytes if question.row_bytes is not None else basis.row_bytes
     if rows is None:
-        raise UsageError("nothing says how many rows there are", "give --rows, such as 10G")
+        raise UsageError("the number of rows is not given", "give --rows, such as 10G")
     if width is None:
         raise UsageError(
-            "nothing says how wide a row is as text",
+            "the width of a row as text is not given",
             "give --row-bytes, such as 165, or --from a run to CSV",
         )
     if question.window_seconds is None and question.cores is None:
@@ -76,7 +76,7 @@ def _work(question: Question, basis: Basis, sheet: Sheet, assumptions: list[str]
         )
     if not basis.measured:
         raise UsageError(
-            "nothing says how fast an unload is",
+            "the speed of an unload is not given",
             "give a manifest, points or ceilings with --from, or use --like record",
         )
     rows = sheet.given("rows", rows, "rows")
@@ -113,8 +113,12 @@ def _levels(
     for each in points:
         grouped[each.workers].append(each)
         if each.bytes is None:
-            what = "how many rows or bytes they did" if each.rows is None else "how wide rows were"
-            assumptions.append(f"the points do not say {what}: taken as those asked about")
+            what = (
+                "how many rows or bytes they read"
+                if each.rows is None
+                else "how wide the rows were"
+            )
+            assumptions.append(f"the points do not show {what}: assumed to be as in this question")
     found = []
     for workers in sorted(grouped):
         rates, costs = [], []
@@ -126,7 +130,9 @@ def _levels(
         known = [each.cores for each in grouped[workers] if each.cores is not None]
         cores = known[0] if known else min(workers, question.measured_cores or workers)
         if not known and question.measured_cores is None:
-            assumptions.append("one core a worker, as nothing says how many the machine had")
+            assumptions.append(
+                "one core for each worker, because the number of cores of that machine is unknown"
+            )
         found.append(
             Level(
                 workers=workers,
@@ -154,14 +160,13 @@ def _needed(work: Work, sheet: Sheet, assumptions: list[str]) -> Needed:
     rate = sheet.over("of one worker", rate, level.workers, unit="bytes/s")
     if question.cpu_ratio != 1:
         rate = sheet.times("on the other CPU", rate, question.cpu_ratio, unit="bytes/s")
-    rate = sheet.without("to be reckoned with", rate, question.discount, unit="bytes/s")
+    rate = sheet.without("after the discount", rate, question.discount, unit="bytes/s")
     exact = sheet.over("workers", work.needed_rate, rate, unit="workers")
     workers = sheet.whole("workers needed", exact, unit="workers")
     if workers > level.workers:
         assumptions.append(
-            f"more than {counted(level.workers, 'worker')} were not measured: each further one "
-            "is taken to "
-            "give as much"
+            f"more than {counted(level.workers, 'worker')} were not measured: each additional "
+            "worker is assumed to give as much"
         )
     one = sheet.over("cores of one worker", level.cores, level.workers, unit="cores")
     by_workers = sheet.times("cores for them", workers, one, unit="cores")

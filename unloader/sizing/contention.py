@@ -56,7 +56,7 @@ def rate_with(share: float, level: Level, cores: int, rate: float, sheet: Sheet)
     """
     top, bottom = shown(level.cores - 1), shown(cores - 1)
     return sheet.by(
-        f"of {cores} cores that hinder each other",
+        f"of {cores} cores that slow each other down",
         f"{shown(rate)} x (1 + {shown(share)} x {top}) / (1 + {shown(share)} x {bottom})",
         rate * (1 + share * (level.cores - 1)) / (1 + share * (cores - 1)),
         unit="bytes/s",

@@ -37,7 +37,9 @@ def _basis(manifest: Manifest, where: str) -> Basis:
     totals, compression = manifest.totals, manifest.options.compression
     size = totals.uncompressed_bytes or (totals.bytes if compression.codec == "none" else None)
     if manifest.status != "complete":
-        raise ConfigError(f"the run of {where} is not complete", "give that of a finished run")
+        raise ConfigError(
+            f"the run of {where} is not complete", "give the manifest of a finished run"
+        )
     if not totals.rows or not totals.bytes or totals.seconds <= 0:
         raise ConfigError(f"the run of {where} wrote no rows, or took no time", _OTHER)
     seconds, cpu = totals.seconds, totals.cpu_seconds or None
@@ -46,7 +48,9 @@ def _basis(manifest: Manifest, where: str) -> Basis:
     if told is not None and told < 0.99 * totals.rows / seconds - 1:
         # The rate is that of the last process alone, and so are seconds and CPU time.
         if not told:
-            raise ConfigError(f"the run of {where} was resumed with nothing left to do", _OTHER)
+            raise ConfigError(
+                f"the run of {where} was resumed when everything was already done", _OTHER
+            )
         seconds, cpu = totals.rows / told, None
         notes = (f"the run in {where} was resumed: the rate is that of its last process",)
     workers = len(manifest.workers) or manifest.options.parallelism or 1

@@ -81,7 +81,7 @@ def _usable(work: Work, name: str, rate: float, sheet: Sheet) -> float:
     """Return what is reckoned with of a limit; that of the CPU has a margin of its own."""
     if name == "CPU limit":
         return rate
-    what = f"{name}, to be reckoned with"
+    what = f"{name}, after the discount"
     return sheet.without(what, rate, work.question.discount, unit="bytes/s")
 
 
@@ -102,8 +102,8 @@ def _scaled(
     higher = [each for each in work.levels if each.cores > cores]
     if not higher:
         assumptions.append(
-            f"more than {level.cores:g} cores were not measured: each further one is taken to "
-            "give as much"
+            f"more than {level.cores:g} cores were not measured: each additional core is assumed "
+            "to give as much"
         )
     elif level.cores < cores and min(higher, key=lambda each: each.cores).rate < rate:
         above = min(higher, key=lambda each: each.cores)
@@ -125,7 +125,9 @@ def _other_limits(work: Work, sheet: Sheet) -> dict[str, float]:
     question = work.question
     found = {}
     if work.source_rate is not None:
-        found["source"] = sheet.given("source", work.source_rate, "bytes/s", "the most it gave")
+        found["source"] = sheet.given(
+            "source", work.source_rate, "bytes/s", "the highest measured rate"
+        )
     if question.disks is not None and work.disk_rate is not None:
         found["disks"] = sheet.times("disks", question.disks, work.disk_rate, unit="bytes/s")
     if question.network_rate is not None:

@@ -62,15 +62,15 @@ def points_of_json(path: Path, document: object) -> Basis:
     points = whole.get("points", whole.get("levels")) if whole else document
     if not isinstance(points, list):
         raise ConfigError(
-            f"{path} is no manifest, no file of ceilings, and has no points of a sweep",
-            "give one of those",
+            f"{path} is not a manifest or a file of ceilings, and has no points of a sweep",
+            "give one of these files",
         )
     same = {"cores": whole.get("cores"), **_work(whole)}
     found = []
     for number, each in enumerate(points, 1):
         place = f"point {number} of {path}"
         if not isinstance(each, dict):
-            raise ConfigError(f"{place} is no object", _HOW)
+            raise ConfigError(f"{place} is not an object", _HOW)
         settings = each.get("settings") or {}
         if not isinstance(settings, dict):
             raise ConfigError(f"the settings of {place} are no object", _HOW)
@@ -100,7 +100,7 @@ def _measurements(point: Mapping[str, Any], place: str) -> Iterator[Mapping[str,
         yield point
         return
     if not isinstance(inner, list) or not all(isinstance(each, dict) for each in inner):
-        raise ConfigError(f"the measurements of {place} are no list of objects", _HOW)
+        raise ConfigError(f"the measurements of {place} are not a list of objects", _HOW)
     for each in inner:
         costs = each.get("costs")
         million = costs.get("total") if isinstance(costs, dict) else None
@@ -174,7 +174,7 @@ def _number(value: object, name: str, place: str) -> float | None:
             raise ValueError
         found = float(value)
     except (ValueError, OverflowError):
-        raise ConfigError(f"the {name} of {place} is no number", _HOW) from None
+        raise ConfigError(f"the {name} of {place} is not a number", _HOW) from None
     if not math.isfinite(found) or not 0 < found <= _LARGEST:
         raise ConfigError(f"the {name} of {place} is not a number above 0", _HOW)
     return found

@@ -68,7 +68,7 @@ def _read(path: Path) -> Basis:
     try:
         text = read_regular(path, follow=True).decode()
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", _HOW) from error
+        raise ConfigError(f"cannot read {path}: {error.strerror}", _HOW) from error
     except ValueError as error:
         raise ConfigError(f"{path} is not text in UTF-8", _HOW) from error
     if not text.lstrip().startswith(("{", "[")):

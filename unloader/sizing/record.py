@@ -40,5 +40,5 @@ RECORD = Basis(
     rows=_ROWS,
     row_bytes=_ROW_BYTES,
     disk_rate=496.897 * 2**20,
-    notes=("the record is of another program, machine and year than yours",),
+    notes=("the record comes from another program, machine and year",),
 )

@@ -38,7 +38,7 @@ def spaces_of(
     else:
         given = sheet.given("one disk", work.disk_rate, "bytes/s")
         disk_rate = sheet.without(
-            "one disk, to be reckoned with", given, work.question.discount, unit="bytes/s"
+            "one disk, after the discount", given, work.question.discount, unit="bytes/s"
         )
     return tuple(_space(work, each, seconds, disk_rate, sheet) for each in known.values())
 
@@ -89,16 +89,18 @@ def network_needed(
             note="as measured for a row",
         )  # fmt: skip
     else:
-        size = sheet.given("over the network", work.data, "bytes", "taken as large as the text")
+        size = sheet.given(
+            "over the network", work.data, "bytes", "assumed to be as large as the text"
+        )
         assumptions.append(
-            "a row takes as much on the network as in the text, as that was not measured"
+            "the size of a row on the network was not measured: assumed to be as large as the text"
         )
     rate = sheet.over("network rate", size, seconds, unit="bytes/s")
     gigabits = sheet.over("network rate", rate * 8, 1e9, unit="Gbit/s")
     links = None
     if work.question.network_rate is not None:
         usable = sheet.without(
-            "one link, to be reckoned with",
+            "one link, after the discount",
             work.question.network_rate,
             work.question.discount,
             unit="bytes/s",

@@ -71,7 +71,7 @@ def analyse(points: Iterable[Point], rules: Rules, wanted: Sequence[int] = ()) -
     """
     levels, work = levels_of(points)
     if not levels:
-        raise ConfigError("a sweep without points says nothing", "measure some levels")
+        raise ConfigError("a sweep without points has no result", "measure some levels")
     if len(levels) > MOST_LEVELS:
         what = f"the points are of {counted(len(levels), 'level')} of parallelism"
         raise ConfigError(what, f"give at most {MOST_LEVELS}")
@@ -112,7 +112,7 @@ def _doubts(levels: Sequence[Level], study: _Study, rules: Rules) -> Iterator[st
         law = study.fitted.best.curve().law
         yield (
             f"no law describes the levels: they deviate by {study.fitted.deviation:.1%} from the "
-            f"nearest one, {law}"
+            f"nearest law, {law}"
         )
     unsteady = [str(level.parallelism) for level in levels if level.spread > rules.widest_spread]
     if unsteady:
@@ -228,7 +228,7 @@ def _production(
     return Choice(
         parallelism=base.parallelism,
         seconds=base.seconds / (1 - rules.discount),
-        text=f"{rules.discount:.0%} less speed than {basis}",
+        text=f"{basis}, with {rules.discount:.0%} less speed",
     )
 
 

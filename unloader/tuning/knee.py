@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DRAWS = 400
 """Resampled sets of levels; their tails of 2.5 % are ten each."""
 
-NO_KNEE = "every worker brought at least half of what the first one brought"
+NO_KNEE = "every worker added at least half as much as the first worker"
 
 
 def of_law(fitted: Fitted, largest: int) -> Knee:

@@ -42,9 +42,12 @@ def limit_of(levels: Sequence[Level], *, above: bool) -> Limit:
         return Limit(resources=(), text="unknown: no load was measured at these levels")
     figures = ", ".join(f"{name} {share:.0%}" for name, share in known.items())
     if above:
-        text = f"nothing that was measured is used up ({figures}): what was not measured limits"
+        text = (
+            f"no measured resource is used up ({figures}), so something that was not measured is "
+            "the limit"
+        )
     else:
-        text = f"the speed of one worker: nothing that was measured is used up ({figures})"
+        text = f"the speed of one worker: no measured resource is used up ({figures})"
     return Limit(resources=(), text=text)
 
 
@@ -85,7 +88,7 @@ def _cpu(known: Mapping[str, float]) -> str:
     if busy is not None and busy >= USED_UP:
         return f"the CPUs ({busy:.0%} busy)"
     if delay is not None and delay >= WAITED:
-        return f"the CPUs (workers were ready and had none for {delay:.0%} of their time)"
+        return f"the CPUs (workers were ready but waited for a CPU for {delay:.0%} of their time)"
     return ""
 
 

@@ -22,8 +22,8 @@ DESCRIBES = 0.05
 that, a prediction for another level would be off by a tenth."""
 
 SCATTER = (
-    "the points scatter: more than a third of the levels are out of order, so there is no knee, "
-    "and none of them is named as an outlier; repeat them"
+    "the points scatter: more than a third of the levels are out of order, so there is no knee "
+    "and no outlier is named; repeat the measurements"
 )
 
 
@@ -81,7 +81,7 @@ def improbable(
         found.append(
             Outlier(
                 parallelism=kept[at].parallelism,
-                reason=f"takes {what} than the law that all other levels follow",
+                reason=f"takes {what} than the law of all other levels predicts",
             )
         )
         del kept[at]

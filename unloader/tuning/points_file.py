@@ -80,7 +80,10 @@ def points_of(path: Path, text: str) -> PointsFile:
         as_shares = bool(values) and max(values) <= 1 and not any(name + "%" in c for c in found)
         scales[name] = 1.0 if as_shares else 100.0
         if as_shares and max(values) > 0:
-            notices.append(f"no {name} of {path} is above 1: they are taken as shares, 1 is 100 %")
+            notices.append(
+                f"no value of {name} in {path} is above 1: the values are read as shares, 1 is "
+                "100 %"
+            )
     return PointsFile(
         points=tuple(_point(cells, scales) for cells in found),
         others=tuple(others),
@@ -113,7 +116,7 @@ def _text(path: Path) -> str:
         return read_named(path).decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(
-            f"the points in {path} cannot be read: {error.strerror}", "give a file with --replay"
+            f"cannot read the points in {path}: {error.strerror}", "give a file with --replay"
         ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(
@@ -156,7 +159,7 @@ def _cells(path: Path, line: int, heads: list[str], row: list[str]) -> dict[str,
             path,
             line,
             f"has {len(row)} cells for {len(heads)} columns",
-            "write numbers without separators of thousands, and a point in decimals",
+            "write numbers without separators of thousands, and decimals with a point",
         )
     found = {}
     for name, text in zip(heads, row, strict=False):
@@ -166,7 +169,7 @@ def _cells(path: Path, line: int, heads: list[str], row: list[str]) -> dict[str,
                 found[name + "%"] = 1.0
     for name in REQUIRED:
         if name not in found:
-            raise _wrong(path, line, f"has no {name}", "write it, or take the line out")
+            raise _wrong(path, line, f"has no {name}", "write it, or remove the line")
     return found
 
 
@@ -185,16 +188,16 @@ def _number(path: Path, line: int, name: str, text: str) -> float:
     digits = text[:-1].rstrip() if name in SHARES and text.endswith("%") else text
     if not _NUMBER.fullmatch(digits):
         what = f"{name} {_quoted(text)} is not a number"
-        raise _wrong(path, line, what, "write digits, and a point in decimals")
+        raise _wrong(path, line, what, "write digits, and decimals with a point")
     value = float(digits)
     if name == "seconds" and not SHORTEST_SECONDS <= value <= LONGEST_SECONDS:
-        what = f"seconds {_quoted(text)} is no time that a run takes"
+        what = f"seconds {_quoted(text)} cannot be the time of a run"
         raise _wrong(path, line, what, f"write seconds above 0, up to {LONGEST_SECONDS:,.0f}")
     if name in ("bytes", "rows") and value <= 0:
-        what = f"{name} {_quoted(text)} says that nothing was done"
-        raise _wrong(path, line, what, "write how much was done, or leave the cell empty")
+        what = f"{name} {_quoted(text)} means that no work was done"
+        raise _wrong(path, line, what, "write the amount of work, or leave the cell empty")
     if name in SHARES and value > 100:
-        what = f"{name} {_quoted(text)} is more than all of it"
+        what = f"{name} {_quoted(text)} is more than the whole machine"
         raise _wrong(path, line, what, "write percent of the whole machine, from 0 to 100")
     return value
 

@@ -46,14 +46,17 @@ def _prediction(
     reason = ""
     if not measured and not described:
         reason = (
-            "no law of scaling describes the measured levels, so none is known to hold beyond them"
+            "no law of scaling describes the measured levels, so no prediction beyond them "
+            "is possible"
         )
     elif not levels[0] / FARTHEST <= wanted <= levels[-1] * FARTHEST:
         reason = f"too far from the measured levels ({levels[0]} to {levels[-1]})"
     elif high > low * VAGUEST:
-        reason = "the levels are compatible with almost anything"
+        reason = "the measured levels are too uncertain for a prediction"
     elif high > low * WIDEST:
-        reason = f"the levels are compatible with anything from {low:,.3g} s to {high:,.3g} s"
+        reason = (
+            f"the measured levels allow only a wide prediction, from {low:,.3g} s to {high:,.3g} s"
+        )
     vague = high > low * VAGUEST
     return Prediction(
         parallelism=wanted,

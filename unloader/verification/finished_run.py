@@ -37,7 +37,7 @@ from writers.registry import check
 Level = Literal["count", "full", "source"]
 
 _SHOWN_FILES = 5
-_OLD = "an earlier version has written it"
+_OLD = "an earlier version wrote it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def verify(
         SourceError: The source refused.
     """
     if checks.level == "source" and source is None:
-        raise UsageError("--level source compares with a database", "name SOURCE behind DEST")
+        raise UsageError("--level source compares with a database", "give SOURCE after DEST")
     manifest = _finished_manifest(destination, observe)
     check_level(manifest, checks)
     spec = keyed_spec(_spec_of(destination, manifest), manifest, checks.keys)
@@ -108,8 +108,8 @@ def verify(
             hint = f"move them away, or let the loader read the names in {MANIFEST}"
         elif state is not None and not state.at_snapshot and not read.differences:
             hint = (
-                "the files are as the run wrote them; if the source was written to since, that is "
-                "the difference, and only another run has the rows of now"
+                "the files are as the run wrote them; if the source was changed after the run, "
+                "this is the difference, and only a new run has the current rows"
             )
         else:
             hint = "unload the table again, or restore the files"
@@ -125,13 +125,13 @@ def check_level(manifest: Manifest, checks: Checks) -> None:
     """
     if checks.level == "source" and manifest.options.transform is not None:
         raise UsageError(
-            "--level source compares with the source's own values, and the run wrote others: it "
-            "masked or changed columns",
+            "--level source compares with the source's values, but the run wrote other values: "
+            "it masked or changed columns",
             "use --level full",
         )
     if checks.level == "source" and manifest.options.filter is not None:
         raise UsageError(
-            "--level source compares with all rows of the source, and the run had a filter",
+            "--level source compares with all rows of the source, but the run had a filter",
             "use --level full",
         )
 
@@ -143,7 +143,7 @@ def _finished_manifest(destination: PlacePath, observe: Observer) -> Manifest:
             observe(Notice(text=text))
     manifest = _manifest(destination)
     if manifest.digest is None:
-        observe(Notice(text=f"{MANIFEST} has no digest, so that edits of it are not found: {_OLD}"))
+        observe(Notice(text=f"{MANIFEST} has no digest, so changes to it cannot be found: {_OLD}"))
     return manifest
 
 
@@ -207,7 +207,7 @@ def _check_unread(level: Level, *, keyed: bool, observe: Observer) -> None:
     """Say what cannot be checked of encrypted files without a key; refuse to if it is asked for."""
     if level != "count":
         raise ConfigError(
-            f"the files are encrypted, and --level {level} reads the values in them",
+            f"the files are encrypted, but --level {level} reads the values in them",
             NO_KEY if keyed else "give the private key of a recipient: --decrypt-with FILE",
         )
     text = "the files are encrypted and no key is given, so the records in them are not counted"
@@ -234,9 +234,8 @@ def _source_differences(
     if said.rows != manifest.totals.rows + left_out:
         filtered = f" and {left_out} that a filter left out" if left_out else ""
         yield (
-            f"the manifest has {counted(manifest.totals.rows, 'row')}{filtered}, the source "
-            f"counts {said.rows}"
-            f" ({said.when})"
+            f"the manifest has {counted(manifest.totals.rows, 'row')}{filtered}, but the source "
+            f"counts {said.rows} ({said.when})"
         )
     elif said.content is not None and read.content is not None and fetched is not None:
         unhashed = {**fetched.left_out, **said.content.unhashed}
@@ -294,7 +293,7 @@ def _files_in(directory: PlacePath) -> list[PlacePath]:
 def _extra_text(extra: list[str]) -> str:
     more = f" and {len(extra) - _SHOWN_FILES} more" if len(extra) > _SHOWN_FILES else ""
     return (
-        "files that are not of this run lie beside its own, where a loader may take them: "
+        "files that do not belong to this run are next to its files, where a loader may read them: "
         + ", ".join(extra[:_SHOWN_FILES])
         + more
     )
@@ -316,7 +315,7 @@ def _check_files(
     found = read_files(files, reading, observe)
     rows = sum(file.rows for file in written.values())
     if rows != manifest.totals.rows:
-        text = f"the files have {counted(rows, 'row')}, the totals {manifest.totals.rows}"
+        text = f"the files have {counted(rows, 'row')}, but the totals have {manifest.totals.rows}"
         return replace(found, differences=(*found.differences, text))
     return found
 

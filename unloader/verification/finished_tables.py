@@ -64,15 +64,15 @@ def _check_finished(place: PlacePath) -> None:
         finished = [each for each in below if MANIFEST in storage.names(each)]
         if finished:
             raise OutputFailed(
-                f"{place} holds no finished run: there is no {MANIFEST}, but there are "
+                f"{place} has no finished run: {MANIFEST} does not exist, but there are "
                 f"{len(finished)} finished runs below it",
                 f"verify each of them, such as: unloader verify {shlex.quote(finished[0])}",
             )
         who = storage.who_was_here(str(place), counted=False)
         if who is not None and who.run_id:
             raise OutputFailed(
-                f"run {who.run_id} in {place} is not finished: there is no {MANIFEST}",
-                f"see what can be done with it: unloader status {shlex.quote(str(place))}",
+                f"run {who.run_id} in {place} is not finished: {MANIFEST} does not exist",
+                f"to see whether it can be resumed: unloader status {shlex.quote(str(place))}",
             )
 
 
@@ -112,13 +112,13 @@ def _checked_unfinished(
     hint = f"continue the run with: unloader resume {place}"
     if not missing:
         hint = (
-            "unload what was left out in another run; remove the record of this one with: "
-            f"unloader clean {place}"
+            "unload the tables that were left out in another run; remove the record of this run "
+            f"with: unloader clean {place}"
         )
     return PartialUnload(
-        f"the run over {counted(of + len(left_out), 'table')} in {home} is not complete: "
-        f"{len(answers)} {are(len(answers))} published, and the files are as they were written; "
-        f"not published: {', '.join(named[:_SHOWN_TABLES] + more)}",
+        f"the run of {counted(of + len(left_out), 'table')} in {home} is not complete: "
+        f"{len(answers)} {are(len(answers))} published with unchanged files; not published: "
+        f"{', '.join(named[:_SHOWN_TABLES] + more)}",
         hint,
     )
 
@@ -162,7 +162,7 @@ def verify_tables(
     answers, found = _checked(home, manifest.tables, source, observe, checks, manifest.options.to)
     extra = _others(home, manifest)
     if extra and checks.strict:
-        found.update((place, "it is no table of this run") for place in extra)
+        found.update((place, "it is not a table of this run") for place in extra)
     elif extra:
         observe(Notice(text=_extra_text(extra)))
     if found:
@@ -244,7 +244,7 @@ def _said(
                 if error.retryable or sources.refused:
                     raise
                 # One that was dropped, say: it says nothing of the others.
-                why = f"the source cannot count it: {error.message}"
+                why = f"the source cannot count its rows: {error.message}"
                 found[entry.directory] = partial(_raised, VerifyMismatch(why, error.hint))
             else:
                 assert state is not None
@@ -320,8 +320,8 @@ def _check_same(home: PlacePath, entry: TableEntry) -> None:
     place = home / entry.directory
     if digest_at_end(manifest_data(place)) != entry.digest:
         raise VerifyMismatch(
-            f"{place / MANIFEST} is not the manifest that this run has written: the table was "
-            "unloaded again since, or the file was changed",
+            f"{place / MANIFEST} is not the manifest that this run wrote: the table was unloaded "
+            "again, or the file was changed",
             "unload all tables again, or restore the directory",
         )
 
@@ -337,7 +337,7 @@ def _check_below(home: PlacePath, entry: TableEntry, to: str) -> None:
     settings = read_manifest(home / entry.directory).settings
     if to in [each.value for each in settings if each.name == "to"]:
         raise VerifyMismatch(
-            f"the files are not in {home}, but in {home / entry.directory}",
+            f"the files are in {home / entry.directory} instead of {home}",
             "unload all tables again",
         )
 
@@ -356,8 +356,8 @@ def _others(home: PlacePath, manifest: TablesManifest) -> list[str]:
 def _extra_text(extra: list[str]) -> str:
     more = f" and {len(extra) - _SHOWN_TABLES} more" if len(extra) > _SHOWN_TABLES else ""
     return (
-        "finished runs that are not of this run's tables lie beside these, where a loader may take "
-        "them: " + ", ".join(extra[:_SHOWN_TABLES]) + more
+        "finished runs that do not belong to this run are next to its tables, where a loader may "
+        "read them: " + ", ".join(extra[:_SHOWN_TABLES]) + more
     )
 
 
@@ -367,9 +367,9 @@ def _mismatch(home: PlacePath, found: dict[str, str], of: int) -> VerifyMismatch
     if more:
         named.append(f"and {more} more: {', '.join(list(found)[_SHOWN_TABLES:])}")
     return VerifyMismatch(
-        f"{home}: {len(found)} of {counted(of, 'table')} {are(len(found))} not as the run has "
-        "written them: " + "; ".join(named),
-        "unload these tables again, or restore their files; the others are whole",
+        f"{home}: {len(found)} of {counted(of, 'table')} {are(len(found))} not as the run wrote "
+        "them: " + "; ".join(named),
+        "unload these tables again, or restore their files; the other tables are unchanged",
     )
 
 

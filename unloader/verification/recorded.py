@@ -23,8 +23,8 @@ def fetched_by(manifest: Manifest) -> Fetched:
     parts = {unit.id: content for unit in manifest.units if (content := _content(unit))}
     if len(parts) < len(manifest.units):
         raise UsageError(
-            f"run {manifest.run_id} recorded no checksums of values: it was verified by "
-            f"--verify {manifest.verified.level}",
+            f"run {manifest.run_id} recorded no checksums of values: it was verified by --verify "
+            f"{manifest.verified.level}",
             "unload with --verify full, or compare files and database: "
             "unloader verify DEST SOURCE --level source",
         )

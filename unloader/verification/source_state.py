@@ -113,13 +113,13 @@ def _check_tellable(question: Question) -> None:
     subset = question.manifest.subset
     if subset is not None and subset.units is not None and subset.selectors is None:
         raise UsageError(
-            "the run took a sample of work units that are ranges of keys, and no manifest holds "
-            "values of a table",
+            "the run took a sample of work units that are ranges of keys, and manifests do not "
+            "contain values of a table",
             "verify the files alone, without SOURCE",
         )
     if question.values and subset is not None and subset.limit_rows is not None:
         raise UsageError(
-            "the run read the rows that came first, and the source may give others now",
+            "the run read the rows that came first, and the source may return other rows now",
             "verify the files with --level full, without SOURCE",
         )
 
@@ -140,7 +140,7 @@ def _asked(
     same = snapshot.kind != "none" and snapshot.is_same(was)
     if not same:
         why = _why_not_same(catalog.capabilities, was, refused)
-        sources.tell(f"{why}, so the source is compared as it is now")
+        sources.tell(f"{why}, so the comparison uses the source as it is now")
     extract, selectors = _extract(opened, question), _sampled(manifest)
     masked = any(column.masked for column in manifest.columns)
     with source_words_left_out(masked, extract.projection.columns):
@@ -180,7 +180,7 @@ def _content(opened: OpenedSource, question: Question, observe: Observer) -> Sou
     found = [(column.name, column.output_type) for column in extract.projection.columns]
     if _without_encoded(known, found) != found:
         raise VerifyMismatch(
-            f"the columns of {extract.table.label} are not those that the run read",
+            f"the columns of {extract.table.label} differ from the columns that the run read",
             "verify the files alone, without SOURCE",
         )
     asking = Asking(
@@ -219,7 +219,7 @@ def _sampled(manifest: Manifest) -> tuple[Selector, ...] | None:
     if any(isinstance(each, KeyRange) for each in found):
         # Their ends are SQL, which nobody takes from a file.
         raise VerifyMismatch(
-            "the manifest tells of ranges of keys, which no run has written into it",
+            "the manifest contains ranges of keys, but a run does not write ranges of keys into it",
             "restore the manifest, or verify the files alone, without SOURCE",
         )
     return found

@@ -94,7 +94,7 @@ def test_a_source_that_gives_no_sample_does_not_end_the_run(job: Request) -> Non
     assert choice.predictions == ()
     (notice,) = told
     assert isinstance(notice, Notice)
-    assert "nothing could be measured" in notice.text
+    assert "no codec could be measured" in notice.text
     assert "nonsense" in notice.text
 
 

@@ -137,7 +137,7 @@ def test_a_run_as_planned_warns_of_nothing() -> None:
         (seen(worker(3), allowed_cpus=(4, 5)), "worker 3 may use CPUs 4-5 now"),
         (
             seen(worker(3), memory=((0, 20 * MIB), (1, 80 * MIB))),
-            "worker 3 has 80% of its memory on node 1",
+            "worker 3 has only 80% of its memory on node 1",
         ),
         (
             bound(
@@ -159,7 +159,7 @@ def test_what_is_not_as_planned(case: WorkerEvidence, said: str) -> None:
     same = replace(case, seat=replace(case.seat, worker=4))
     grouped = warnings(worker(2), case, same, replace(same, seat=replace(case.seat, worker=5)))
     assert len(grouped) == len(lines)
-    assert all("the same goes for 2 more workers" in line for line in grouped)
+    assert all("this is also true for 2 more workers" in line for line in grouped)
 
 
 def test_refused_cpus_are_one_line_for_all_workers() -> None:
@@ -168,7 +168,7 @@ def test_refused_cpus_are_one_line_for_all_workers() -> None:
     refused = (bound(worker(at), cpus=None, note=note) for at, note in enumerate(notes))
     (line,) = warnings(*refused)
     assert line.startswith("worker 0 is not placed as planned: CPUs 0,8 refused (EPERM): not bound")
-    assert "the same goes for 3 more workers" in line
+    assert "this is also true for 3 more workers" in line
 
 
 def test_interleaved_memory_is_not_misplaced() -> None:

@@ -129,20 +129,24 @@ def test_elsewhere_than_on_linux_nothing_is_bound(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("shape", "text"),
     [
-        (topology(1), "CPUs of one NUMA node only.*affinity or cpuset"),
-        (changed(topology(2), 1, cpus=()), "CPUs of one NUMA node only"),
+        (topology(1), "only CPUs of one NUMA node.*affinity or cpuset"),
+        (changed(topology(2), 1, cpus=()), "only CPUs of one NUMA node"),
         (topology(2, note="CPUs 8,9 are in no node"), "CPUs 8,9 are in no node.*whole machine"),
     ],
 )
 def test_require_refuses_a_machine_that_cannot_give_it(shape: Topology, text: str) -> None:
     """With --numa require, CPUs of one node or less than the whole truth are an error."""
-    with pytest.raises(ConfigError, match=rf"--numa require cannot be met: .*{text}.*--numa auto"):
+    with pytest.raises(
+        ConfigError, match=rf"--numa require is not possible: .*{text}.*--numa auto"
+    ):
         seat_workers(shape, 2, SeatOptions(numa="require", memory_policy="local"))
 
 
 def test_require_refuses_to_bind_nothing() -> None:
     """With --numa require, --bind none contradicts it."""
-    with pytest.raises(ConfigError, match=r"--bind none binds no worker.*Next: use --bind node"):
+    with pytest.raises(
+        ConfigError, match=r"--bind none does not bind workers.*Next: use --bind node"
+    ):
         seat_workers(topology(2), 2, SeatOptions(numa="require", bind="none"))
 
 
@@ -185,7 +189,7 @@ seat_workers(topology(2), 2, SeatOptions(numa="require"))
         check=False,
     )
     last = done.stderr.splitlines()[-1]
-    assert "--numa require cannot be met: " in last
+    assert "--numa require is not possible: " in last
     assert "EPERM" in last
     assert f"Next: allow {call}" in last
 
@@ -195,7 +199,7 @@ seat_workers(topology(2), 2, SeatOptions(numa="require"))
     [
         ({"memory_allowed": False}, "the cpuset of this process excludes its memory"),
         ({"memory_bytes": 0}, "it has no memory"),
-        ({"memory_bytes": None}, "its memory is not known"),
+        ({"memory_bytes": None}, "its memory is unknown"),
     ],
 )
 def test_a_hard_policy_on_memory_that_is_not_ours_is_refused(

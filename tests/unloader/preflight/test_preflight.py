@@ -91,9 +91,16 @@ def test_source_encoder_and_codecs(database: str, tmp_path: Path) -> None:
     assert {each["codec"] for each in encoder["codecs"]} == {"none", "lz4", "zstd", "gzip"}
     assert found["disks"] == []
     assert found["connection"] is None
-    assert "no connection" in reasons(found)["connection"]
+    assert "without a connection" in reasons(found)["connection"]
     assert "disk" not in reasons(found)
-    for text in ("machine", "rows/s", "csv encoder", "zstd:3", "not measured", "no connection"):
+    for text in (
+        "machine",
+        "rows/s",
+        "csv encoder",
+        "zstd:3",
+        "not measured",
+        "without a connection",
+    ):
         assert text in page
 
 
@@ -131,19 +138,19 @@ def test_a_disk_that_cannot_be_measured_is_blank(tmp_path: Path) -> None:
         "--to", f"{tmp_path / 'file'},{tmp_path / 'dir'}", "--parallelism", "1", *SMALL
     )
     assert {each["directories"][0] for each in found["disks"]} == {str(tmp_path / "dir")}
-    assert "no directory" in reasons(found)[f"disk of {tmp_path / 'file'}, 1 file"]
+    assert "not a directory" in reasons(found)[f"disk of {tmp_path / 'file'}, 1 file"]
     assert found["together"] is None
     assert (tmp_path / "file").read_text() == "mine"
     found = measured("--to", str(tmp_path), "--disk-bytes", "16MiB", "--parallelism", "2")
     assert [each["writers"] for each in found["disks"]] == [1]
-    assert "--disk-bytes" in reasons(found)[f"disk of {tmp_path}, 2 files at once"]
+    assert "--disk-bytes" in reasons(found)[f"disk of {tmp_path}, 2 files together"]
 
 
 def test_a_disk_without_room_is_not_written_to(tmp_path: Path) -> None:
     """More bytes than are free are a reason, and so is a stream, which is no disk."""
     found = measured("--to", str(tmp_path), "--disk-bytes", "4000000TiB", "--parallelism", "1")
     assert found["disks"] == []
-    assert "are wanted" in reasons(found)[f"disk of {tmp_path}, 1 file"]
+    assert "are needed" in reasons(found)[f"disk of {tmp_path}, 1 file"]
     assert reasons(measured("--to", "pipe:/tmp/nobody", "--parallelism", "1"))["disk"]
 
 

@@ -69,7 +69,7 @@ def test_every_chart_is_told_in_words(hostile: Page) -> None:
         assert sum(each.startswith(f"{what}. ") for each in names) == 2
     speed = [each for each in names if each.startswith("Rows per second. ")]
     assert len(speed) == 2
-    assert all("how many workers were to work" in each for each in speed)
+    assert all("the intended number of workers" in each for each in speed)
     assert hostile.tags.count("svg") == 12
 
 

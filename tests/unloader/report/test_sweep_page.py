@@ -115,7 +115,9 @@ def test_a_ceiling_far_above_is_told_and_not_drawn() -> None:
     page = Page(page_of(sweep_report(sweeps.replay(), measured)))
     told = [value for _, value in page.attributes if value.startswith("Speed by parallelism. ")]
     assert len(told) == 2
-    assert all("Too far above to be drawn: disk, sequential writes" in each for each in told)
+    assert all(
+        "Too far above the chart to be drawn: disk, sequential writes" in each for each in told
+    )
     assert {each.shown for each in page.figures if each.key == "ceilings.0.rate"} == {
         "5,000.0 MB/s"
     }

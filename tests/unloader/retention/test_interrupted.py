@@ -225,4 +225,4 @@ def test_a_manifest_that_leads_to_another_directory_is_a_difference(source: Path
     body = text[: text.rindex(',\n  "digest"')]
     (empty / "_manifest.json").write_bytes(with_digest((body + "\n}\n").encode()))
     error = command.error_of("verify", str(empty), status=8)
-    assert f"the files are not in {empty}" in error
+    assert f"instead of {empty}" in error

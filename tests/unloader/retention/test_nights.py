@@ -62,8 +62,8 @@ def test_the_link_and_the_kept_ones_are_whole_nights(source: SourceSpec, tmp_pat
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("notes.txt", "is no table of the run"),
-        ("main/first/x.csv", "is no file of the run"),
+        ("notes.txt", "is not a table of the run"),
+        ("main/first/x.csv", "is not a file of the run"),
     ],
 )
 def test_a_night_with_anything_else_in_it_stays(
@@ -96,7 +96,7 @@ def test_what_has_the_name_of_the_link_is_told_before_anything_is_read(
 ) -> None:
     """Of the directory of all tables, not of each."""
     (tmp_path / "latest").mkdir()
-    with pytest.raises(OutputFailed, match="is no symbolic link"):
+    with pytest.raises(OutputFailed, match="is not a symbolic link"):
         night(source, tmp_path, latest_link="latest")
     shutil.rmtree(tmp_path / "latest")
 

@@ -105,7 +105,7 @@ def test_the_newest_runs_stay(source: str, tmp_path: Path) -> None:
         seen.append(os.readlink(tmp_path / "t" / "latest"))
     assert len(set(seen)) == 3
     assert {each.name for each in (tmp_path / "t").iterdir()} == {"latest", *sorted(seen)[1:]}
-    assert told == [f"removed run {seen[0]} in {tmp_path}/t/{seen[0]}, as --keep 2 asks"]
+    assert told == [f"removed run {seen[0]} in {tmp_path}/t/{seen[0]}, because of --keep 2"]
     assert (tmp_path / "t" / "latest" / "_manifest.json").is_file()
 
 
@@ -138,10 +138,10 @@ def test_only_whole_runs_of_the_same_table_are_removed(source: str, tmp_path: Pa
     assert len(after - before) == 1
     kept = {line.partition(" is kept: ")[2] for line in told if " is kept: " in line}
     assert kept == {
-        f"{copies['added']}/notes.txt is no file of the run",
+        f"{copies['added']}/notes.txt is not a file of the run",
         f"{changed} was changed after the run",
         f"{copies['missing']}/{file.name} is missing",
-        f"{copies['running']}/_run is no file of the run",
+        f"{copies['running']}/_run is not a file of the run",
     }
     assert sorted(each.name for each in elsewhere.iterdir()) == ["_manifest.json", file.name]
 
@@ -191,7 +191,7 @@ def test_a_resumed_run_that_is_not_the_newest(tmp_path: Path) -> None:
     newest = os.readlink(runs / "latest")
     done = command.ended("resume", str(old), "--progress", "none")
     assert done.returncode == 0, done.stderr
-    assert f"{runs}/latest stays with run {newest}, which is newer" in done.stderr
+    assert f"{runs}/latest still leads to run {newest}, which is newer" in done.stderr
     assert {each.name for each in runs.iterdir()} == {"latest", newest, old.name}
     assert os.readlink(runs / "latest") == newest
 
@@ -209,7 +209,9 @@ def test_a_link_that_is_none_stops_the_run(source: str, tmp_path: Path) -> None:
     """What has the name of the link and is none is found before anything is read."""
     (tmp_path / "latest").write_text("of somebody")
     to = ("--to", f"{tmp_path}/{{run_id}}", "--latest-link", "latest")
-    assert "is no symbolic link" in command.error_of("run", source, "--table", "t", *to, status=6)
+    assert "is not a symbolic link" in command.error_of(
+        "run", source, "--table", "t", *to, status=6
+    )
     assert [each.name for each in tmp_path.iterdir()] == ["latest"]
 
 
@@ -275,7 +277,7 @@ def test_what_comes_at_the_last_moment_is_not_lost(finished: EarlierRun) -> None
     before = [sorted(each.iterdir()) for each in finished.directories]
     new = finished.directories[1] / "new"
     new.write_text("of somebody")
-    with pytest.raises(OSError, match="was changed while it was to be removed"):
+    with pytest.raises(OSError, match="was changed during its removal"):
         removing.remove(finished)
     new.unlink()
     assert [sorted(each.iterdir()) for each in finished.directories] == before

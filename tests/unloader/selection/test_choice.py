@@ -107,7 +107,7 @@ def test_other_families_are_chosen_on_request() -> None:
     """A view is left out by a pattern with a word about it, and taken where views are asked for."""
     left = chosen(SHOP, "SALES.T*", "SALES.*")
     (problem,) = left.problems
-    assert "it matches 1 view, and no table" in problem.what
+    assert "it matches 1 view but no table" in problem.what
     assert left.notices[0] == (
         "SALES.* also matches 1 foreign table and 1 view, which it leaves out"
     )
@@ -143,7 +143,7 @@ def test_names_in_another_case_are_told() -> None:
 def test_nothing_is_left() -> None:
     """Excluding everything is a problem, asking for nothing a wrong command."""
     (problem,) = chosen(SHOP, "HR.*", exclude=("HR.*",)).problems
-    assert problem.what == "no table of those asked for is left"
+    assert problem.what == "none of the requested tables is left"
     with pytest.raises(UsageError, match="no table is named"):
         choose(TableChoice(exclude=(parse_pattern("A"),)), SHOP)
 
@@ -177,7 +177,7 @@ def test_problems_of_tables_come_with_what_mends_them() -> None:
     error = problems.error()
     assert error is not None
     assert error.exit_code == 4
-    assert "4 of the tables asked for cannot be unloaded: S.N*: it matches no table" in str(error)
+    assert "4 of the requested tables cannot be unloaded: S.N*: it matches no table" in str(error)
     assert "S.C: column f has the type BFILE" in str(error)
     assert "--exclude f" in error.hint
     assert TableProblems.of(chosen(found, "S.FINE").problems).error() is None
@@ -228,5 +228,5 @@ def test_patterns_come_from_a_file(tmp_path: Any) -> None:
         path.write_bytes(content)
         with pytest.raises(UsageError, match=said):
             read_patterns(path)
-    with pytest.raises(UsageError, match="cannot be read: No such file"):
+    with pytest.raises(UsageError, match=r"cannot read the list of tables .*: No such file"):
         read_patterns(tmp_path / "absent")

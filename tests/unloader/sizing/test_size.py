@@ -186,7 +186,7 @@ def test_points_without_rows_are_of_the_table_that_is_asked_about(tmp_path: Path
     path = points(tmp_path, "parallelism,seconds\n1,400\n4,100\n")
     found = sized("--rows", "1M", "--row-bytes", "10", "--cores", "4", "--from", path)
     assert found["on_cores"]["seconds_without_discount"] == 100
-    assert any("taken as those asked about" in each for each in found["assumptions"])
+    assert any("assumed to be as in this question" in each for each in found["assumptions"])
 
 
 def test_another_cpu_and_another_discount(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_a_source_that_levels_off_is_a_limit(tmp_path: Path) -> None:
     asked = ("--rows", "3600M", "--window", "1h", "--cores", "64", "--from")
     flat = sized(*asked, ceilings(tmp_path, level(4, 2e5), level(8, 2.1e5)))
     assert flat["on_cores"]["limited_by"] == "source"
-    assert "further cores do not help" in flat["answer"]
+    assert "more cores do not help" in flat["answer"]
     rising = sized(*asked, ceilings(tmp_path, level(4, 2e5), level(8, 3.9e5)))
     assert rising["on_cores"]["limited_by"] != "source"
 
@@ -385,7 +385,7 @@ def test_a_sweep_is_taken_as_it_was_saved(tmp_path: Path) -> None:
         measured["costs"]["total"] / width, rel=1e-4
     )
     assert any("null:" in each for each in found["assumptions"])
-    assert not any("one core a worker" in each for each in found["assumptions"])
+    assert not any("one core for each worker" in each for each in found["assumptions"])
     again = sized("--rows", "40k", *asked, str(listed))
     assert again["on_cores"] == found["on_cores"]
 

@@ -61,7 +61,7 @@ def test_shares_and_unknown_columns_are_told(tmp_path: Path) -> None:
     assert [point.load.cpu for point in found.points] == [0.5, 1.0]
     unused, shares = found.notices
     assert "not used: kb/s" in unused
-    assert "taken as shares" in shares
+    assert "read as shares" in shares
     percent = read(tmp_path, "parallelism,seconds,cpu\n2,9,0.5%\n4,5,1%\n")
     assert [point.load.cpu for point in percent] == [0.005, 0.01]
 
@@ -93,10 +93,10 @@ def test_points_are_written_so_that_they_are_read_as_the_same(tmp_path: Path) ->
         (HEAD + "4,nan\n", "seconds 'nan' is not a number"),
         (HEAD + "4,inf\n", "seconds 'inf' is not a number"),
         (HEAD + "4,-5\n", "seconds '-5' is not a number"),
-        (HEAD + "4,0\n", "seconds '0' is no time"),
-        (HEAD + "4,0.0\n", "seconds '0.0' is no time"),
-        (HEAD + "4,1e99\n", "seconds '1e99' is no time"),
-        (HEAD + "4,1e-99\n", "seconds '1e-99' is no time"),
+        (HEAD + "4,0\n", "seconds '0' cannot be the time"),
+        (HEAD + "4,0.0\n", "seconds '0.0' cannot be the time"),
+        (HEAD + "4,1e99\n", "seconds '1e99' cannot be the time"),
+        (HEAD + "4,1e-99\n", "seconds '1e-99' cannot be the time"),
         (HEAD + "4,1e-6\n", ""),
         (HEAD + "4,1_0\n", "seconds '1_0' is not a number"),
         (HEAD + "4,0x10\n", "seconds '0x10' is not a number"),
@@ -109,8 +109,8 @@ def test_points_are_written_so_that_they_are_read_as_the_same(tmp_path: Path) ->
         (HEAD + "2.5,5\n", "parallelism '2.5' is not a number of workers"),
         (HEAD + "70000,5\n", "parallelism '70000' is not a number of workers"),
         (HEAD + "9" * 5000 + ",5\n", "is not a number of workers"),
-        ("parallelism,seconds,cpu\n4,5,101\n", "cpu '101' is more than all of it"),
-        ("parallelism,seconds,bytes\n4,5,0\n", "bytes '0' says that nothing was done"),
+        ("parallelism,seconds,cpu\n4,5,101\n", "cpu '101' is more than the whole machine"),
+        ("parallelism,seconds,bytes\n4,5,0\n", "bytes '0' means that no work was done"),
         (b"parallelism,seconds\n4,\xff\n", "is not text in UTF-8 (byte 22)"),
         (b"\xff\xfep\0a\0", "is not text in UTF-8"),
         (HEAD + "4,5\0\n", "is not"),
@@ -163,7 +163,7 @@ def test_any_text_is_understood_or_refused(
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     """The system's reason is in the one error of the command."""
     missing = command.error_of("sweep", "--replay", str(tmp_path / "none.csv"), status=3)
-    assert "none.csv cannot be read: No such file or directory" in missing
+    assert "none.csv: No such file or directory" in missing
     assert "--replay" in missing.partition("Next: ")[2]
 
 

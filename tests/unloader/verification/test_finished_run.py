@@ -260,7 +260,7 @@ def test_changed_totals_are_found(copy: Callable[[str], Path]) -> None:
     """The totals must be those of the files."""
     destination = copy("parquet")
     change(destination, lambda manifest: manifest["totals"].update(rows=ROWS + 1))
-    assert f"{ROWS:,} rows, the totals {ROWS + 1}" in difference(destination)
+    assert f"{ROWS:,} rows, but the totals have {ROWS + 1}" in difference(destination)
 
 
 @pytest.mark.parametrize(
@@ -411,7 +411,7 @@ def test_a_source_that_changed_is_compared_as_it_is(
         connection.execute("INSERT INTO t SELECT * FROM t LIMIT 5")
     destination, heard = copy("csv"), list[Event]()
     with pytest.raises(
-        VerifyMismatch, match=f"{ROWS:,} rows, the source counts {ROWS + 5} .as the"
+        VerifyMismatch, match=f"{ROWS:,} rows, but the source counts {ROWS + 5} .as the"
     ):
         api.verify(destination, source_of(later), observe=heard.append)
     assert any(

@@ -74,8 +74,8 @@ def test_a_source_that_has_changed_is_told_of_once(source: SourceSpec, home: Pat
     assert len(told) == 1
     message = caught.value.message
     assert "2 of 4 tables" in message
-    assert "main.small: the manifest has 10 rows, the source counts 11" in message
-    assert "main.middle: the manifest has 200 rows, the source counts 199" in message
+    assert "main.small: the manifest has 10 rows, but the source counts 11" in message
+    assert "main.middle: the manifest has 200 rows, but the source counts 199" in message
 
 
 def test_a_table_that_is_gone_is_named_and_the_others_are_checked(
@@ -88,5 +88,5 @@ def test_a_table_that_is_gone_is_named_and_the_others_are_checked(
         api.verify(home, source)
     message = caught.value.message
     assert "2 of 4 tables" in message
-    assert "main.middle: the source cannot count it: " in message
-    assert "main.large: the manifest has 900 rows, the source counts 899" in message
+    assert "main.middle: the source cannot count its rows: " in message
+    assert "main.large: the manifest has 900 rows, but the source counts 899" in message

@@ -55,8 +55,8 @@ def _idle(report: RunReport) -> str:
     if spread.first_worker_idle_s is None or spread.last_worker_idle_s is None:
         return ""
     return (
-        f" The first worker had nothing more to do after "
-        f"{figures.seconds(spread.first_worker_idle_s)}, the last one after "
+        " The first worker had no more work after "
+        f"{figures.seconds(spread.first_worker_idle_s)}, the last worker after "
         f"{figures.seconds(spread.last_worker_idle_s)}."
     )
 
@@ -67,8 +67,8 @@ def _worker_stages(report: RunReport) -> Chart:
     return _stacked(
         name="worker-stages",
         title="Stages, by worker",
-        summary="Wall seconds of each stage over all units of a worker. Stages overlap, so that "
-        "their sum may be longer than the worker was at work. The longest one limits it.",
+        summary="Wall seconds of each stage over all units of a worker. Stages overlap, so their "
+        "sum may be longer than the worker's time. The longest stage limits the worker.",
         values=list(_stage_values(rows)),
         axis=worker_axis(workers),
         height=rows_height(workers),

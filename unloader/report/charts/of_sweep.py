@@ -45,8 +45,8 @@ def _costs(points: Sequence[PointLine]) -> Chart:
     return _stacked(
         name="costs",
         title="CPU of the workers, by stage",
-        summary="CPU seconds of the workers for a million rows; rest is what is in no stage, such "
-        "as threads of a driver." + _first_of(points),
+        summary="CPU seconds of the workers for a million rows; rest is CPU time outside these "
+        "stages, such as threads of a driver." + _first_of(points),
         points=points,
         names=names,
         chosen=(*STAGE_COLOURS, "var(--grey)"),
@@ -59,8 +59,8 @@ def _users(points: Sequence[PointLine]) -> Chart:
     return _stacked(
         name="users",
         title="Who used the CPUs",
-        summary="Shares of all CPUs of the machine. Where the database is on another machine, or "
-        "its processes cannot be told, it has no share of its own." + _first_of(points),
+        summary="Shares of all CPUs of the machine. If the database is on another machine, or its "
+        "processes cannot be identified, it has no share here." + _first_of(points),
         points=points,
         names=_USERS,
         chosen=_USER_COLOURS,

@@ -87,7 +87,11 @@ def load_chart(loads: Sequence[Load]) -> Chart:
         for at, line, share in _lines(loads, few)
     ]
     highest = max(share for _, _, share in loads)
-    many = "" if few else f" Of {len(nodes)} nodes the busiest, the idlest and the mean are shown."
+    many = (
+        ""
+        if few
+        else f" Of {len(nodes)} nodes, only the busiest, the idlest and the mean are shown."
+    )
 
     def spec(frame: Frame) -> Spec:
         return {
@@ -110,7 +114,7 @@ def load_chart(loads: Sequence[Load]) -> Chart:
     return Chart(
         name="load",
         title="Load of the NUMA nodes",
-        summary=f"The busy part of the CPUs that the run might use, by all processes of the "
+        summary="The busy part of the CPUs that the run might use, by all processes of the "
         f"machine; at most {highest:.0%}.{many}",
         spec=spec,
     )

@@ -46,14 +46,14 @@ def speed_chart(report: RunReport) -> Chart:
         }
 
     more = (
-        " The yellow line, with the axis at the right, is how many workers were to work; each of "
-        "its points is a change, which the table below explains."
+        " The yellow line, with the axis at the right, is the intended number of workers; each "
+        "of its points is a change, which the table below explains."
     )
     return Chart(
         name="speed",
         title="Rows per second",
         summary=f"The fastest moment was {figures.rows_per_second(best.rows_per_second)}, "
-        f"{figures.seconds(best.at_s)} after the begin. Rows count once they are encoded."
+        f"{figures.seconds(best.at_s)} after the start. Rows count when they are encoded."
         + (more if steps else ""),
         spec=spec,
     )
@@ -163,8 +163,8 @@ def efficiency_chart(found: Efficiency) -> Chart:
     return Chart(
         name="efficiency",
         title="Efficiency",
-        summary="The rates of the whole run, as shares of what each part of the way can do at "
-        f"most. It came nearest to the {nearest.what}: {_held(nearest)}.",
+        summary="The rates of the whole run, as shares of the highest possible rate of each "
+        f"part. It came nearest to the {nearest.what}: {_held(nearest)}.",
         spec=spec,
     )
 

@@ -66,14 +66,16 @@ def _summary(page: SweepPage) -> str:
     if page.model:
         line = "line" if page.described else "dashed line"
         fits = "" if page.described else ", which does not describe all points"
-        band = "; the band its interval" if any(True for _ in _band(page)) else ""
+        band = "; the band is its interval" if any(True for _ in _band(page)) else ""
         parts.append(f"The {line} is the fit of the law {page.model}{fits}{band}.")
     bad = sum(level.state in ("not valid", "outlier", "failed") for level in page.levels)
     if bad:
-        parts.append(f"{bad} of {len(page.levels)} points do not count; the table says why.")
+        parts.append(
+            f"{bad} of {len(page.levels)} points do not count; the table shows the reason."
+        )
     near, told = _near(page), _UNITS[page.unit][1]
     parts += [
-        f"Too far above to be drawn: {each.what}, {told(each.rate)}."
+        f"Too far above the chart to be drawn: {each.what}, {told(each.rate)}."
         for each in page.ceilings
         if each not in near
     ]

@@ -14,7 +14,7 @@ Unit = Literal["bytes", "rows", "runs"]
 _SETTINGS = {
     "repeats": "measurements of a point",
     "most_repeats": "at most, where they differ too much",
-    "widest_spread": "they may differ by, as a share",
+    "widest_spread": "allowed difference between them, as a share",
     "warm_up": "warm-ups",
     "sample": "share of the table",
     "seconds": "longest measurement, in seconds",

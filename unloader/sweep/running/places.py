@@ -81,7 +81,7 @@ def places(destinations: tuple[str, ...], sweep_id: str) -> Iterator[Places]:
         yield Places(roots)
     except OSError as error:
         raise OutputFailed(
-            f"the sweep cannot make a directory in {error.filename}: {error.strerror}",
+            f"the sweep cannot create a directory in {error.filename}: {error.strerror}",
             "give another directory with --to, or --to null:",
         ) from error
     finally:
@@ -104,20 +104,20 @@ def check(destinations: tuple[str, ...]) -> None:
         return
     if destination_kind(destinations) != "directories":
         raise UsageError(
-            f"a sweep cannot write to {destinations[0]}, which takes data once",
+            f"a sweep cannot write to {destinations[0]}, which accepts data only once",
             "give a directory with --to, or --to null:",
         )
     for place in destinations:
         if has_fields(place):
             raise UsageError(
-                f"--to {place} has fields, and a sweep makes directories of its own",
-                "name the directory in which the fields stand",
+                f"--to {place} has fields, but a sweep names its directories itself",
+                "give the directory above the fields",
             )
         for name in _OF_A_RUN:
             if os.path.lexists(Path(place) / name):
                 raise OutputFailed(
-                    f"{place} holds a run ({name}), which a sweep does not touch",
-                    "give a directory on the same disk that holds none",
+                    f"{place} holds a run ({name}), which a sweep does not change",
+                    "give a directory on the same disk without a run",
                 )
 
 

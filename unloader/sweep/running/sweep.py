@@ -70,7 +70,7 @@ def sweep(
     runs = len(variants) * options.repeats + options.warm_up
     if runs > MOST_MEASUREMENTS:
         raise UsageError(
-            f"the sweep has {runs:,} measurements, and at most {MOST_MEASUREMENTS:,} are made",
+            f"the sweep has {runs:,} measurements, but the limit is {MOST_MEASUREMENTS:,}",
             "give fewer values, or fewer --repeats",
         )
     variants = [replace(each, request=_for_sweep(each.request)) for each in variants]
@@ -134,8 +134,8 @@ class _Sweep:
         if taken.units < UNITS_A_WORKER * most and taken.units < taken.of_units:
             self._warn(
                 f"a sample of {counted(taken.units, 'work unit')} is small for {most} workers, "
-                "who wait for "
-                "the last unit. Next: give a larger --sample, or a smaller --unit-bytes"
+                "which wait for the last unit. Next: give a larger --sample, or a smaller "
+                "--unit-bytes"
             )
         return planned, taken
 
@@ -189,8 +189,8 @@ class _Sweep:
         found = watch.measurement(len(self.order) + 1)
         if found is None:
             empty = SourceError(
-                "no row came in the time of the measurement",
-                "give it longer with --seconds, or another table",
+                "no row arrived during the measurement",
+                "give a longer --seconds, or another table",
             )
             self._failed(at, empty)
         return found
@@ -276,10 +276,10 @@ def _for_sweep(request: Request) -> Request:
 
 def _caches(warm_up: int) -> str:
     if not warm_up:
-        return "as they were; later measurements find more in them than the first"
+        return "as they were; later measurements find more rows in the caches than the first"
     return (
-        "warm: the same rows were read before the first measurement, and all points read what is "
-        "then in the caches of database and system"
+        "warm: the same rows were read before the first measurement, so all points find them in "
+        "the caches of database and system"
     )
 
 
@@ -290,7 +290,7 @@ def _differing_rows(points: Sequence[PointReport]) -> tuple[str, ...]:
         return ()
     return (
         f"the measurements read from {min(counts):,} to {max(counts):,} rows: the table has "
-        "changed, or each point has its own selection",
+        "changed, or the points have different selections",
     )
 
 

@@ -162,7 +162,7 @@ def test_verify_finds_a_table_of_another_run(
     command.run("run", url, "--table", "small", "--to", str(home / "main.old"))
     error = command.error_of("verify", str(home), status=8)
     assert "main.small: " in error
-    assert "unloaded again since" in error
+    assert "unloaded again" in error
     assert "main.empty: " in error
     assert "main.old" not in error
     assert f"{home}/main.old" in command.error_of("verify", str(home), "--strict", status=8)
@@ -289,6 +289,6 @@ def test_a_home_that_is_removed_meanwhile_is_no_way_to_go_on(
 def test_a_broken_run_is_verified_as_far_as_it_is_published(broken: Path) -> None:
     """The error says how it is completed."""
     error = command.error_of("verify", str(broken), status=7)
-    assert f"the run over 4 tables in {broken} is not complete" in error
+    assert f"the run of 4 tables in {broken} is not complete" in error
     assert f"unloader resume {broken}" in error
     command.run("verify", str(broken / "main.large"), "--quiet")

@@ -10,7 +10,7 @@ from unloader.errors import OutputFailed
 from unloader.sweep.running.places import places
 
 
-@pytest.mark.parametrize(("below", "text"), [("", "is not a directory"), ("x", "cannot make")])
+@pytest.mark.parametrize(("below", "text"), [("", "is not a directory"), ("x", "cannot create")])
 def test_a_file_in_the_way_is_named(tmp_path: Path, below: str, text: str) -> None:
     """A destination that is a file, or below one, is an error that names it, and it stays."""
     file = tmp_path / "mine.txt"
