@@ -91,7 +91,7 @@ def load(
     version = version_of() if version_of is not None else None
     if version != abi_version:
         raise Unusable(
-            f"{path.name} has the interface version {version}, and this package needs {abi_version}"
+            f"{path.name} has the interface version {version}, but this package needs {abi_version}"
         )
     for name, (result, arguments) in functions.items():
         function = getattr(loaded, f"{prefix}{name}")

@@ -61,8 +61,9 @@ def check_large_row(large: LargeRow, schema: pa.Schema) -> None:
     indexes = [index for index, _ in large.values]
     if large.row.num_rows != 1 or indexes != sorted(set(indexes) & set(range(len(schema)))):
         raise WriteError(
-            f"a large row has {large.row.num_rows} rows and large values in the columns {indexes} "
-            f"of {len(schema)}; it must be one row and name each column once, ascending."
+            f"a large row has {large.row.num_rows} rows and large values in the columns "
+            f"{indexes} of {len(schema)}; it must have one row and name each column once, in "
+            "ascending order."
         )
     binary = (pa.binary(), pa.large_binary(), pa.binary_view())
     text = (pa.string(), pa.large_string(), pa.string_view())
@@ -72,7 +73,7 @@ def check_large_row(large: LargeRow, schema: pa.Schema) -> None:
         if kind not in (binary if value.binary else text):
             given = "binary" if value.binary else "text"
             raise WriteError(
-                f"column {field.name} has the type {kind}, which holds no large {given} value."
+                f"column {field.name} has the type {kind}, which cannot hold a large {given} value."
             )
 
 
@@ -144,8 +145,8 @@ def _collected(value: LargeValue, field: pa.Field) -> pa.Array:
 
 def _too_large(column: str, size: str) -> ValueNotRepresentable:
     return ValueNotRepresentable(
-        f"column {column} holds a value of {size}; this format must hold a value in memory, and "
-        f"takes at most {COLLECTED_BYTES:,} bytes.",
+        f"column {column} holds a value of {size}; this format needs each value in memory, and "
+        f"accepts at most {COLLECTED_BYTES:,} bytes.",
         f"leave it out with --exclude {column}, "
         "or use --format csv, which writes values of any size.",
     )

@@ -77,7 +77,7 @@ _CALLS_AS_THEY_ARE = 16
 def _made(cls: type, *, frozen: bool, slots: bool, kw_only: bool) -> type:
     own = cls.__dict__
     if frozen and ("__setattr__" in own or "__delattr__" in own):
-        raise TypeError(f"{cls.__name__} is frozen and has a way of its own to set attributes")
+        raise TypeError(f"{cls.__name__} is frozen but sets attributes in another way")
     if own.get("__doc__") is None:
         cls.__doc__ = cls.__name__  # Else the library makes one from a signature, which takes long.
     plain = _with_fields(cls, kw_only)

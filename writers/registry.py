@@ -155,7 +155,7 @@ def name_of(output_format: object) -> str:
     # Ours first: looking for other packages takes milliseconds, which each work unit would pay.
     if isinstance(name, str) and (name in FORMATS or name in _installed()):
         return name
-    raise FormatError(f"there is no format {name!r}.", f"use one of {', '.join(formats())}.")
+    raise FormatError(f"format {name!r} does not exist.", f"use one of {', '.join(formats())}.")
 
 
 def _load(name: str) -> Any:

@@ -41,14 +41,14 @@ def check_schema(batch: pa.RecordBatch, schema: pa.Schema) -> None:
         [f"{field.name} ({field.type})" for field in each] for each in (batch.schema, schema)
     )
     differing = [
-        f"column {number} is {its} and was to be {wanted}"
+        f"column {number} is {its} instead of {wanted}"
         for number, (its, wanted) in enumerate(
             zip_longest(found, promised, fillvalue="absent"), start=1
         )
         if its != wanted
     ]
-    reason = "; ".join(differing) or "a column may be null, or may not, other than was promised"
-    raise SchemaMismatch(f"a batch has other columns than were promised: {reason}")
+    reason = "; ".join(differing) or "a column may be null where the schema differs"
+    raise SchemaMismatch(f"a batch does not have the columns of the schema: {reason}")
 
 
 def text_class(field: pa.Field) -> str:

@@ -324,13 +324,13 @@ def test_parquet_refuses_a_value_above_its_limit(tmp_path):
     ("change", "words"),
     [
         ({"values": ((0, Pieces("x")),)}, "column id has the type int64"),
-        ({"values": ((2, Pieces("x")),)}, "no large text value"),
-        ({"values": ((1, Pieces(b"x")),)}, "no large binary value"),
+        ({"values": ((2, Pieces("x")),)}, "cannot hold a large text value"),
+        ({"values": ((1, Pieces(b"x")),)}, "cannot hold a large binary value"),
         ({"values": ((2, Pieces(b"x")), (1, Pieces("x")))}, "ascending"),
         ({"values": ((5, Pieces("x")),)}, "ascending"),
         (
             {"row": pa.record_batch([pa.array([1])], names=["id"])},
-            "a batch has other columns than were promised: column 2",
+            "a batch does not have the columns of the schema: column 2",
         ),
     ],
 )

@@ -40,11 +40,11 @@ def test_extension(output_format: Any, codec: Any, expected: str) -> None:
     ("output_format", "codec", "level", "said"),
     [
         ("csv", "snappy", None, "none, gzip, zstd, lz4"),
-        ("csv", "brotli", None, "no compression named 'brotli'"),
+        ("csv", "brotli", None, "compression 'brotli' does not exist"),
         ("parquet", "gzip", 0, "1 to 9"),
         ("parquet", "snappy", 3, "has no levels"),
         ("csv", "none", 3, "has no levels"),
-        ("orc", "none", None, "no format 'orc'.*csv, parquet"),
+        ("orc", "none", None, "format 'orc' does not exist.*csv, parquet"),
     ],
 )
 def test_impossible_combination_is_refused(

@@ -193,7 +193,9 @@ def choose(preset: Preset, predictions: tuple[Prediction, ...]) -> Choice:
     """Return what a preset takes and why; without predictions what it takes unmeasured."""
     if not predictions:
         return Choice(
-            preset=preset, compression=UNMEASURED[preset], reason="there were no rows to measure"
+            preset=preset,
+            compression=UNMEASURED[preset],
+            reason="the sample has no rows to measure",
         )
     chosen = pick(preset, predictions)
     others = ", ".join(

@@ -56,14 +56,14 @@ def check_level(compression: Compression) -> None:
     codec, level = compression.codec, compression.level
     if codec not in LEVELS:
         raise FormatError(
-            f"there is no compression named {codec!r}.", f"use one of {', '.join(LEVELS)}."
+            f"compression {codec!r} does not exist.", f"use one of {', '.join(LEVELS)}."
         )
     if level is None:
         return
     limits = LEVELS[codec]
     if limits is None:
         raise FormatError(
-            f"compression {codec} has no levels, but level {level} was asked for.",
+            f"compression {codec} has no levels, but level {level} was requested.",
             "leave the level out.",
         )
     lowest, highest = limits

@@ -39,7 +39,7 @@ def why_not(field: pa.Field, format: TextFormat) -> str:
     if format.substitute is not None and textual:
         return "--substitute may have replaced characters"
     if format.guard_formulas and is_guarded(field):
-        return "--guard-formulas may have put a quote in front"
+        return "--guard-formulas may have put a quote before the value"
     if text_class(field) == "timestamp" and format.moves_to_utc:
         return "the dialect writes timestamps with a time zone in UTC, without their offset"
     mask = _mask_of(field, format)

@@ -59,7 +59,7 @@ def column_sum(loaded: ctypes.CDLL, array: pa.Array, form: Form) -> tuple[int, i
     array._export_to_c(ctypes.addressof(exported))
     status = loaded.unloader_sums_column(spec, exported, result)
     if status == -1:
-        raise MemoryError("no memory is left for a checksum")
+        raise MemoryError("there is not enough memory for a checksum")
     if status:
         raise ValueError(f"values of {array.type} are not {form.kind.name}")
     return result.sum, result.nulls

@@ -81,7 +81,7 @@ def file_sums(
         raise write_error("read", path, exc) from exc
     except damage as exc:
         raise WriteError(
-            f"{path} is not what was written: {exc}.", "unload the table again."
+            f"{path} differs from the data that was written: {exc}.", "unload the table again."
         ) from exc
 
 

@@ -41,7 +41,7 @@ def check_recipients(recipients: Sequence[str]) -> None:
         except library.RecipientError as error:
             raise FormatError(
                 f"recipient {number} is not a public key of age.",
-                "give what `age-keygen -y` shows: age1 and 58 more characters.",
+                "give a public key that `age-keygen -y` shows: age1 and 58 more characters.",
             ) from error
 
 
@@ -202,8 +202,8 @@ def _identities(texts: Sequence[str]) -> list[Any]:
         except library.IdentityError:
             # Not from the library's error, which may show the key.
             raise FormatError(
-                "what was given as a private key of age is none.",
-                "give a file that `age-keygen -o FILE` has made.",
+                "the given text is not a private key of age.",
+                "give a file that `age-keygen -o FILE` made.",
             ) from None
     return found
 

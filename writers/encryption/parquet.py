@@ -71,10 +71,10 @@ def reading_options(encryption: Encryption) -> dict[str, Any]:
 def _key(encryption: Encryption) -> bytes:
     key = encryption.key
     if key is None:
-        raise FormatError("there is no key for the encrypted Parquet files.", "give the key.")
+        raise FormatError("the encrypted Parquet files have no key.", "give the key.")
     if len(key) not in KEY_BYTES:
         raise FormatError(
-            f"a Parquet key of {len(key)} bytes cannot be used.", "use one of 16, 24 or 32 bytes."
+            f"a Parquet key of {len(key)} bytes cannot be used.", "use a key of 16, 24 or 32 bytes."
         )
     return key
 

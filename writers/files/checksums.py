@@ -44,9 +44,7 @@ def open_digest(name: str) -> Digest:
         return _HashObject(name, hashlib.sha256())
     if name == "crc32c":
         return _Crc32c()
-    raise FormatError(
-        f"there is no checksum named {name!r}.", f"use one of {', '.join(CHECKSUMS)}."
-    )
+    raise FormatError(f"checksum {name!r} does not exist.", f"use one of {', '.join(CHECKSUMS)}.")
 
 
 def checksum_name(checksum: str) -> str:
@@ -58,7 +56,7 @@ def checksum_name(checksum: str) -> str:
     name = checksum.partition(":")[0]
     if name not in CHECKSUMS:
         raise FormatError(
-            f"the checksum {checksum!r} begins with no known name.",
+            f"the checksum {checksum!r} has an unknown name.",
             "check it with the version of this program that wrote it.",
         )
     return name

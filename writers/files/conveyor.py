@@ -290,7 +290,7 @@ class Conveyor:
     def _until_stopped(self) -> Iterator[Sequence[BytesLike]]:
         yield from self._taken()
         if self._stopped:
-            raise EndsEarly("the output was given up before it was whole.")
+            raise EndsEarly("the output was abandoned before it was complete.")
 
     def _buffers(self) -> Iterator[Sequence[BytesLike]]:
         while (buffer := self._next(self._full, lambda: self._finishing)) is not None:

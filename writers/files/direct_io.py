@@ -46,16 +46,22 @@ def refusal(directory: str | os.PathLike[str]) -> str | None:
     """
     try:
         with TemporaryFile(dir=directory, buffering=0) as file:
-            return None if _alignment(file.fileno()) else "its file system takes no direct writes"
+            return (
+                None
+                if _alignment(file.fileno())
+                else "its file system does not accept direct writes"
+            )
     except OSError as exc:
-        return f"it cannot be tried ({os.strerror(exc.errno) if exc.errno else exc})"
+        return f"direct writes cannot be tested ({os.strerror(exc.errno) if exc.errno else exc})"
 
 
 def open_direct(descriptor: int, path: Path, min_free_bytes: int = 0) -> DirectFile | None:
     """Return a direct writer of the empty file, None where its file system has no such thing."""
     alignment = _alignment(descriptor)
     if alignment is None:
-        logger.info("%s: its file system takes no direct writes; writing normally", path)
+        logger.info(
+            "%s: its file system does not accept direct writes; the file is written normally", path
+        )
         return None
     return DirectFile(descriptor, path, alignment, min_free_bytes)
 
@@ -142,7 +148,9 @@ class DirectFile:
             except OSError as exc:
                 if not self._is_direct or exc.errno not in _REFUSALS:
                     raise
-                logger.info("%s: a direct write was refused; writing normally", self._path)
+                logger.info(
+                    "%s: a direct write was refused; the file is written normally", self._path
+                )
                 self._leave_direct()
             else:
                 self._arrived += count

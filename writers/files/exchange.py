@@ -67,7 +67,7 @@ def make_twin(original: Path, twin: Path, names: Collection[str] = ()) -> None:
     now = os.stat(twin)
     for name in ("st_uid", "st_gid", "st_mode", "st_dev"):
         if getattr(now, name) != getattr(wanted, name):
-            raise OSError(errno.EPERM, f"{name} cannot be that of {original}", str(twin))
+            raise OSError(errno.EPERM, f"{name} cannot belong to {original}", str(twin))
 
 
 def _copy_attributes(original: Path, twin: Path) -> None:
@@ -94,7 +94,7 @@ def _attributes(path: Path) -> dict[str, bytes]:
 def _renameat2(source: Path, target: Path, flags: int) -> None:
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None:
-        raise OSError(errno.ENOSYS, "the C library has no renameat2", str(source))
+        raise OSError(errno.ENOSYS, "the C library does not have renameat2", str(source))
     call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
     if call(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), flags):
         number = ctypes.get_errno()

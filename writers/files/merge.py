@@ -63,7 +63,7 @@ def merge_files(
         FormatError: The codec does not go with the format.
     """
     if not files:
-        raise WriteError("there are no files to join.", "plan at least one work unit.")
+        raise WriteError("no files were given to join.", "plan at least one work unit.")
     spec = replace(spec, file_size_bytes=0)
     staging = Path(spec.directory)
     extension = "parquet"
@@ -120,7 +120,7 @@ def _append(sink: Sink, path: Readable, size: int, check: Callable[[], None]) ->
     if done != size:
         raise WriteError(
             f"{path} has {done} bytes, but {size} were written to it.",
-            "find out what changed it, then write it again.",
+            "find out which program changed it, then write it again.",
         )
 
 
@@ -166,7 +166,7 @@ def _row_groups(
     if rows != file.rows:
         raise WriteError(
             f"{path} has {rows} rows, but {file.rows} were written to it.",
-            "find out what changed it, then write it again.",
+            "find out which program changed it, then write it again.",
         )
 
 
@@ -180,6 +180,8 @@ def _open_parquet(path: Readable, spec: OutputSpec) -> Iterator[Any]:
     except OSError as exc:
         raise write_error("read", path, exc) from exc
     except pa.ArrowInvalid as exc:
-        raise WriteError(f"{path} is no complete Parquet file: {exc}.", "write it again.") from exc
+        raise WriteError(
+            f"{path} is not a complete Parquet file: {exc}.", "write it again."
+        ) from exc
     with source:
         yield source

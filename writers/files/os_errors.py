@@ -15,20 +15,20 @@ _NEXT = {
     errno.EROFS: "remount the file system of {folder} writable, or write to another one",
     errno.EACCES: "give this user write permission on {folder}",
     errno.EPERM: "give this user write permission on {folder}",
-    errno.ENOENT: "create the directory {folder}, and check that nothing removes it meanwhile",
+    errno.ENOENT: "create the directory {folder}, and check that no program removes it meanwhile",
     errno.ENOTDIR: "{folder} must be a directory; move the file of that name away",
     errno.EEXIST: "move {path} away, or write to another directory",
     errno.EFBIG: "raise the limit on file sizes (ulimit -f), or ask for smaller files",
     errno.EIO: "the device failed; read the kernel's log (dmesg) before writing there again",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
     errno.ENAMETOOLONG: "choose a shorter file name",
-    errno.EPIPE: "see why the reader of {path} ended before it had all, then write again",
+    errno.EPIPE: "find out why the reader of {path} ended before it had all data, then write again",
     errno.EXDEV: "keep the staging directory and {folder} on one file system",
 }
 
 _NEXT_READ = {
-    errno.EACCES: "give this user the right to read {path}",
-    errno.EPERM: "give this user the right to read {path}",
+    errno.EACCES: "give this user read permission on {path}",
+    errno.EPERM: "give this user read permission on {path}",
     errno.ENOENT: "restore {path}, or write it again",
     errno.EIO: _NEXT[errno.EIO],
     errno.EMFILE: _NEXT[errno.EMFILE],
@@ -46,7 +46,7 @@ def write_error(action: str, path: str | os.PathLike[str], exc: OSError) -> Writ
     else:
         said = f"{os.strerror(exc.errno)} ({errno.errorcode.get(exc.errno, exc.errno)})"
         advice = (_NEXT_READ if action == "read" else _NEXT).get(exc.errno)
-    advice = advice or "check {path} and the file system it lies on"
+    advice = advice or "check {path} and its file system"
     return WriteError(
         f"cannot {action} {path}: {said}.", f"{advice.format(path=path, folder=path.parent)}."
     )

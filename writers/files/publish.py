@@ -95,11 +95,11 @@ def check_moves(
             raise WriteError(
                 f"the staged file {staging / staged} is missing, so {directory / final} cannot "
                 f"be published.",
-                "find out what removed it, then write it again.",
+                "find out which program removed it, then write it again.",
             )
         if final not in replaceable and os.path.lexists(f"{directory}/{final}"):
             raise WriteError(
-                f"{directory / final} exists already and nothing was published.",
+                f"{directory / final} already exists, so nothing was published.",
                 "move it away, write to another directory, or ask for it to be replaced.",
             )
 

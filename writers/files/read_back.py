@@ -111,7 +111,7 @@ def _count(
             return _count_plain(path, output_format, compression, check)
     except damage as exc:
         raise WriteError(
-            f"{path} is not what was written: {exc}.", "unload the table again."
+            f"{path} differs from the data that was written: {exc}.", "unload the table again."
         ) from exc
     return None
 
@@ -126,7 +126,7 @@ def _count_parquet(path: Readable, encryption: Encryption, check: Callable[[], N
             rows += batch.num_rows
         if rows != file.metadata.num_rows:
             raise ValueError(
-                f"the footer says {file.metadata.num_rows} rows, the pages hold {rows}"
+                f"the footer has {file.metadata.num_rows} rows, but the pages have {rows}"
             )
     return rows
 
@@ -231,10 +231,12 @@ def count_fixed(
         while chunk := file.read(max(1, _CHUNK_BYTES // size) * size):
             check()
             if len(chunk) % size:
-                raise ValueError(f"behind record {records + len(chunk) // size} is half a record")
+                raise ValueError(
+                    f"after record {records + len(chunk) // size} there is half a record"
+                )
             for place, byte in enumerate(end, size - len(end)):
                 if chunk[place::size].strip(bytes([byte])):
-                    raise ValueError(f"a record from {records + 1} on does not end as it should")
+                    raise ValueError(f"a record after record {records} does not end correctly")
             records += len(chunk) // size
     return records
 

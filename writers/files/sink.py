@@ -230,7 +230,7 @@ class Sink:
             ValueError: There is not that much room.
         """
         if self._filling is None:
-            raise ValueError(f"there is no room that {count} bytes could have been put into")
+            raise ValueError(f"no space was reserved for {count} bytes")
         self._filling.advance(count)
         self._accepted += count
         if self._is_due(self._filling):
@@ -270,7 +270,9 @@ class Sink:
         """Stop writing and remove the file; may follow a failure of any call, never raises."""
         self._filling = None
         if not self._conveyor.abort(_ABORT_SECONDS):
-            logger.warning("%s: a write is still hanging in the kernel; left alone", self.path)
+            logger.warning(
+                "%s: a write is still hanging in the kernel; it is left alone", self.path
+            )
         if isinstance(self.path, Path) and self._file.is_regular:
             with contextlib.suppress(OSError):
                 self.path.unlink()
@@ -281,7 +283,7 @@ class Sink:
             self._filling = self._conveyor.take()
             self._raise_failure()
         if self._filling is None:
-            raise WriteError(f"cannot write {self.path}: it was given up.", "write it again.")
+            raise WriteError(f"cannot write {self.path}: it was abandoned.", "write it again.")
         return self._filling
 
     def _is_due(self, buffer: Buffer) -> bool:

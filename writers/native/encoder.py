@@ -231,7 +231,7 @@ class BatchRows:
         elif status == _REFUSED:
             self._ready = self._plainly(self._bytes + progress.bytes)
         elif status != _FULL:
-            raise MemoryError("no memory is left for the text of a record")
+            raise MemoryError("there is not enough memory for the text of a record")
         return bool(status == _FULL)
 
     def _begin(self) -> bool:
@@ -297,7 +297,7 @@ class _Style:
         """The kinds of all columns, where none is ever to be made text before; else empty."""
         self._handle = self.library.unloader_open(description, len(description))
         if not self._handle:
-            raise RuntimeError("the native encoder does not take its own description")
+            raise RuntimeError("the native encoder does not accept its own description")
 
     def begin(self, batch: pa.RecordBatch, kinds: bytes) -> int:
         """Hand a batch over; the library keeps its memory alive until the end.
@@ -309,7 +309,7 @@ class _Style:
         batch._export_to_c(ctypes.addressof(array))
         records = self.library.unloader_begin(self._handle, array, kinds)
         if not records:
-            raise RuntimeError("the native encoder does not take a batch of its schema")
+            raise RuntimeError("the native encoder does not accept a batch of its schema")
         return int(records)
 
     def __del__(self) -> None:

@@ -188,7 +188,9 @@ class Bucket:
                 )
             )
         except exceptions.AlreadyExistsError:
-            raise FileExistsError(errno.EEXIST, "there is one", self._text(key)) from None
+            raise FileExistsError(
+                errno.EEXIST, "the object already exists", self._text(key)
+            ) from None
         except (exceptions.PreconditionError, FileNotFoundError) as error:
             if isinstance(mode, str):
                 raise self.failed("write", key, error) from None
@@ -285,7 +287,9 @@ class Bucket:
         try:
             obstore.copy(self._store, source.key, target)
         except FileNotFoundError:
-            raise FileNotFoundError(errno.ENOENT, "it is gone", self._text(source.key)) from None
+            raise FileNotFoundError(
+                errno.ENOENT, "the object does not exist any more", self._text(source.key)
+            ) from None
         except Exception as error:
             raise self.failed("publish", target, error) from None
 
@@ -335,13 +339,15 @@ class Bucket:
 
         text = f"cannot {verb} {self._text(key)}: {said(error)}."
         if "NoSuchBucket" in str(error):
-            return WriteError(text, "check the name of the bucket, and make it if it is missing.")
+            return WriteError(text, "check the name of the bucket, and create it if it is missing.")
         if isinstance(
             error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
         ) or _is_refusal(error):
-            return WriteError(text, "give these credentials the right to write and delete there.")
+            return WriteError(
+                text, "give these credentials the permission to write and delete there."
+            )
         if isinstance(error, FileNotFoundError):
-            return WriteError(text, "check the name of the bucket, and make it if it is missing.")
+            return WriteError(text, "check the name of the bucket, and create it if it is missing.")
         return StoreFailed(text, "check the store, its limits and the network.")
 
     def _read_error(self, key: str, error: BaseException) -> OSError:
@@ -349,7 +355,7 @@ class Bucket:
 
         name = self._text(key)
         if isinstance(error, FileNotFoundError):
-            return FileNotFoundError(errno.ENOENT, "there is no such object", name)
+            return FileNotFoundError(errno.ENOENT, "the object does not exist", name)
         if isinstance(
             error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
         ) or _is_refusal(error):
@@ -389,7 +395,9 @@ class _Pieces(io.RawIOBase):
             return 0
         data = self._piece(self._at, end)
         if len(data) != end - self._at:
-            raise OSError(errno.EIO, f"{len(data)} bytes came, and {end - self._at} were asked for")
+            raise OSError(
+                errno.EIO, f"{len(data)} bytes arrived, but {end - self._at} were requested"
+            )
         buffer[: len(data)] = data
         self._at = end
         return len(data)
@@ -407,7 +415,7 @@ class _Pieces(io.RawIOBase):
         """Go to a position."""
         from_where = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         if from_where + offset < 0:
-            raise OSError(errno.EINVAL, "there is nothing in front of the first byte")
+            raise OSError(errno.EINVAL, "the position is before the first byte")
         self._at = from_where + offset
         return self._at
 

@@ -130,7 +130,7 @@ class HeldUpload:
 
     def interrupt(self) -> None:
         """Have the next `put` fail; a request that is on its way ends by its own limit of time."""
-        self._senders.give_up(StoreFailed(f"{self._location} was given up.", "write it again."))
+        self._senders.give_up(StoreFailed(f"{self._location} was abandoned.", "write it again."))
 
     def close(self) -> None:
         """Give up what is not finished: its parts are removed."""

@@ -127,15 +127,15 @@ def below(place: str, name: str) -> str:
 @lru_cache(maxsize=256)
 def _parsed(text: str) -> Location:
     if not is_location(text):
-        raise FormatError("that is no place in an object store.", f"write it as {_FORMS}.")
+        raise FormatError("this is not a place in an object store.", f"write it as {_FORMS}.")
     parts = urlsplit(text)
     if "@" in parts.netloc or "#" in text:
         raise FormatError(
-            f"a place in an object store ({parts.scheme}://) holds credentials or a #.",
-            "take them out: credentials come from the environment or a profile.",
+            f"a place in an object store ({parts.scheme}://) contains credentials or a #.",
+            "remove them: credentials come from the environment or a profile.",
         )
     if not parts.netloc:
-        raise FormatError(f"{parts.scheme}:// names no bucket.", f"write it as {_FORMS}.")
+        raise FormatError(f"{parts.scheme}:// does not name a bucket.", f"write it as {_FORMS}.")
     key = parts.path.strip("/")
     if any(part in ("", ".", "..") for part in key.split("/") if key):
         raise FormatError(f"{text.partition('?')[0]} has an empty part.", f"write it as {_FORMS}.")
@@ -153,8 +153,8 @@ def _options(scheme: str, query: str) -> list[tuple[str, str]]:
         pairs = parse_qsl(query, strict_parsing=True) if query else []
     except ValueError:
         raise FormatError(
-            f"what stands behind the ? of a place in {scheme}:// cannot be read.",
-            "write NAME=VALUE, several with & between them, and quote the place for the shell.",
+            f"the text after the ? of a place in {scheme}:// cannot be read.",
+            "write NAME=VALUE, put & between several, and quote the place for the shell.",
         ) from None
     known = _OPTIONS[scheme]
     for name, value in pairs:
@@ -164,16 +164,18 @@ def _options(scheme: str, query: str) -> list[tuple[str, str]]:
                 f"use {', '.join(known)}; credentials come from the environment or a profile.",
             )
         if name in _CHOICES and value not in _CHOICES[name]:
-            raise FormatError(f"{name}={value} is not known.", f"use {', '.join(_CHOICES[name])}.")
+            raise FormatError(
+                f"the value in {name}={value} is unknown.", f"use {', '.join(_CHOICES[name])}."
+            )
         if name == "endpoint":
             _check_endpoint(value)
         if name == "tag" and not all(value.partition(":")):
-            raise FormatError(f"tag={value} is no tag.", "write tag=NAME:VALUE.")
+            raise FormatError(f"tag={value} is not a tag.", "write tag=NAME:VALUE.")
     names = [name for name, _ in pairs if name != "tag"]
     if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise FormatError(f"{twice} stands twice in one place.", "leave one of them out.")
+        raise FormatError(f"{twice} appears twice in one place.", "leave one of them out.")
     if "kms_key" in names and not dict(pairs).get("sse", "").startswith("aws:kms"):
-        raise FormatError("kms_key has no meaning without KMS.", "add sse=aws:kms.")
+        raise FormatError("kms_key works only with KMS.", "add sse=aws:kms.")
     return pairs
 
 
@@ -181,6 +183,6 @@ def _check_endpoint(value: str) -> None:
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
         raise FormatError(
-            "endpoint is no address of a server, or holds credentials.",
+            "endpoint is not the address of a server, or contains credentials.",
             "write it as endpoint=https://HOST:PORT.",
         )

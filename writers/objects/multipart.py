@@ -89,10 +89,10 @@ def compare(location: Location, upload: UncompletedUpload) -> None:
     try:
         there = list(_parts(location, upload.id))
     except client(location, sends_parts=True).exceptions.NoSuchUpload:
-        raise _other(f"the upload of {location.name} is gone") from None
+        raise _other(f"the upload of {location.name} does not exist any more") from None
     if len(there) != len(upload.parts):
         raise _other(
-            f"the store has {len(there)} parts of {location.name}, and {len(upload.parts)} were "
+            f"the store has {len(there)} parts of {location.name}, but {len(upload.parts)} were "
             "sent"
         )
     for number, (sent, found) in enumerate(zip(upload.parts, there, strict=True), start=1):
@@ -100,11 +100,13 @@ def compare(location: Location, upload: UncompletedUpload) -> None:
         if (found["PartNumber"], found["Size"]) != (number, sent.bytes) or (
             said != sent.checksum or _bare(found["ETag"]) != _bare(sent.etag)
         ):
-            raise _other(f"part {number} of {location.name} is not in the store as it was sent")
+            raise _other(
+                f"part {number} of {location.name} in the store differs from the part that was sent"
+            )
 
 
 def _other(what: str) -> Superseded:
-    return Superseded(f"{what}.", "check the store, and what stands between it and this machine.")
+    return Superseded(f"{what}.", "check the store, and the network between it and this machine.")
 
 
 def _parts(location: Location, upload: str) -> Iterable[dict[str, Any]]:
@@ -151,9 +153,9 @@ def complete(location: Location, upload: UncompletedUpload, *, replaces: bool) -
 def _why(refused: Exception, location: Location) -> Exception:
     name = str(location).partition("?")[0]
     if code_of(refused) in _GONE:
-        return FileNotFoundError(errno.ENOENT, "its upload is gone", name)
+        return FileNotFoundError(errno.ENOENT, "its upload does not exist any more", name)
     if code_of(refused) in _IN_THE_WAY:
-        return FileExistsError(errno.EEXIST, "there is another object", name)
+        return FileExistsError(errno.EEXIST, "another object exists there", name)
     return error_of("complete the upload of", location, refused)
 
 

@@ -56,7 +56,7 @@ def _opened(store: Location, _: int) -> Any:
     except (exceptions.BaseError, ValueError) as error:
         said = str(error).partition("\n")[0][:300]
         raise FormatError(
-            f"{store} cannot be opened: {said}.", "check its options and the credentials."
+            f"cannot open {store}: {said}.", "check its options and the credentials."
         ) from None
 
 

@@ -137,7 +137,8 @@ def _new_session(profile: str) -> Any:
         from botocore.exceptions import ProfileNotFound
     except ImportError:
         raise FormatError(
-            "profiles and roles of S3, and what was left of uploads, need the package boto3.",
+            "profiles and roles of S3, and the removal of unfinished uploads, need the package "
+            "boto3.",
             "install it with: pip install 'unloader[cloud]'.",
         ) from None
     core = botocore.session.Session()
@@ -145,7 +146,7 @@ def _new_session(profile: str) -> Any:
     try:
         return boto3.Session(profile_name=profile or None, botocore_session=core)
     except ProfileNotFound as error:
-        raise FormatError(f"{error}.", "see the profiles in ~/.aws/config.") from None
+        raise FormatError(f"{error}.", "check the profiles in ~/.aws/config.") from None
 
 
 @lru_cache(maxsize=1)
@@ -198,13 +199,13 @@ def code_of(error: BaseException) -> str:
 
 
 _HINTS: dict[str, tuple[str, ...]] = {
-    "give these credentials the right to write and delete there, and to end uploads.": (
+    "give these credentials the permission to write and delete there, and to end uploads.": (
         "AccessDenied",
         "AllAccessDisabled",
         "403",
         "MethodNotAllowed",
     ),
-    "check the name of the bucket, and make it if it is missing.": (
+    "check the name of the bucket, and create it if it is missing.": (
         "NoSuchBucket",
         "InvalidBucketName",
     ),

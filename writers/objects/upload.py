@@ -32,8 +32,8 @@ def part_bytes_of(buffer_bytes: int) -> int:
 def too_large(location: Location, part_bytes: int) -> WriteError:
     """Return the error for an object that would have too many parts."""
     return WriteError(
-        f"{location.name} gets larger than {MOST_PARTS:,} parts of {part_bytes:,} bytes, the most "
-        "that a store takes.",
+        f"{location.name} needs more than {MOST_PARTS:,} parts of {part_bytes:,} bytes, which is "
+        "the limit of a store.",
         "ask for smaller files with --file-size, or for larger parts with --overlap-buffer.",
     )
 
@@ -77,7 +77,7 @@ class Upload:
 
     def _put(self, piece: bytes) -> None:
         if self._interrupted:
-            raise StoreFailed(f"{self._location} was given up.", "write it again.")
+            raise StoreFailed(f"{self._location} was abandoned.", "write it again.")
         if self.written + len(piece) > self._part_bytes * MOST_PARTS:
             raise too_large(self._location, self._part_bytes)
         try:
@@ -104,9 +104,9 @@ class Upload:
         if size != self.written:
             self._remove()
             raise StoreFailed(
-                f"{self._location.name} has {size} bytes in the store, and {self.written} were "
+                f"{self._location.name} has {size} bytes in the store, but {self.written} were "
                 "sent.",
-                "check the store, and what stands between it and this machine.",
+                "check the store, and the network between it and this machine.",
             )
 
     def _failed_at_the_end(self, error: BaseException) -> WriteError:
@@ -130,7 +130,7 @@ class Upload:
             return
         self._finished = True
         with contextlib.suppress(Exception):
-            error = StoreFailed("given up")
+            error = StoreFailed("abandoned")
             self._writer.__exit__(type(error), error, None)
 
 

@@ -51,17 +51,17 @@ def check_options(parquet: ParquetFormat) -> None:
     """
     if parquet.version not in _VERSIONS:
         raise FormatError(
-            f"there is no Parquet version {parquet.version!r}.",
+            f"Parquet version {parquet.version!r} does not exist.",
             f"use one of {', '.join(_VERSIONS)}.",
         )
     if parquet.version == "1.0" and parquet.byte_stream_split:
         raise FormatError(
-            "Parquet version 1.0 has no encoding by byte streams.",
+            "Parquet version 1.0 does not have the encoding byte stream split.",
             "leave out --byte-stream-split, or --parquet-version 1.0.",
         )
     if parquet.data_page_version not in _PAGE_VERSIONS:
         raise FormatError(
-            f"there are no Parquet pages of version {parquet.data_page_version!r}.",
+            f"Parquet pages of version {parquet.data_page_version!r} do not exist.",
             f"use one of {', '.join(_PAGE_VERSIONS)}.",
         )
     for number, unit in ((parquet.row_group_rows, "rows"), (parquet.row_group_bytes, "bytes")):
@@ -71,7 +71,7 @@ def check_options(parquet: ParquetFormat) -> None:
         import pyarrow as pa
 
         raise FormatError(
-            f"Bloom filters need pyarrow 24, and {pa.__version__} is installed.",
+            f"Bloom filters need pyarrow 24, but {pa.__version__} is installed.",
             "install a later pyarrow, or leave --bloom-filter out.",
         )
 
@@ -95,13 +95,13 @@ def check_bloom_filters(schema: pa.Schema, parquet: ParquetFormat) -> None:
         kind = schema.field(places[0]).type
         if types.is_floating(kind):
             raise FormatError(
-                f"column {name!r} has the type {kind}, which has no Bloom filter: 0.0 equals -0.0, "
-                "and a filter knows the one that is stored.",
+                f"column {name!r} has the type {kind}, which cannot have a Bloom filter: 0.0 "
+                "equals -0.0, but a filter knows only the stored one.",
                 "leave it out of --bloom-filter.",
             )
         if types.is_nested(kind) or types.is_boolean(kind) or types.is_null(kind):
             raise FormatError(
-                f"column {name!r} has the type {kind}, which has no Bloom filter.",
+                f"column {name!r} has the type {kind}, which cannot have a Bloom filter.",
                 "leave it out of --bloom-filter.",
             )
 

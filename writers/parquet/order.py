@@ -63,7 +63,8 @@ class OrderCheck:
             raise ValueNotRepresentable(
                 f"row {self._rows + wrong + 2 + shift:,} is not after the row before it in the "
                 f"declared order {declared}.",
-                "sort the rows so in the query (text by its bytes), or leave --sorted-by out.",
+                "sort the rows in this order in the query (text by its bytes), or leave "
+                "--sorted-by out.",
             )
 
     def _in_order(self, keys: list[pa.Array]) -> pa.Array:

@@ -109,7 +109,7 @@ class ParquetWriter:
             ]
         except pa.ArrowInvalid as exc:
             raise ValueNotRepresentable(
-                f"a moment does not fit into microseconds: {exc}.",
+                f"a timestamp does not fit into microseconds: {exc}.",
                 "leave the row out, or write the column as text.",
             ) from exc
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

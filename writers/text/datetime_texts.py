@@ -61,9 +61,9 @@ def check_mask(kind: pa.DataType, format: TextFormat, column: str) -> None:
     zone = kind.tz if pa.types.is_timestamp(kind) else None
     if zone is None and mask_of(kind, format).has_zone:
         raise FormatError(
-            f"the date mask for column {column} has a time zone element, and the column has no "
+            f"the date mask for column {column} has a time zone element, but the column has no "
             "zone.",
-            "take TZH, TZM and TZR out of --date-format and --timestamp-format.",
+            "remove TZH, TZM and TZR from --date-format and --timestamp-format.",
         )
     if zone is not None and fixed_offset(zone) is None:
         _zone_info(zone)

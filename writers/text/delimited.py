@@ -45,7 +45,7 @@ class PlainEncoder:
     def __init__(self, schema: pa.Schema, format: TextFormat) -> None:
         check(format)
         if not len(schema):
-            raise FormatError("there is no column to write.", "check --columns and --exclude.")
+            raise FormatError("the output has no columns.", "check --columns and --exclude.")
         for field in schema:
             check_field(field, format)
         self._schema = schema
@@ -251,7 +251,7 @@ class PlainEncoder:
         ]
         if not found:
             return ValueNotRepresentable(
-                f"rows from {first_row} on hold text that {name} would read back as another.",
+                f"rows from {first_row} on hold text that {name} would read back as another text.",
                 "use --encoding utf-8.",
             )
         index, field, character = min(found, key=lambda item: item[0])

@@ -116,15 +116,15 @@ def _check_layout(format: TextFormat) -> None:
     for number, field in enumerate(format.fixed, 1):
         if field.width < 1 or field.width % blank_bytes:
             raise FormatError(
-                f"field {number} has a width of {field.width} bytes, which no number of blanks "
-                f"fills: one has {blank_bytes} in {format.encoding}.",
-                "give --width a multiple of that.",
+                f"field {number} has a width of {field.width} bytes, which blanks cannot fill: a "
+                f"blank has {blank_bytes} in {format.encoding}.",
+                "give --width a multiple of that number.",
             )
         if field.start != start:
             raise FormatError(
-                f"field {number} starts at byte {field.start} of the record, and the one before it "
-                f"ends at {start}.",
-                "leave no gap.",
+                f"field {number} starts at byte {field.start} of the record, but the field "
+                f"before it ends at {start}.",
+                "leave no gap and no overlap.",
             )
         start += field.width
 
@@ -183,7 +183,7 @@ def _check_shared(format: TextFormat) -> None:
             if shared := set(text) & set(other):
                 raise FormatError(
                     f"{option} {text!r} and {other_option} {other!r} share {min(shared)!r}, so a "
-                    f"reader could take one for the other.",
+                    "reader could confuse them.",
                     f"change {option}.",
                 )
 
@@ -199,8 +199,8 @@ def _check_backslash(format: TextFormat) -> None:
             )
         if text[0].isalnum():
             raise FormatError(
-                f"{option} {text!r} begins with a letter or digit, which a backslash in front "
-                f"would turn into something else.",
+                f"{option} {text!r} begins with a letter or digit, whose meaning a preceding "
+                "backslash would change.",
                 f"use --escape double, or another {option}.",
             )
 
@@ -208,13 +208,14 @@ def _check_backslash(format: TextFormat) -> None:
 def _check_null(format: TextFormat) -> None:
     option = f"--null {format.null!r}"
     if (format.null + format.delimiter).find(format.delimiter) != len(format.null):
-        raise FormatError(f"{option} runs into the delimiter.", "give another --null.")
+        raise FormatError(f"the end of {option} runs into the delimiter.", "give another --null.")
     if set(format.null) & (set(format.eol) | {"\r", "\n"}):
         raise FormatError(f"{option} holds an end of line.", "give another --null.")
     backslashes = len(format.null) - len(format.null.rstrip(_BACKSLASH))
     if format.escape == "backslash" and backslashes % 2:
         raise FormatError(
-            f"{option} ends in the escape character, which would take the mark behind it for text.",
+            f"{option} ends with the escape character, so a reader would take the next mark for "
+            "text.",
             "give another --null.",
         )
     if format.enclosure and format.enclosure in format.null:

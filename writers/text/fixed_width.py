@@ -102,7 +102,7 @@ class FixedRecords:
             length += len(piece)
             if length > width:
                 place = Place(column=self._names[index], first_row=row)
-                reason = f"the value takes more than the {width} bytes of its field"
+                reason = f"the value needs more than the {width} bytes of its field"
                 raise place.refusal(0, *_too_wide(place.column, reason))
         return "".join(parts)
 
@@ -174,7 +174,7 @@ class _Field:
             wide = pc.greater(lengths, self.width)
             index = pc.index(wide, pa.scalar(True)).as_py()
             length = lengths[index].as_py()
-            reason = f"the value takes {length} bytes, and its field has {self.width}"
+            reason = f"the value needs {length} bytes, but its field has {self.width}"
             raise place.refusal(index, *_too_wide(place.column, reason))
 
 
@@ -185,5 +185,5 @@ def is_free_text(column: pa.Field) -> bool:
 
 
 def _too_wide(column: str, reason: str) -> tuple[str, str]:
-    hint = f"give the column more with --width {column}=BYTES, or leave it out with --exclude"
+    hint = f"give the column more bytes with --width {column}=BYTES, or leave it out with --exclude"
     return reason, hint

@@ -126,8 +126,8 @@ def holds_enclosure(format: TextFormat) -> Refusal:
 def meets_enclosure(format: TextFormat) -> Refusal:
     """Return the refusal of an enclosed value whose end runs into the enclosure behind it."""
     return (
-        f"the end of the value runs into the enclosure {format.enclosure!r} behind it, where a "
-        "reader would end it too early",
+        f"the end of the value runs into the enclosure {format.enclosure!r} after it, so a reader "
+        "would end the value too early",
         "use another --enclosure, such as a single character",
     )
 
@@ -149,15 +149,15 @@ def holds_refused(format: TextFormat, mark: str) -> Refusal:
 def holds_bare(format: TextFormat, mark: str) -> Refusal:
     """Return the refusal of a bare value with a mark in it."""
     return (
-        f"the value holds {mark!r}, and --enclose none with --escape {format.escape} cannot "
-        "write that",
+        f"the value holds {mark!r}, which --enclose none with --escape {format.escape} cannot "
+        "write",
         _BARE_ADVICE,
     )
 
 
 def meets_bare(mark: str) -> Refusal:
     """Return the refusal of a bare value whose end runs into a mark behind it."""
-    return f"the end of the value runs into {mark!r} behind it", _BARE_ADVICE
+    return f"the end of the value runs into {mark!r} after it", _BARE_ADVICE
 
 
 def reads_as_null(format: TextFormat) -> Refusal:

@@ -183,8 +183,8 @@ def _check(civil: Civil, mask: Mask, place: Place, zone: Zone | None) -> None:
         minutes = pc.multiply(pc.divide(offsets, 60), 60)
         place.refuse_where(
             pc.not_equal(offsets, minutes),
-            f"its offset in the zone {zone.names} has seconds, which TZH:TZM cannot hold",
-            "use no --timestamp-tz-format (ISO form)",
+            f"its offset in the zone {zone.names} has seconds, which TZH:TZM cannot show",
+            "leave out --timestamp-tz-format (ISO form)",
         )
 
 

@@ -186,7 +186,7 @@ def _next_element(mask: str, position: int) -> tuple[Element, int]:
 def _unknown(mask: str, position: int, what: str) -> FormatError:
     return FormatError(
         f"the date mask {mask!r} has {what} at position {position + 1}.",
-        "correct it, or put text that is to appear as it is into double quotes.",
+        "correct it, or put text that is to appear unchanged into double quotes.",
     )
 
 

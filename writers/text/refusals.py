@@ -39,7 +39,7 @@ class Place:
         return self.refusal(
             index,
             f"{encoding} has no character {what}",
-            "use --encoding utf-8, or say with --substitute what is written for such a character",
+            "use --encoding utf-8, or give a replacement for such characters with --substitute",
         )
 
     def refuse_where(self, bad: pa.Array, reason: str, hint: str) -> None:

@@ -68,7 +68,7 @@ def timestamp_texts(texts: pa.Array, format: TextFormat, place: Place) -> pa.Arr
         ValueNotRepresentable: A text is no timestamp, or does not fit its mask.
     """
     matches = pc.match_substring_regex(texts, _FORM)
-    _refuse(texts, pc.invert(matches), place, "is no timestamp in canonical form")
+    _refuse(texts, pc.invert(matches), place, "is not a timestamp in canonical form")
     result = texts
     for zoned, mask in ((True, format.timestamp_tz_format), (False, format.timestamp_format)):
         chosen = pc.equal(pc.match_substring_regex(texts, r" [+-]"), zoned)
@@ -91,7 +91,7 @@ def _in_utc(texts: pa.Array, place: Place) -> pa.Array:
     parsed = _parse(texts, place)
     place.refuse_where(
         parsed.only_julian,
-        "the day is one of the Julian calendar only, and cannot be moved to UTC",
+        "the day exists only in the Julian calendar and cannot be moved to UTC",
         "write its offset with --timestamp-tz-format 'YYYY-MM-DD HH24:MI:SS.FF9TZH:TZM'",
     )
     seconds = pc.subtract(
@@ -135,8 +135,8 @@ def _masked(
     if mask.has_zone and not zoned:
         raise place.refusal(
             0,
-            "the mask has a time zone element, and the value has no zone",
-            "take TZH, TZM and TZR out of --timestamp-format",
+            "the mask has a time zone element, but the value has no zone",
+            "remove TZH, TZM and TZR from --timestamp-format",
         )
     parsed = _parse(texts, place)
     if format.fractions == "keep":
@@ -144,8 +144,8 @@ def _masked(
     if _COUNTS_DAYS & {GROUPS.get(element.kind) for element in mask.elements}:
         place.refuse_where(
             parsed.only_julian,
-            "the day is one of the Julian calendar only, and its mask counts days",
-            "use no D, DAY, DY, J, IW or IYYY in the mask",
+            "the day exists only in the Julian calendar, but its mask counts days",
+            "do not use D, DAY, DY, J, IW or IYYY in the mask",
         )
     return civil_texts(parsed.civil, parsed.valid, mask, place, parsed.zone if zoned else None)
 

@@ -105,7 +105,7 @@ def test_files_are_joined_under_the_same_key(tmp_path: Path) -> None:
 
 def test_nothing_is_written_in_the_open_by_mistake(tmp_path: Path) -> None:
     """No key, one that cannot be used, and what belongs to the other format are errors."""
-    with pytest.raises(FormatError, match="there is no key"):
+    with pytest.raises(FormatError, match="have no key"):
         written(spec(tmp_path, None))
     with pytest.raises(FormatError, match="5 bytes"):
         written(spec(tmp_path, b"short"))

@@ -160,7 +160,7 @@ def test_one_file_is_joined_too(tmp_path: Path) -> None:
 
 def test_nothing_to_join_is_refused(tmp_path: Path) -> None:
     """No files at all is an error, not an empty file."""
-    with pytest.raises(WriteError, match=r"no files to join.*Next: "):
+    with pytest.raises(WriteError, match=r"no files were given to join.*Next: "):
         merge_files([], text_spec(tmp_path, "none"), "all")
 
 

@@ -43,7 +43,7 @@ def test_nothing_is_moved_when_a_name_is_taken(tmp_path: Path, staging: Path, ki
         taken.mkdir()
     else:
         taken.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(WriteError, match=r"b\.csv exists already.*Next: "):
+    with pytest.raises(WriteError, match=r"b\.csv already exists.*Next: "):
         publish(staging, MOVES, tmp_path)
     assert len(list(staging.iterdir())) == 2
     assert not (tmp_path / "a.csv").exists()

@@ -59,7 +59,9 @@ def test_a_remote_file_is_read_like_a_local_one(
 def test_a_damaged_remote_file_is_named() -> None:
     """The message has the name that the file was given, for it has no path."""
     file = RemoteFile(name="bucket/t.parquet", open=lambda: io.BytesIO(b"PAR1 and no more"))
-    with pytest.raises(WriteError, match=r"bucket/t\.parquet is not what was written"):
+    with pytest.raises(
+        WriteError, match=r"bucket/t\.parquet differs from the data that was written"
+    ):
         read_back(file, ParquetFormat(), Compression(), rows=True)
 
 

@@ -86,7 +86,7 @@ def test_memory_starts_at_a_page(tmp_path: Path) -> None:
 def test_more_than_there_is_room_for_is_refused(tmp_path: Path) -> None:
     """Claiming bytes that nobody can have written is a mistake of the producer, and said so."""
     sink = open_sink(tmp_path / "f", size=100)
-    with pytest.raises(ValueError, match="no room"):
+    with pytest.raises(ValueError, match="no space was reserved"):
         sink.advance(1)
     assert len(sink.room()) == 100
     for count in (101, -1):

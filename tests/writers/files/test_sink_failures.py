@@ -134,7 +134,7 @@ def test_pipe_that_nobody_reads_is_an_error(tmp_path: Path) -> None:
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     kept = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
     os.close(reader)
-    with pytest.raises(WriteError, match=r"\(EPIPE\)\. Next: see why the reader"):
+    with pytest.raises(WriteError, match=r"\(EPIPE\)\. Next: find out why the reader"):
         in_time(lambda: open_sink(pipe) and None)
     os.close(kept)
     assert pipe.exists()

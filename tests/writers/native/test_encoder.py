@@ -245,7 +245,7 @@ def test_the_memory_of_a_batch_that_does_not_fit_is_let_go() -> None:
     before = pa.total_allocated_bytes()
     encoder = NativeEncoder(pa.schema({"a": pa.string()}), TextFormat())
     batch = pa.record_batch({"a": pa.array(range(10_000))})
-    with pytest.raises(RuntimeError, match="does not take a batch"):
+    with pytest.raises(RuntimeError, match="does not accept a batch"):
         encoder.rows(batch)
     del batch
     gc.collect()

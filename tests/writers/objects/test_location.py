@@ -45,11 +45,11 @@ def test_places_within_a_place() -> None:
         ("s3://u:hunter2@b/x", "credentials"),
         ("s3://b/x#hunter2", "credentials or a #"),
         ("s3://b/../x", "empty part"),
-        ("s3://b/x?region=a&region=b", "stands twice"),
-        ("s3://b/x?sse=none", "sse=none is not known"),
+        ("s3://b/x?region=a&region=b", "appears twice"),
+        ("s3://b/x?sse=none", "sse=none is unknown"),
         ("gs://b/x?sse=AES256", "has no option sse"),
-        ("s3://b/x?tag=a", "is no tag"),
-        ("file:///x", "no place in an object store"),
+        ("s3://b/x?tag=a", "is not a tag"),
+        ("file:///x", "not a place in an object store"),
     ],
 )
 def test_what_is_no_place(text: str, expected: str) -> None:

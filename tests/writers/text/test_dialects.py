@@ -94,7 +94,7 @@ def test_unusual_but_clear_formats_pass(options):
 
 def test_null_may_not_end_in_the_escape_character():
     """A NULL of one backslash would escape the delimiter behind it; two are a text of their own."""
-    with pytest.raises(FormatError, match=r"--null .* ends in the escape character"):
+    with pytest.raises(FormatError, match=r"--null .* ends with the escape character"):
         check(TextFormat(escape="backslash", null="\\"))
     check(TextFormat(escape="backslash", null="\\\\"))
     check(TextFormat(null="\\"))

@@ -130,11 +130,11 @@ def test_a_reader_by_places_gets_every_value_back(
 def test_a_value_longer_than_its_field_is_refused() -> None:
     """Nothing is cut: the error has column, row, both lengths and the option."""
     assert refusal(fixed_format(), name=["fits", "x" * 13]) == (
-        "column name, row 2: the value takes 13 bytes, and its field has 12. Next: give the column "
-        "more with --width name=BYTES, or leave it out with --exclude."
+        "column name, row 2: the value needs 13 bytes, but its field has 12. Next: give the column "
+        "more bytes with --width name=BYTES, or leave it out with --exclude."
     )
-    assert "takes 14 bytes" in refusal(fixed_format(), name=["ü" * 7])
-    assert "takes 26 bytes" in refusal(fixed_format(2, encoding="utf-16-le"), name=["ü" * 13])
+    assert "needs 14 bytes" in refusal(fixed_format(), name=["ü" * 7])
+    assert "needs 26 bytes" in refusal(fixed_format(2, encoding="utf-16-le"), name=["ü" * 13])
 
 
 def test_a_value_that_would_read_as_null_is_refused() -> None:
@@ -165,7 +165,7 @@ def test_a_character_that_the_encoding_lacks_is_refused_or_substituted() -> None
     assert "has no character U+20AC" in refusal(fixed_format(encoding="latin-1"), name=["1 €"])
     format = fixed_format(encoding="latin-1", substitute="EUR")
     assert written(table(name=["1 €"]), format)[11:23] == b"1 EUR       "
-    assert "takes 15 bytes" in refusal(format, name=["€" * 5])
+    assert "needs 15 bytes" in refusal(format, name=["€" * 5])
 
 
 def test_a_large_value_is_written_if_it_fits() -> None:
@@ -182,7 +182,7 @@ def test_a_large_value_is_written_if_it_fits() -> None:
     assert record("straße") == "          7straße  \n".encode()
     with pytest.raises(ValueNotRepresentable, match=r"more than the 9 bytes of its field.*--width"):
         record("x" * 100_000)
-    with pytest.raises(ValueNotRepresentable, match="takes 10 bytes"):
+    with pytest.raises(ValueNotRepresentable, match="needs 10 bytes"):
         record("straßenü")
 
 
@@ -236,5 +236,5 @@ def test_half_a_record_and_a_shifted_one_are_found(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for damaged in (whole[:-1], whole[1:] + b"\n"):
         path.write_bytes(damaged)
-        with pytest.raises(WriteError, match="not what was written"):
+        with pytest.raises(WriteError, match="differs from the data that was written"):
             read_back(path, format, Compression(), rows=True)

@@ -199,7 +199,7 @@ def test_full_disk_takes_the_finished_files_along(full_disk: Path) -> None:
 def test_batch_of_another_schema_is_refused(tmp_path: Path) -> None:
     """A batch with other columns than the file is an error, not a wrong file."""
     writer = TextWriter(spec(tmp_path), SCHEMA, "t")
-    with pytest.raises(SchemaMismatch, match=r"column 1 is b \(string\) and was to be number"):
+    with pytest.raises(SchemaMismatch, match=r"column 1 is b \(string\) instead of number"):
         writer.write(pa.RecordBatch.from_pydict({"b": ["x"]}))
     writer.abort()
 

@@ -165,7 +165,7 @@ def test_other_text_is_refused_by_name_and_value(text):
     """What is not in the canonical form is not written, with a mask or without."""
     for options in ({}, {"timestamp_format": "YYYY", "timestamp_tz_format": "YYYY"}):
         message = refusal(text, **options)
-        assert message.startswith(f"column t, row 3: the text {text!r} is no timestamp")
+        assert message.startswith(f"column t, row 3: the text {text!r} is not a timestamp")
 
 
 @pytest.mark.parametrize(

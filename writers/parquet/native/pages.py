@@ -113,7 +113,7 @@ class PageEncoder:
 
     def _check(self, status: int) -> None:
         if status == _NO_MEMORY:
-            raise MemoryError("no memory is left for the pages of a row group")
+            raise MemoryError("there is not enough memory for the pages of a row group")
         if status != _DONE:
             raise WriteError("the native library did not understand a batch.", _PLAIN)
 

@@ -88,7 +88,7 @@ def fields_of(data: bytes) -> dict[int, Value]:
         while head := data[at]:
             at += 1
             if not head >> 4:
-                raise ValueError("a field number is far from the one before")
+                raise ValueError("a field number is far from the previous number")
             number += head >> 4
             end = _end(data, at, head & 15)
             found[number] = head & 15, data[at:end]

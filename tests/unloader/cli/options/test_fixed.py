@@ -146,7 +146,7 @@ def test_a_value_that_does_not_fit_stops_the_run(
         *("run", things, "--table", "things", "--fixed", "--width", "name=8", "--to", "out")
     )
     assert ran.returncode == 6
-    assert "column name, row 101: the value takes 9 bytes, and its field has 8" in ran.stderr
+    assert "column name, row 101: the value needs 9 bytes, but its field has 8" in ran.stderr
     assert "--width name=BYTES" in ran.stderr
     assert not list((tmp_path / "out").glob("*.csv"))
 
