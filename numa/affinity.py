@@ -88,7 +88,8 @@ def seated(seat: Seat, memory_policy: str) -> Iterator[BindReport]:
     """
     if memory_policy not in _MODES:
         raise PlacementError(
-            f"memory policy is {memory_policy!r}.", f"choose among {', '.join(MEMORY_POLICIES)}."
+            f"memory policy {memory_policy!r} does not exist.",
+            f"choose among {', '.join(MEMORY_POLICIES)}.",
         )
     with _put_back() as restores:
         cpus, note = _bind_cpus(seat, restores)
@@ -115,8 +116,8 @@ def losses(topology: Topology, memory_policy: str, bind: str = "node") -> tuple[
     denied = [node.id for node in topology.nodes if node.cpus_denied and not node.cpus]
     if len(seated_on) == 1 and denied:
         notes.append(
-            f"this process has CPUs of one NUMA node only: all workers sit on node {seated_on[0]}, "
-            f"as no CPU of node {cpu_list_text(denied)} is ours"
+            "this process has only CPUs of one NUMA node: all workers sit on node "
+            f"{seated_on[0]}, because this process may use no CPU of node {cpu_list_text(denied)}"
         )
     unbound = None if bind == "none" else probe_cpu_binding()
     if unbound is not None:
@@ -134,7 +135,7 @@ def losses(topology: Topology, memory_policy: str, bind: str = "node") -> tuple[
 
 
 def _unbound(refusal: str) -> str:
-    return f"workers cannot be bound to CPUs ({refusal}): they run where they are put"
+    return f"workers cannot be bound to CPUs ({refusal}): the kernel chooses their CPUs"
 
 
 def _unset(memory_policy: str, refusal: str, *, bound: bool) -> str:
@@ -233,7 +234,10 @@ def _bind_memory(seat: Seat, name: str, restores: _Restores) -> tuple[str | None
         return None, None
     if name in ("preferred", "bind") and seat.memory_node is None:
         # An unbound seat has no memory node by intent; a bound one lacks something.
-        lacking = f"node {seat.node} has no memory known to be ours: memory policy {name} not set"
+        lacking = (
+            f"node {seat.node} has no memory that this process may use: memory policy "
+            f"{name} not set"
+        )
         return None, lacking if seat.cpus else None
     reason = mempolicy.unsupported()
     if reason is None:

@@ -46,7 +46,7 @@ def unsupported() -> str | None:
         return f"{sys.platform} has no memory policy"
     machine = os.uname().machine
     if machine not in _CALL_NUMBERS or sys.maxsize < 2**32:
-        return f"the system call's number on {machine} is not known"
+        return f"the system call's number on {machine} is unknown"
     return None
 
 
@@ -82,7 +82,7 @@ def apply(policy: Policy) -> None:
     mask = _Mask()
     for node in policy.nodes:
         if not 0 <= node < _WORDS * _WORD_BITS:
-            raise OSError(errno.EINVAL, f"there can be no node {node}")
+            raise OSError(errno.EINVAL, f"node {node} cannot exist")
         mask[node // _WORD_BITS] |= 1 << (node % _WORD_BITS)
     used = mask if policy.nodes else None
     _call(0, _long(policy.mode), used, _long(_MAX_NODE if policy.nodes else 0))

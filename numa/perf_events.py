@@ -184,7 +184,7 @@ def loads_are_local(cpu_info: Path) -> bool:
 def _open(event: CountedEvent, thread: int) -> int:
     machine = os.uname().machine
     if sys.platform != "linux" or machine not in _CALL_NUMBERS or sys.maxsize < 2**32:
-        raise OSError(errno.ENOSYS, f"the system call's number on {machine} is not known")
+        raise OSError(errno.ENOSYS, f"the system call's number on {machine} is unknown")
     flags = _INHERIT | _EXCLUDE_KERNEL | _EXCLUDE_HYPERVISOR
     attributes = ctypes.create_string_buffer(
         _ATTRIBUTES.pack(
@@ -228,4 +228,4 @@ def _refusal(error: OSError) -> str:
         return f"the processor's counters may not be used ({reason}; kernel.perf_event_paranoid)"
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return f"too few open files are allowed for the processor's counters ({reason})"
-    return f"there are no counters of memory accesses here ({reason})"
+    return f"this machine has no counters of memory accesses ({reason})"

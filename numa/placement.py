@@ -114,16 +114,17 @@ def _hosts(
         wanted = tuple(able)
     if not wanted:
         raise PlacementError(
-            "no node to place workers on.", f"name some of the nodes with CPUs: {choice}."
+            "the machine has no node to place workers on.",
+            f"name some of the nodes with CPUs: {choice}.",
         )
     known = [node.id for node in topology.nodes]
     for node_id in wanted:
         if node_id not in able:
-            why = "has no CPU this process may use" if node_id in known else "is not there"
+            why = "has no CPU this process may use" if node_id in known else "does not exist"
             raise PlacementError(f"node {node_id} {why}.", f"choose among nodes {choice}.")
     if near is not None and near not in known:
         raise PlacementError(
-            f"node {near}, to be near to, is not there.",
+            f"no node can be near node {near}, which does not exist.",
             f"choose among nodes {cpu_list_text(known)}.",
         )
     return tuple(_host(topology, able[node_id], near) for node_id in sorted(set(wanted)))
@@ -284,4 +285,6 @@ def _cores(node: Node) -> tuple[tuple[int, ...], ...]:
 
 def _check(option: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise PlacementError(f"{option} is {value!r}.", f"choose among {', '.join(allowed)}.")
+        raise PlacementError(
+            f"{option} cannot be {value!r}.", f"choose among {', '.join(allowed)}."
+        )

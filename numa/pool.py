@@ -72,7 +72,7 @@ class Pool:
             )
         if memory_policy not in MEMORY_POLICIES:
             raise PoolError(
-                f"memory policy is {memory_policy!r}.",
+                f"memory policy {memory_policy!r} does not exist.",
                 f"choose among {', '.join(MEMORY_POLICIES)}.",
             )
         self._entry = entry
@@ -101,7 +101,7 @@ class Pool:
         seat = self._seat(worker)
         if worker in self._members.there:
             pid = self._members.there[worker].process.pid
-            raise PoolError(f"worker {worker} runs already, as process {pid}.", "kill it first.")
+            raise PoolError(f"worker {worker} already runs, as process {pid}.", "kill it first.")
         member = launch(
             seat, self._entry, self._memory_policy, may_fork=may_fork, server=self._server
         )
@@ -222,7 +222,9 @@ class Pool:
     def _seat(self, worker: int) -> Seat:
         self._check_open()
         if worker not in self._seats:
-            raise PoolError(f"there is no worker {worker}.", f"choose among {list(self._seats)}.")
+            raise PoolError(
+                f"worker {worker} does not exist.", f"choose among {list(self._seats)}."
+            )
         return self._seats[worker]
 
     def _check_open(self) -> None:

@@ -75,7 +75,7 @@ class Supervisor:
             PoolError: There is no seat, or as `Pool` raises it.
         """
         if not seats:
-            raise PoolError("there is no seat.", "place one worker or more.")
+            raise PoolError("no seats were given.", "place at least one worker.")
         self._pool = Pool(seats, entry, memory_policy=memory_policy, server=server)
         self._limits = limits or ProcessLimits()
         self._warm_up = warm_up
@@ -312,7 +312,7 @@ class Supervisor:
         self._idle_losses[worker] += 1
         hopeless = self._idle_losses[worker] >= _MOST_IDLE_LOSSES
         if hopeless:
-            logger.info("worker %d cannot be started and is given up: %s", worker, vacant.detail)
+            logger.info("worker %d cannot be started and is abandoned: %s", worker, vacant.detail)
         else:
             self._vacant[worker] = time.monotonic() + _RESTART_SECONDS
         self._events.append(replace(vacant, hopeless=hopeless))
@@ -331,7 +331,7 @@ class Supervisor:
         now = time.monotonic()
         for worker, started in self._starting.items():
             if longest and now - started > longest:
-                detail = f"worker {worker} was not up for {longest:g} s"
+                detail = f"worker {worker} did not start within {longest:g} s"
                 found.append(Vacant(worker=worker, reason="not up", detail=detail))
         for worker in self._busy if limit else ():
             held = self._pool.memory_bytes(worker)

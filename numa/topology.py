@@ -93,14 +93,14 @@ def recorded(sysfs_root: Path, *, allowed_cpus: frozenset[int] | None = None) ->
     if not any(os.path.isdir(sysfs_root / name) for name in ("node", "cpu")):
         what = "has no node/ and no cpu/" if os.path.isdir(sysfs_root) else "is not a folder"
         raise TopologyError(
-            f"{sysfs_root} {what}.", "name a folder laid out as /sys/devices/system."
+            f"{sysfs_root} {what}.", "give a folder with the layout of /sys/devices/system."
         )
     power = read_power(sysfs_root / "cpu")
     online = _online(sysfs_root, power.online, power.offline)
     allowed = online if allowed_cpus is None else allowed_cpus & online
     if not allowed:
         asked = "" if allowed_cpus is None else f" of {cpu_list_text(allowed_cpus)!r}"
-        rest = f"; on are {cpu_list_text(online)}" if online else ""
+        rest = f"; the CPUs {cpu_list_text(online)} are on" if online else ""
         instead = "allow some of these, or give" if online else "give"
         raise TopologyError(
             f"{sysfs_root} has no CPU{asked} that is on{rest}.",
@@ -109,7 +109,7 @@ def recorded(sysfs_root: Path, *, allowed_cpus: frozenset[int] | None = None) ->
     notes = list(power.notes)
     if allowed_cpus is not None and allowed < allowed_cpus:
         lacking = cpu_list_text(allowed_cpus - allowed)
-        notes.append(f"CPUs {lacking} are not there or switched off: not used")
+        notes.append(f"CPUs {lacking} do not exist or are switched off: not used")
     rights = _Rights(cpus=allowed, online=power.online, offline=power.offline, memory=None)
     return _topology(sysfs_root, rights, notes)
 

@@ -118,7 +118,7 @@ class Member:
         """Return one line on the end of a reaped child, then the last 4 KB of its stderr."""
         code = self.process.returncode
         if code is None:
-            line = "killed by SIGKILL, sent by the pool, and not gone: it waits inside the kernel"
+            line = "killed by SIGKILL, sent by the pool, but not ended: it waits inside the kernel"
         elif code >= 0:
             line = f"exit status {code}"
         else:
@@ -126,7 +126,7 @@ class Member:
             if self.killed:
                 line += ", sent by the pool"
             elif -code == signal.SIGKILL:
-                line += ", not sent by the pool: often the kernel, short of memory"
+                line += ", not sent by the pool: often sent by the kernel when memory is short"
         if self.broken:
             line += f"; {self.broken}"
         return f"{line}\n{self._last_words().decode(errors='replace')}".strip()
@@ -184,7 +184,7 @@ def launch(
 def _way_out(error: OSError) -> str:
     if isinstance(error, FileNotFoundError) and error.filename is None:
         # So says `tempfile` when it has tried all places, and without a free descriptor, too.
-        return "set TMPDIR to a directory that can be written, or raise the limit on open files"
+        return "set TMPDIR to a directory that you may write to, or raise the limit on open files"
     return "lower --parallelism, or raise the limit on processes, files or memory"
 
 

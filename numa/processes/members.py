@@ -163,7 +163,7 @@ class Members:
                 member.busy, member.task = False, None
 
     def _refuse(self, member: Member, tag: bytes, error: Exception) -> None:
-        text = f"what the task sent cannot be read by the parent: {error}"
+        text = f"the parent cannot read the data that the task sent: {error}"
         if tag == RESULT:
             kind = type(error).__name__
             self._events.append(

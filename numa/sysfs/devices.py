@@ -80,11 +80,11 @@ def _located(device: Path, kind: str, sys_root: Path) -> DeviceNode:
     if len(nodes) == 1 and (node := nodes.pop()) is not None:
         return DeviceNode(name=name, kind=kind, node=node, note=None)
     shown = ", ".join(
-        f"{part} ({'node not known' if node is None else f'node {node}'})"
+        f"{part} ({'node unknown' if node is None else f'node {node}'})"
         for part, node in sorted(found.items())[:_MOST_SHOWN]
     )
     if len(found) > 1:
-        note = f"{name} has no one node: it is made of {shown}"
+        note = f"{name} does not have exactly one node: it is made of {shown}"
     elif any("virtual" in part.parts for part in parts):
         note = f"{name} has no node: it is a virtual device"
     else:
@@ -187,6 +187,7 @@ def _absent(name: str, sys_root: Path) -> TopologyError:
         more = ", ..." if len(names) > _MOST_SHOWN else ""
         there.append(f"{what}: {', '.join(names[:_MOST_SHOWN]) or 'none'}{more}")
     return TopologyError(
-        f"{name!r} is no network interface, block device, file or folder here. {'; '.join(there)}.",
+        f"{name!r} is not a network interface, block device, file or folder here. "
+        f"{'; '.join(there)}.",
         "name one of these, or an existing path on the disk.",
     )

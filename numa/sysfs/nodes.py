@@ -74,7 +74,7 @@ def nodes_with_cpus(node_root: Path = Path("/sys/devices/system/node")) -> froze
 def _node(folder: str, node: int, online: int, notes: list[str]) -> NodeFiles:
     listed = text_of(f"{folder}/cpulist")
     if listed is None:
-        notes.append(f"node {node} has no readable cpulist: taken to have no CPUs")
+        notes.append(f"node {node} has no readable cpulist, so it counts as a node without CPUs")
     row = _row(f"{folder}/distance")
     if row and len(row) != online:
         notes.append(f"node {node} gives {len(row)} distances to {online} nodes: not used")
@@ -105,7 +105,7 @@ def _online(node_root: Path, folders: tuple[int, ...], notes: list[str]) -> tupl
     except TopologyError:
         online = ()
     if not set(online).intersection(folders):
-        notes.append(f"{node_root / 'online'} names none of the nodes there: not used")
+        notes.append(f"{node_root / 'online'} names none of the existing nodes: not used")
         return folders
     absent = set(online).difference(folders)
     if absent:

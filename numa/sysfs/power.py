@@ -64,5 +64,5 @@ def _list(path: Path, notes: list[str]) -> frozenset[int] | None:
     try:
         return frozenset(parse_cpu_list(text))
     except TopologyError:
-        notes.append(f"{path} holds no CPU list: {text.strip()[:40]!r}: not used")
+        notes.append(f"{path} does not contain a CPU list: {text.strip()[:40]!r}: not used")
         return None

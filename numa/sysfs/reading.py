@@ -33,8 +33,8 @@ def text_of(path: str | Path) -> str | None:
             data += piece
             if len(data) > _MOST_BYTES:
                 raise TopologyError(
-                    f"{path} is larger than {_MOST_BYTES} bytes: it is no file of the kernel's.",
-                    "run with --numa off, or give a folder laid out as /sys/devices/system.",
+                    f"{path} is larger than {_MOST_BYTES} bytes: it is not a file of the kernel.",
+                    "run with --numa off, or give a folder with the layout of /sys/devices/system.",
                 )
     except OSError:
         return None
@@ -46,6 +46,6 @@ def text_of(path: str | Path) -> str | None:
 def not_understood(path: str | Path, wanted: str, text: str) -> TopologyError:
     """Return the error for a file that holds something else than what is wanted."""
     return TopologyError(
-        f"{path} holds no {wanted}: {text.strip()[:80]!r}.",
+        f"{path} does not contain a {wanted}: {text.strip()[:80]!r}.",
         "run with --numa off, or report the file's text.",
     )

@@ -53,7 +53,7 @@ def record(sysfs_root: Path = Path("/sys/devices/system")) -> str:
     if not lines:
         raise TopologyError(
             f"{sysfs_root} has no node/ and no cpu/ to record.",
-            "name a folder laid out as /sys/devices/system.",
+            "give a folder with the layout of /sys/devices/system.",
         )
     return "\n".join(lines) + "\n"
 
@@ -81,7 +81,7 @@ def lay_out(text: str, folder: Path) -> None:
         except OSError as error:
             raise TopologyError(
                 f"cannot write {folder / name}: {error.strerror}.",
-                "give an empty folder that can be written to.",
+                "give an empty folder that you may write to.",
             ) from error
 
 

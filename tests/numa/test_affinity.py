@@ -302,7 +302,7 @@ def test_what_is_lost_is_a_line_each() -> None:
     """A degraded topology, nodes that are denied as a whole, and a refused policy: one line each."""
     denied = machine(node(0), *(node(at, cpus=(), cpus_denied=(at,)) for at in (1, 2, 5)))
     (line,) = [line for line in losses(denied, "local") if "one NUMA node" in line]
-    assert "on node 0, as no CPU of node 1-2,5 is ours" in line
+    assert "on node 0, because this process may use no CPU of node 1-2,5" in line
     both = losses(replace(denied, note="no sysfs"), "local")
     assert both[:2] == ("no sysfs", line)
     refused = losses(machine(node(0), node(1)), "preferred")

@@ -309,9 +309,9 @@ def test_chosen_nodes_only() -> None:
         ({"placement": "wide"}, "spread, close"),
         ({"bind": "socket"}, "node, core, none"),
         ({"nodes": ()}, "no node to place"),
-        ({"nodes": (0, 7)}, "node 7 is not there"),
+        ({"nodes": (0, 7)}, "node 7 does not exist"),
         ({"nodes": (1,)}, "node 1 has no CPU"),
-        ({"near": 5}, "node 5, to be near to, is not there.*nodes 0-1\\."),
+        ({"near": 5}, "node 5, which does not exist.*nodes 0-1\\."),
     ],
 )
 def test_what_cannot_be_had_is_refused(options: dict[str, object], text: str) -> None:

@@ -128,7 +128,7 @@ def test_message_that_cannot_be_read_costs_the_process() -> None:
         lost = gather(pool, is_end)[-1]
     assert isinstance(lost, Lost)
     assert lost.task == ("report_unreadable", None)
-    assert "cannot be read by the parent" in lost.detail
+    assert "the parent cannot read the data" in lost.detail
 
 
 def test_death_is_seen_while_a_grandchild_holds_the_pipe() -> None:
@@ -155,7 +155,7 @@ def test_several_are_killed_at_once() -> None:
             pool.start(worker)
             pool.assign(worker, ("sleep", 60 + worker))
         pids = pool.pids()
-        with pytest.raises(PoolError, match="no worker 9"):
+        with pytest.raises(PoolError, match="worker 9 does not exist"):
             pool.kill(0, 9)
         assert pool.pids() == pids
         pool.kill(0, 2, 2, 3)

@@ -215,7 +215,7 @@ def test_a_task_that_takes_too_much_memory_is_ended() -> None:
     ("body", "seconds", "words"),
     [
         ("import os; os._exit(7)", 60.0, "exit status 7"),
-        ("import time; time.sleep(600)", 0.3, "was not up for 0.3 s"),
+        ("import time; time.sleep(600)", 0.3, "did not start within 0.3 s"),
     ],
 )
 def test_a_seat_that_can_have_no_process_is_given_up(

@@ -136,7 +136,7 @@ def test_garbage_list_of_power_is_passed_over_with_a_note(machine: Machine, name
     machine.write(machine.sysfs / "cpu" / name, "lots\n")
     topology = machine.detect(4)
     assert topology.nodes[0].cpus == (0, 1, 2, 3)
-    assert f"cpu/{name} holds no CPU list: 'lots'" in (topology.note or "")
+    assert f"cpu/{name} does not contain a CPU list: 'lots'" in (topology.note or "")
 
 
 def test_offline_cpu_that_a_node_still_lists_is_not_used(machine: Machine) -> None:
@@ -221,7 +221,7 @@ def test_online_list_that_fits_no_folder_is_passed_over(machine: Machine, text: 
     machine.write(machine.sysfs / "node" / "online", text + "\n")
     topology = machine.detect(4)
     assert topology.nodes[0].cpus == (0, 1, 2, 3)
-    assert "names none of the nodes" in (topology.note or "")
+    assert "names none of the existing nodes" in (topology.note or "")
 
 
 def test_distances_may_be_asymmetric_or_missing(machine: Machine) -> None:
@@ -240,7 +240,7 @@ def test_node_without_a_list_of_cpus_has_none(machine: Machine) -> None:
     machine.write(machine.sysfs / "node" / "node1" / "meminfo", "Node 1 MemTotal: 8 kB\n")
     topology = machine.detect(2)
     assert [node.cpus for node in topology.nodes] == [(0, 1), ()]
-    assert topology.note == "node 1 has no readable cpulist: taken to have no CPUs"
+    assert topology.note == "node 1 has no readable cpulist, so it counts as a node without CPUs"
 
 
 def package(machine: Machine, cpu: int, number: str, members: str | None = None) -> None:
@@ -425,7 +425,7 @@ def test_copied_tree_can_be_cut_down(machine: Machine) -> None:
     machine.write(machine.sysfs / "cpu" / "offline", "1\n")
     topology = recorded(machine.sysfs, allowed_cpus=frozenset({0, 1, 9}))
     assert topology.nodes[0].cpus == (0,)
-    assert topology.note == "CPUs 1,9 are not there or switched off: not used"
+    assert topology.note == "CPUs 1,9 do not exist or are switched off: not used"
 
 
 def test_copied_tree_of_either_half(machine: Machine) -> None:
@@ -439,7 +439,10 @@ def test_copied_tree_of_either_half(machine: Machine) -> None:
 
 @pytest.mark.parametrize(
     ("allowed", "said"),
-    [(frozenset({7}), "has no CPU of '7' that is on; on are 0-1"), (frozenset(), "on are 0-1")],
+    [
+        (frozenset({7}), "has no CPU of '7' that is on; the CPUs 0-1 are on"),
+        (frozenset(), "the CPUs 0-1 are on"),
+    ],
 )
 def test_copied_tree_without_the_allowed_cpus_is_refused(
     machine: Machine, allowed: frozenset[int], said: str
@@ -454,7 +457,7 @@ def test_copied_tree_without_the_allowed_cpus_is_refused(
 def test_folder_that_is_no_tree_is_refused(tmp_path: Path) -> None:
     """A folder that is not there, has no node/ and no cpu/, or names no CPU is told apart."""
     for folder, said in ((tmp_path / "absent", "is not a folder"), (tmp_path, "has no node/ and")):
-        with pytest.raises(TopologyError, match="Next: name a folder laid out as") as caught:
+        with pytest.raises(TopologyError, match="Next: give a folder with the layout of") as caught:
             recorded(folder)
         assert f"{folder} {said}" in str(caught.value)
     (tmp_path / "cpu").mkdir()

@@ -149,10 +149,13 @@ def test_interface_over_two_nodes_has_none(devices: Devices) -> None:
     devices.network("virtual/net/bond0", "eth0", "eth1")
     found = devices.ask("bond0")
     assert found.node is None
-    assert found.note == "bond0 has no one node: it is made of eth0 (node 0), eth1 (node 1)"
+    assert (
+        found.note
+        == "bond0 does not have exactly one node: it is made of eth0 (node 0), eth1 (node 1)"
+    )
     devices.network("virtual/net/bond1", "eth0", "eth2")
     assert devices.ask("bond1").note == (
-        "bond1 has no one node: it is made of eth0 (node 0), eth2 (node not known)"
+        "bond1 does not have exactly one node: it is made of eth0 (node 0), eth2 (node unknown)"
     )
 
 

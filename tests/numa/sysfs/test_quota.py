@@ -180,5 +180,5 @@ def test_root_group_without_the_file(machine: Machine) -> None:
 def test_odd_numbers_are_garbage(machine: Machine, text: str) -> None:
     """Only plain digits are a number, and only so many."""
     machine.write(machine.cgroup / "cpu.max", text + "\n")
-    with pytest.raises(TopologyError, match="holds no CPU quota"):
+    with pytest.raises(TopologyError, match="does not contain a CPU quota"):
         machine.detect(8)

@@ -220,4 +220,4 @@ def test_a_start_that_takes_too_long_is_ended() -> None:
     with LocalExecutor(unbound(1), "processes.engine_slow_start:work", limits) as executor:
         run_over(engine, executor, 1)
     assert engine.failure is not None
-    assert "was not up for 0.3 s" in engine.failure.message
+    assert "did not start within 0.3 s" in engine.failure.message

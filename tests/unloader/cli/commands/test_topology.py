@@ -285,7 +285,7 @@ def test_this_machine_can_be_recorded(unloader: Run, tmp_path: Path) -> None:
         (("--sysfs", "/usr"), 3, "/usr has no node/ and no cpu/"),
         (("--sysfs", "TREE", "--allowed-cpus", "99"), 3, "has no CPU of '99' that is on"),
         (("--sysfs", "TREE", "--allowed-cpus", "0-"), 2, "'0-' is not a list of numbers"),
-        (("--sysfs", "TREE", "--numa-nodes", "7"), 3, "node 7 is not there"),
+        (("--sysfs", "TREE", "--numa-nodes", "7"), 3, "node 7 does not exist"),
         (("--sysfs", "TREE", "--parallelism", "0"), 2, "is neither auto nor a number"),
         (("--sysfs", "TREE", "--parallelism", "65537"), 2, "from 1 to 65536"),
         (("--sysfs", "TREE", "--near", "eth0"), 2, "--near needs the devices of this machine"),
