@@ -28,11 +28,11 @@ def plan_part(plan: Plan, number: int, of: int) -> Plan | None:
         PlanError: There is no such part, or the plan is a part already.
     """
     if not 1 <= number <= of:
-        raise PlanError(f"There is no part {number} of {of}.", f"give a part from 1/{of} on.")
+        raise PlanError(f"Part {number} of {of} does not exist.", f"give a part from 1/{of} on.")
     if plan.part is not None:
         raise PlanError(
-            f"The plan is part {plan.part.number} of {plan.part.of} already.",
-            "divide the plan of the whole.",
+            f"The plan is already part {plan.part.number} of {plan.part.of}.",
+            "divide the plan of the whole table.",
         )
     _, costs = unit_costs(plan.table, plan.units)
     parts = [(0.0, 0, each) for each in range(1, of + 1)]

@@ -277,7 +277,7 @@ class Plan:
             older = isinstance(version, int) and version < FORMAT_VERSION
             raise broken(
                 f"it was made by {'an older' if older else 'another'} version: its format is "
-                f"{version!r}, this one reads {FORMAT_VERSION}"
+                f"{version!r}, but this version reads {FORMAT_VERSION}"
             )
         derived = ("digest", "makespan", "lower_bound", "cost_unit")
         given = ["format_version", "table", "partitions", "units", "limits"]
@@ -304,15 +304,15 @@ class Plan:
             raise broken("it was edited after it was made: its units are not largest first")
         if plan.digest != fields.text("digest"):
             raise broken(
-                "it was edited after it was made: its table, partitions, units and limits have the "
-                f"digest {plan.digest}, it says {fields.text('digest')}"
+                "it was edited after it was made: its table, partitions, units and limits have "
+                f"the digest {plan.digest}, but it records {fields.text('digest')}"
             )
         for name in ("makespan", "lower_bound", "cost_unit"):
             said = fields.text(name) if name == "cost_unit" else fields.number(name)
             if said != getattr(plan, name):
                 raise broken(
                     f"it was edited after it was made: its units have the {name} "
-                    f"{getattr(plan, name)}, it says {said}"
+                    f"{getattr(plan, name)}, but it records {said}"
                 )
         return plan
 
@@ -339,7 +339,7 @@ def _check_partitions(
     left_out = sorted(name for name in asked - read if name is not None)
     unasked = sorted("the whole table" if name is None else name for name in read - asked)
     problem = (
-        f"leave out {left_out[0]}" if left_out else f"read {unasked[0]}, which nobody asked for"
+        f"leave out {left_out[0]}" if left_out else f"read {unasked[0]}, which was not requested"
     )
     raise PlanError(
         f"The work units of {table.label} {problem}.",

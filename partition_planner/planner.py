@@ -72,7 +72,7 @@ def _check_chosen(
         return
     missing = sorted(name for name in partitions if name not in known)
     if missing or not partitions:
-        what = f"no partition {missing[0]!r}" if missing else "no partition that was asked for"
+        what = f"no partition {missing[0]!r}" if missing else "none of the requested partitions"
         raise PlanError(f"{table.label} has {what}.", "name partitions that it has.")
 
 
@@ -116,7 +116,7 @@ def _counts(table: TableInfo, parts: Sequence[Part], limits: PlanLimits) -> list
     counts = decide(parts, costs, limits)
     if sum(counts) > max(MAX_CUT_UNITS, len(parts)):
         raise PlanError(
-            f"Cutting {table.label} would make {sum(counts)} units, more than {MAX_CUT_UNITS}.",
+            f"To cut {table.label} would make {sum(counts)} units, more than {MAX_CUT_UNITS}.",
             "give a larger --unit-bytes or a lower --parallelism.",
         )
     return counts
@@ -138,21 +138,21 @@ def _check_split(table: TableInfo, parts: Sequence[Part], split: str) -> None:
         raise PlanError(f"{table.label} has no partitions to split by.", "run with --split auto.")
     if split == "range" and not table.row_ranges:
         raise PlanError(
-            f"{table.label} cannot be read by ranges of row addresses or keys without a scan of "
-            "all of it for each.",
+            f"{table.label} cannot be read by ranges of row addresses or keys: each range would "
+            "scan the whole table.",
             "run with --split auto.",
         )
     if split == "range" and all(part.spread is None for part in parts):
         raise PlanError(
-            f"{table.label} has neither known extents nor keys, so there is nothing to cut into "
-            "ranges.",
+            f"{table.label} has neither known extents nor keys, so it cannot be cut into ranges.",
             "run with --split auto.",
         )
     names: set[str | None] = set()
     for part in parts:
         if part.name in names:
             raise PlanError(
-                f"{table.label} has two partitions named {part.name!r}, so rows could be doubled.",
+                f"{table.label} has two partitions named {part.name!r}, so rows could be "
+                "duplicated.",
                 "run with --split none, which reads the table as one unit.",
             )
         names.add(part.name)
@@ -164,8 +164,8 @@ def _check_estimates(table: TableInfo, parts: Sequence[Part]) -> None:
             if value is not None and value < 0:
                 where = "" if part.name is None else f" in partition {part.name!r}"
                 raise PlanError(
-                    f"{table.label} is said to have {value} {kind}{where}.",
-                    "renew the statistics of the table; what is not known must be None.",
+                    f"The statistics of {table.label} give {value} {kind}{where}.",
+                    "renew the statistics of the table; unknown values must be None.",
                 )
 
 

@@ -43,7 +43,9 @@ def sampled_plan(
         PlanError: The table can only be read in one go and may be large; or as `plan`.
     """
     if not 0 < share < 1:
-        raise PlanError(f"A sample of {share:.0%} is none.", "give a share above 0 and below 1.")
+        raise PlanError(
+            f"A sample cannot have {share:.0%} of the table.", "give a share above 0 and below 1."
+        )
     costs = measure(table, parts_of(table))
     if limits.unit_bytes is None:
         limits = replace(limits, unit_bytes=_unit_bytes(costs, limits, share))
@@ -82,7 +84,8 @@ def _check_small(table: TableInfo, limits: PlanLimits, costs: Costs) -> None:
     if small or empty or (table.row_ranges and limits.split != "none"):
         return
     raise PlanError(
-        f"{table.label} is read as one work unit, so a sample of its units would be all of it.",
+        f"{table.label} is read as one work unit, so a sample of its units would be the whole "
+        "table.",
         "sample by the values of a column: --sample-by COLUMN.",
     )
 

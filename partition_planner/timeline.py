@@ -111,7 +111,7 @@ class _Clock:
         speeds = tuple(self._speeds(busy))
         if len(speeds) != len(busy) or not all(speed > 0 for speed in speeds):
             raise PlanError(
-                f"Speeds {speeds} do not tell how fast the workers {busy} are.",
+                f"Speeds {speeds} do not give a speed for each of the workers {busy}.",
                 "give a number above 0 for each of them.",
             )
         return dict(zip(busy, speeds, strict=True))

@@ -93,10 +93,9 @@ def _only_extent(part: Part, label: str) -> RowExtent:
     extents = part.spread.extents if isinstance(part.spread, Addresses) else ()
     if len(extents) == 1:
         return extents[0]
-    found = f"has {len(extents)} extents, not one" if extents else "has no known extent"
+    found = f"has {len(extents)} extents instead of one" if extents else "has no known extent"
     raise PlanError(
-        f"Partition {part.name!r} of {label} has no name the database can select by, and it "
-        f"{found}.",
+        f"Partition {part.name!r} of {label} has no name for a SELECT, and it {found}.",
         "run with --split none, which makes the table one unit.",
     )
 
@@ -107,5 +106,5 @@ def _problem(lower: RowExtent, upper: RowExtent) -> str | None:
         return f"leave out the addresses [{lower.last}, {upper.first}), so rows could be lost"
     if lower.last > upper.first:
         shared = min(lower.last, upper.last)
-        return f"share the addresses [{upper.first}, {shared}), so rows would be doubled"
+        return f"share the addresses [{upper.first}, {shared}), so rows would be duplicated"
     return None

@@ -142,11 +142,11 @@ EDITS: dict[str, tuple[Edit, str]] = {
     ),
     "fewer partitions": (
         lambda j: j.update(partitions=["year/0", "year/1", "year/2"]),
-        "read year/3, which nobody asked for",
+        "read year/3, which was not requested",
     ),
     "a unit of the whole table": (
         lambda j: j["units"][0]["selectors"].append({"kind": "whole_table"}),
-        "read the whole table, which nobody asked for",
+        "read the whole table, which was not requested",
     ),
     "a unit of nothing": (lambda j: j["units"][0]["selectors"].clear(), "reads nothing"),
     "a newer version": (lambda j: j.update(format_version=4), "another version: its format is 4"),

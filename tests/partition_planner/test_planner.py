@@ -281,7 +281,7 @@ def test_ten_thousand_partitions_keep_their_order() -> None:
         (
             table_of(partitions=slices((5, 20), (0, 10)), named_partitions=False),
             {},
-            ["'p0'", "'p1'", "[5, 10)", "doubled"],
+            ["'p0'", "'p1'", "[5, 10)", "duplicated"],
         ),
         (table_of(None, named_partitions=False), {}, ["'p0'", "no known extent"]),
         (
@@ -290,7 +290,7 @@ def test_ten_thousand_partitions_keep_their_order() -> None:
                 named_partitions=False,
             ),
             {},
-            ["'p'", "2 extents, not one"],
+            ["'p'", "2 extents instead of one"],
         ),
         (table_of(extents=scattered((0, 9), (5, 12))), {}, ["[0, 9)", "[5, 12)", "out of order"]),
         (
