@@ -48,7 +48,7 @@ def under_second_load(
     most = max(int(level) for level in options.levels.split(","))
     is_cpu = options.second_load == "cpu"
     if not is_cpu and source.busy is None:
-        sys.exit(f"bench_adaptive: {source.name} has no sessions of others; use --second-load cpu")
+        sys.exit(f"bench_adaptive: {source.name} has only its own sessions; use --second-load cpu")
     # All workers beside one session of others, one worker beside all of them.
     allowed = most + 1
     limits = ConcurrencyOptions(
@@ -77,7 +77,7 @@ def under_second_load(
             drive.end()
     shutil.rmtree(request.output.destination, ignore_errors=True)
     if not drive.complete:
-        sys.exit(f"bench_adaptive: the run ended in {watched.seconds:.0f} s: give more --rows")
+        sys.exit(f"bench_adaptive: the run ended after {watched.seconds:.0f} s: give more --rows")
     text = f"--max-cpu {options.max_cpu:.0%}" if is_cpu else f"--max-db-load {allowed}"
     return {"limit": text, "load": count, **reactions(watched), "steps": watched.steps,
             "curve": watched.curve()}  # fmt: skip

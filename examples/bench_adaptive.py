@@ -104,23 +104,28 @@ def parsed() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", choices=KINDS, action="append", help="can be repeated")
-    parser.add_argument("--rows", type=parse_count, help="of a table that is made")
+    parser.add_argument("--rows", type=parse_count, help="of a table that is created")
     parser.add_argument("--cost", type=int, default=16, help="hashes for each row of such a table")
     parser.add_argument("--levels", default="1,2,3,4", help="fixed numbers of workers")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--unit-bytes", type=parse_size, help="default: by source")
-    parser.add_argument("--source", help="a URL, instead of tables that are made here")
+    parser.add_argument("--source", help="a URL, instead of tables that are created here")
     parser.add_argument("--table", default="t", help="of --source")
-    parser.add_argument("--dir", type=Path, help="where files are made; else a temporary one")
+    parser.add_argument(
+        "--dir", type=Path, help="directory for the files; default: a temporary one"
+    )
     parser.add_argument("--second-load", choices=("cpu", "database"))
     parser.add_argument(
-        "--load-seconds", type=float, default=25.0, help="with it, and without; at least"
+        "--load-seconds",
+        type=float,
+        default=25.0,
+        help="shortest time with the load, and without it",
     )
     parser.add_argument(
-        "--patience", type=float, default=60.0, help="seconds for an answer that is due"
+        "--patience", type=float, default=60.0, help="longest wait in seconds for an answer"
     )
     parser.add_argument("--max-cpu", type=parse_percent, default=0.75)
-    parser.add_argument("--sessions", type=int, default=3, help="busy sessions of others")
+    parser.add_argument("--sessions", type=int, default=3, help="busy sessions of other programs")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
@@ -216,7 +221,7 @@ def show(report: dict[str, Any]) -> None:
             for workers, seconds in found["median_seconds"].items():
                 print(f"  {workers:>8}  {seconds:8.2f} s  {found['rows'] / seconds:12,.0f} rows/s")
             print(
-                f"  adaptive over the best fixed ({found['best_fixed']}): {found['ratio']:.3f}; "
+                f"  adaptive against the best fixed ({found['best_fixed']}): {found['ratio']:.3f}; "
                 f"strictest {found['strictest']:.3f}"
             )
             for steps in found["steps"]:

@@ -125,11 +125,13 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--place", required=True, help="an empty prefix; all in it is removed")
+    parser.add_argument(
+        "--place", required=True, help="an empty prefix; all objects in it are removed"
+    )
     parser.add_argument("--rows", type=int, default=12_000_000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--server-pid", type=int, default=0, help="gets a CPU to itself")
+    parser.add_argument("--server-pid", type=int, default=0, help="gets a separate CPU")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
@@ -138,7 +140,7 @@ def _part(server: int) -> None:
     """Give the server CPUs of its own, the others to this process and those that it starts."""
     found = cpus()
     if not found.are_apart:
-        raise SystemExit("there is one CPU only: the server cannot have it to itself")
+        raise SystemExit("there is only one CPU: the server cannot have a separate CPU")
     moved(server, found.server)
     os.sched_setaffinity(0, found.clients)
 

@@ -126,7 +126,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=5_000_000, help="default: 5000000")
     parser.add_argument("--runs", type=int, default=5, help="rounds; default: 5")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--sync", action="store_true", help="sync the others' files in their time")
+    parser.add_argument(
+        "--sync", action="store_true", help="include the sync of the others' files in their time"
+    )
     parser.add_argument(
         "--together", action="store_true", help="give all CPUs to the server and to its clients"
     )
@@ -143,7 +145,7 @@ def parsed() -> argparse.Namespace:
         help="interpreter of the contender duckdb; default: this one",
     )
     parser.add_argument("--dir", type=Path, help="make the working directory here")
-    parser.add_argument("--keep", type=Path, help="work in this directory and leave all in it")
+    parser.add_argument("--keep", type=Path, help="work in this directory and keep all files in it")
     options = parser.parse_args()
     if options.rows < 1 or options.runs < 1:
         parser.error("--rows and --runs must be 1 or more")
@@ -171,8 +173,8 @@ def need_space(directory: Path, rows: int) -> None:
     free, needed = shutil.disk_usage(directory).free, rows * DISK_BYTES_PER_ROW
     if free < needed:
         raise SystemExit(
-            f"{rows:,} rows need about {needed:,} bytes in {directory}, where {free:,} are free. "
-            "Next: give fewer --rows or another --dir."
+            f"{rows:,} rows need about {needed:,} bytes in {directory}, but only {free:,} are "
+            "free. Next: give fewer --rows or another --dir."
         )
 
 
@@ -270,8 +272,8 @@ def check(contender: Contender, database: Path, expected: tuple[int, int]) -> No
     found = fingerprint(database, relation)
     if found != expected:
         raise SystemExit(
-            f"{contender.contest} {contender.name} wrote other rows than the table has: "
-            f"count and sum of hashes {found} in place of {expected}"
+            f"{contender.contest} {contender.name} wrote other rows than the table has: count "
+            f"and sum of hashes are {found} instead of {expected}"
         )
 
 

@@ -150,7 +150,9 @@ def one_run(
         raise SystemExit(f"ended with status {process.returncode}: {' '.join(command)}")
     manifest = json.loads((output / "_manifest.json").read_text(encoding="utf-8"))
     if manifest["totals"]["rows"] != options.rows:
-        raise SystemExit(f"{name} wrote {manifest['totals']['rows']} rows, not {options.rows}")
+        raise SystemExit(
+            f"{name} wrote {manifest['totals']['rows']} rows instead of {options.rows}"
+        )
     return {"wall": round(wall, 4), "cpu": round(usage.ru_utime + usage.ru_stime, 4)}
 
 
@@ -204,7 +206,7 @@ def holder(megabytes: int, kind: str) -> Iterator[int]:
         assert process.stdout is not None
         try:
             if process.stdout.readline() != b"ready\n":
-                raise SystemExit(f"a process with {megabytes} MB could not be had")
+                raise SystemExit(f"cannot start a process with {megabytes} MB")
             yield process.pid
         finally:
             process.kill()

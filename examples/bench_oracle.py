@@ -219,7 +219,7 @@ def partitions_of(options: argparse.Namespace, url: str) -> list[str]:
         )
         names = [name for (name,) in cursor]
     if len(names) <= FEW:
-        raise SystemExit(f"{options.table} has {len(names)} partitions; the bench needs some more")
+        raise SystemExit(f"{options.table} has {len(names)} partitions; the benchmark needs more")
     return names
 
 

@@ -180,7 +180,7 @@ def cost(contender: Callable[[], Any], tasks: int) -> dict[str, float]:
         wall = time.perf_counter() - started
         cpu = time.process_time() + cpu_seconds(pids) - cpu
     if total != tasks * (tasks - 1):
-        raise SystemExit(f"the results add up to {total}, not to {tasks * (tasks - 1)}")
+        raise SystemExit(f"the sum of the results is {total} instead of {tasks * (tasks - 1)}")
     return {"wall_us": wall / tasks * 1e6, "cpu_us": cpu / tasks * 1e6}
 
 

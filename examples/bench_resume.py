@@ -50,7 +50,9 @@ def main() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--units", type=int, default=100_000)
-    parser.add_argument("--dir", type=Path, help="where files are made; else a temporary one")
+    parser.add_argument(
+        "--dir", type=Path, help="directory for the files; default: a temporary one"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.dir) as directory:

@@ -188,7 +188,7 @@ class Contest:
             files = sorted(path.name for path in theirs.iterdir() if path.name[0] != "_")
             equal, *others = filecmp.cmpfiles(ours, theirs, files, shallow=False)
             if any(others) or not files:
-                raise SystemExit(f"route {name} wrote other files than its own run: {others}")
+                raise SystemExit(f"route {name} wrote other files than a separate run: {others}")
             self.compared += len(equal)
         shutil.rmtree(self._place / "out")
 

@@ -66,9 +66,10 @@ ASIDE = "measured"
 """Where the directories of runs that were measured lie until the end."""
 
 NOTES = (
-    "ours syncs every file before it has its final name; pg_dump syncs all at its end; psql none",
-    "pg_dump and ours ask for COPY's text form, psql for its CSV form: see server_cpu_s",
-    "workers of ours, --jobs of pg_dump and psqls at a time are --parallelism; same codec",
+    "ours syncs every file before it has its final name; pg_dump syncs all files at its end; "
+    "psql does not sync",
+    "pg_dump and ours request COPY's text form, psql requests its CSV form: see server_cpu_s",
+    "workers of ours, --jobs of pg_dump and parallel psqls are --parallelism; same codec",
 )
 """What a reader of the ratios must know."""
 
@@ -150,7 +151,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--only", action="append", help="this contender; can be repeated")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--dir", type=Path, help="make the working directory here")
-    parser.add_argument("--keep", type=Path, help="work in this directory and leave all in it")
+    parser.add_argument("--keep", type=Path, help="work in this directory and keep all files in it")
     parser.add_argument("--writer", help=argparse.SUPPRESS)
     options = parser.parse_args()
     source = options.source

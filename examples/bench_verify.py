@@ -52,7 +52,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="Rows of the table (1000000).")
     parser.add_argument("--runs", type=int, default=3, help="Rounds of each contest (3).")
     parser.add_argument("--parallelism", type=int, default=1, help="Workers (1).")
-    parser.add_argument("--only", action="append", help="Only contests that begin so; repeatable.")
+    parser.add_argument(
+        "--only", action="append", help="Only contests that begin with this text; repeatable."
+    )
     parser.add_argument("--json", action="store_true", help="Print one JSON object.")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="unloader-bench-") as place:

@@ -186,14 +186,14 @@ def check_text(rows: pa.Table) -> None:
     for batch in rows.to_batches():
         made = bytes(plain.encode(batch))
         if made != bytes(native.encode(batch)) or made != bytes(joined_records(batch)):
-            raise SystemExit("the encoders do not make the same bytes; nothing was measured")
+            raise SystemExit("the encoders do not write the same bytes; nothing was measured")
 
 
 def check_parquet(rows: pa.Table, place: Path) -> None:
     """End the bench if a Parquet file of ours does not hold the rows."""
     path = place / "parquet.parquet"
     if path.exists() and not pq.read_table(path).cast(rows.schema).equals(rows):
-        raise SystemExit("our Parquet file holds other rows; the figures are worth nothing")
+        raise SystemExit("our Parquet file has other rows; the figures are not valid")
 
 
 def write_parquet(rows: pa.Table, place: Path) -> None:

@@ -86,7 +86,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--levels", default="1,2,3,4", help="default: 1,2,3,4")
     parser.add_argument("--repeats", type=int, default=3, help="of the sweep; default: 3")
     parser.add_argument("--turns", type=int, default=5, help="of the confirmation; default: 5")
-    parser.add_argument("--dir", type=Path, help="where files are made; else a temporary one")
+    parser.add_argument(
+        "--dir", type=Path, help="directory for the files; default: a temporary one"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_args()
 
@@ -270,7 +272,7 @@ def shown(report: dict[str, Any]) -> str:
         f"{report['source']}, {report['rows']:,} rows: the sweep took {report['seconds']:.0f} s",
         f"recommended: {report['recommended']} workers (spread {report['spread']:.1%})",
         "",
-        f"{'workers':>7} {'rows/s':>12}  recommended over it (range of the turns)",
+        f"{'workers':>7} {'rows/s':>12}  recommended against it (range of the turns)",
     ]
     for level, speed in report["rows_per_second"].items():
         name = f"recommended_vs_{level}"
@@ -280,7 +282,7 @@ def shown(report: dict[str, Any]) -> str:
             text = f"{report['ratios'][name]:.3f} ({low:.3f} to {high:.3f})"
         lines.append(f"{level:>7} {speed:>12,}  {text}")
     verdict = "confirmed" if report["confirmed"] else "NOT CONFIRMED"
-    lines.append(f"\n{verdict}: by more than the spread no other point may be faster")
+    lines.append(f"\n{verdict}: all other points are slower, or faster by at most the spread")
     return "\n".join(lines)
 
 

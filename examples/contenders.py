@@ -238,7 +238,7 @@ def reads_postgres(python: str) -> bool:
     probe = "import duckdb; duckdb.connect().execute('LOAD postgres')"
     found = subprocess.run([python, "-c", probe], capture_output=True, check=False).returncode == 0
     if not found:
-        say(f"no duckdb in pg_parquet: the DuckDB of {python} has not its extension postgres")
+        say(f"no duckdb in pg_parquet: the DuckDB of {python} does not have its extension postgres")
     return found
 
 

@@ -158,7 +158,7 @@ def parsed() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=60, help="default: 60")
-    parser.add_argument("--rounds", type=int, help="end after so many rounds instead")
+    parser.add_argument("--rounds", type=int, help="end after this number of rounds instead")
     parser.add_argument("--rows", type=int, default=50_000, help="of the table; default: 50000")
     parser.add_argument("--seed", type=int, default=1, help="of the order of rounds; default: 1")
     parser.add_argument("--no-postgres", action="store_true", help="DuckDB only")
@@ -281,7 +281,7 @@ def failed(request: Request, chance: random.Random) -> None:
         api.unload(replace(request, selection=bad))
     except UnloaderError:
         return
-    raise SystemExit("a run that had to fail did not")
+    raise SystemExit("a run that had to fail did not fail")
 
 
 def by_command(where: Place, request: Request) -> int:

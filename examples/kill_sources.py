@@ -74,7 +74,7 @@ def source(directory: Path, options: argparse.Namespace) -> Iterator[Source]:
     wanted = argparse.Namespace(only=None, rows=options.rows)
     with postgres_server(directory, database, wanted) as postgres:
         if postgres is None:
-            raise SystemExit("there is no PostgreSQL here")
+            raise SystemExit("PostgreSQL is not installed here")
         for part in parts():
             # What it makes of the table is another plan, and no run before it has the same.
             postgres.run(f"ALTER TABLE {part} SET (autovacuum_enabled = false)")

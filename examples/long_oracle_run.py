@@ -114,7 +114,7 @@ def count(text: str) -> int:
     """Return a number of rows such as `500`, `20k` or `10M`."""
     found = re.fullmatch(r"(\d+)([kM]?)", text)
     if found is None or not int(found[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number such as 500, 20k or 10M")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number such as 500, 20k or 10M")
     return int(found[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[found[2]]
 
 
@@ -222,7 +222,7 @@ def judged(report: dict[str, Any], wanted: int) -> list[str]:
     """Return what is not as it should be."""
     problems = []
     if report["rows"] != wanted:
-        problems.append(f"{report['rows']:,} rows are not {wanted:,}")
+        problems.append(f"{report['rows']:,} rows were written instead of {wanted:,}")
     if report["ratios"]["last_vs_first"] < LEAST_RATE:
         problems.append(f"the rate fell to {report['ratios']['last_vs_first']} of the first")
     if report["memory_growth_bytes"] > MOST_GROWTH:

@@ -243,23 +243,23 @@ class Trial:
         """Check what stands under final names after a kill."""
         wrong = outcomes.unfinished_under_final_names(self.dest)
         if wrong:
-            raise Broken(f"after a kill {self.dest} holds {wrong}")
+            raise Broken(f"after a kill, {self.dest} has {wrong}")
         if earlier is not None and self._final_run() is None:
-            raise Broken(f"after a kill the earlier run {earlier} is gone and no other is there")
+            raise Broken(f"after a kill, the earlier run {earlier} is missing and was not replaced")
 
     def check_end(self, earlier: str | None, done: Mapping[str, Files]) -> None:
         """Check a run that ended with 0."""
         wrong = outcomes.unfinished_under_final_names(self.dest)
         if wrong or self._final_run() in (None, earlier):
-            raise Broken(f"the run ended with 0 and left {wrong or 'no manifest of its own'}")
+            raise Broken(f"the run ended with 0 and left {wrong or 'no manifest'}")
         assert self.expected is not None
         found = outcomes.outcome_of(self.dest, besides=self.source.besides)
         differs = self.expected.differences(found)
         if differs:
-            raise Broken("other than undisturbed: " + "; ".join(differs[:5]))
+            raise Broken("different from the undisturbed run: " + "; ".join(differs[:5]))
         left = [entry.name for entry in self.dest.parent.iterdir() if ".unloader-" in entry.name]
         if left:
-            raise Broken(f"the run left {left} beside its directory")
+            raise Broken(f"the run left {left} next to its directory")
         now = outcomes.final_identities(self.dest)
         rerun = sorted(unit for unit, files in done.items() if now.get(unit) != files)
         self.figures.finished_units_kept += len(done) - len(rerun)
@@ -311,7 +311,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--dir", type=Path, help="make the working directory here")
     parser.add_argument("--database", type=Path, help="build the table in this DuckDB file, once")
-    parser.add_argument("--keep", action="store_true", help="leave all in it if a promise breaks")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep all files in it if a promise breaks"
+    )
     options = parser.parse_args()
     if options.rows < 1 or options.kills < 1:
         parser.error("--rows and --kills must be 1 or more")

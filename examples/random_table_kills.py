@@ -204,7 +204,10 @@ class Trial:
                 arguments = ["resume", str(self.home)]
             else:
                 if published:
-                    raise Broken(f"{len(published)} tables are published, and no run is on record")
+                    raise Broken(
+                        f"{len(published)} tables are published, but the record of the run is "
+                        "missing"
+                    )
                 self.figures.starts += 1
                 done.clear()
                 arguments = job
@@ -289,21 +292,21 @@ class Trial:
         now = self.tables.run_ids()
         for directory in self.tables.directories():
             if wrong := wrong_with(directory):
-                raise Broken(f"after a kill {directory} holds {wrong}")
+                raise Broken(f"after a kill, {directory} has {wrong}")
             if directory in earlier and directory not in now:
-                raise Broken(f"after a kill the earlier run of {directory} is gone")
+                raise Broken(f"after a kill, the earlier run of {directory} is missing")
             if directory in now and now[directory] != earlier.get(directory):
                 rows_of(directory)
                 found[directory] = outcomes.final_identities(directory)
         for directory, files in known.items():
             if found.get(directory) != files:
-                raise Broken(f"{directory} was published, and has been written again or is gone")
+                raise Broken(f"{directory} was published, but was written again or is missing")
         self.figures.tables_published_at_kills += len(found)
         self.figures.kills_between_tables += 0 < len(found) < len(self.schema.tables)
         if now.get(self.home) not in (None, earlier.get(self.home)):
             missing = [each for each in self.tables.directories() if each not in found]
             if missing:
-                raise Broken(f"the manifest of the run is there, and {missing} are not published")
+                raise Broken(f"the manifest of the run exists, but {missing} are not published")
         return found
 
     def _check_end(
@@ -314,7 +317,7 @@ class Trial:
         now = self.tables.run_ids()
         ids = {now.get(each) for each in (self.home, *found)}
         if len(ids) != 1 or None in ids:
-            raise Broken(f"the tables are of the runs {ids}")
+            raise Broken(f"the tables belong to the runs {ids}")
         if left := self.tables.left():
             raise Broken(f"the run left {left}")
         compared = state_is_one(self.database, self.tables)
@@ -382,13 +385,15 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="default: 1")
     parser.add_argument(
         "--every-call", type=int, default=0, metavar="N",
-        help="kill the command before its first call, the N-th behind that, and so on, once each, "
-        "for each way to publish, into new homes and old ones",
+        help="kill the command before its first call, the N-th call after that, and so on, once "
+"for each; for each way to publish, into new directories and old ones",
     )  # fmt: skip
     parser.add_argument("--pause", type=float, default=0.05, help="of the writer; default: 0.05 s")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--dir", type=Path, help="make the working directory here")
-    parser.add_argument("--keep", type=Path, help="copy the destination to here if it is broken")
+    parser.add_argument(
+        "--keep", type=Path, help="copy the destination into this directory if a promise breaks"
+    )
     return parser.parse_args()
 
 

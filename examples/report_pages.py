@@ -36,11 +36,13 @@ FLAGS = (
 def main() -> None:
     """Make the pages and the pictures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--run", help="directory of a finished run; by default one is made")
-    parser.add_argument("--sweep", help="what `unloader sweep --json` wrote; by default it is made")
-    parser.add_argument("--ceilings", help="what `unloader preflight --save` wrote, for the sweep")
+    parser.add_argument("--run", help="directory of a finished run; by default a run is made")
+    parser.add_argument(
+        "--sweep", help="output of `unloader sweep --json`; by default a sweep is made"
+    )
+    parser.add_argument("--ceilings", help="file of `unloader preflight --save`, for the sweep")
     parser.add_argument("--rows", default="3M", help="rows of the reference table")
-    parser.add_argument("--images", type=Path, default=IMAGES, help="where the pictures go")
+    parser.add_argument("--images", type=Path, default=IMAGES, help="directory for the pictures")
     asked = parser.parse_args()
     asked.images.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:

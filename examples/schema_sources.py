@@ -331,14 +331,14 @@ def check(schema: Schema, output: Path) -> dict[str, int]:
         found = _compared(schema, table, files[table.name], changed[table.name])
         if found.new != sorted(inserted[table.name]) or found.wrong or found.old != table.rows:
             raise SystemExit(
-                f"{table.name!r} is not as it was after transfer {last}: {found.old} of "
+                f"{table.name!r} differs from its state after transfer {last}: {found.old} of "
                 f"{table.rows} rows, {found.wrong} of them different or more than once, "
-                f"{len(found.new)} of {len(inserted[table.name])} rows that were inserted"
+                f"{len(found.new)} of {len(inserted[table.name])} inserted rows"
             )
         total += found.balance
         rows += found.old + len(found.new)
     if total != BALANCE * sum(table.rows for table in schema.tables):
-        raise SystemExit(f"the balances of all tables make {total}")
+        raise SystemExit(f"the sum of the balances of all tables is {total}")
     return {"tables": len(schema.tables), "rows": rows, "transfer": last}
 
 

@@ -182,7 +182,7 @@ class SimulatedPlaces:
             self._busy.pop(place, None)
             self._idle.pop(place, None)
             self._down.add(place)
-            lost.append(PlaceLost(place=place, failure=failure(WorkerLost, "its host is gone")))
+            lost.append(PlaceLost(place=place, failure=failure(WorkerLost, "its host is lost")))
             self._put(self.options.host_back, "ready", place)
         return lost
 
@@ -273,8 +273,8 @@ def simulated(options: argparse.Namespace) -> dict[str, Any]:
     missing = {unit.id for unit in made.units} - work.done.keys()
     if work.twice or missing or schedule.given_up:
         raise SystemExit(
-            f"wrong: {len(work.twice)} units came twice, {len(missing)} never, "
-            f"{len(schedule.given_up)} were given up"
+            f"wrong: {len(work.twice)} units came twice, {len(missing)} never came, "
+            f"{len(schedule.given_up)} failed"
         )
     able = min(places.count, options.sessions or places.count)
     ideal = options.rows / (options.rows_per_second * able)
@@ -311,7 +311,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=16, help="of each host")
     parser.add_argument("--unit-rows", type=int, default=5_000_000)
     parser.add_argument("--rows-per-second", type=float, default=179_000.0, help="of a worker")
-    parser.add_argument("--sessions", type=int, default=0, help="that the database takes; 0: all")
+    parser.add_argument("--sessions", type=int, default=0, help="that the database accepts; 0: all")
     parser.add_argument("--failing", type=float, default=0.001, help="share of attempts that fail")
     parser.add_argument("--dying", type=float, default=0.0005, help="share that loses its process")
     parser.add_argument("--lost-hosts", type=int, default=5)

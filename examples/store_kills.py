@@ -46,7 +46,7 @@ from writers.objects.location import Location  # noqa: E402
 MANIFEST = "_manifest.json"
 LOCK = "_run/lock.json"
 LONGEST_SECONDS = 600.0
-NOTHING_THERE = ("holds no run that was broken off", "there is nothing in")
+NOTHING_THERE = ("has no interrupted run", "is empty. Next: give the place")
 """What `resume` and `clean` say where a run was killed before it had left anything."""
 
 
@@ -300,7 +300,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--place", default="", help="an S3 prefix; all in it is removed")
+    parser.add_argument("--place", default="", help="an S3 prefix; all objects in it are removed")
     parser.add_argument("--rows", type=parse_count, default=parse_count("400k"), help="400k")
     parser.add_argument("--kills", type=int, default=100, help="default: 100")
     parser.add_argument("--seed", type=int, default=1, help="default: 1")

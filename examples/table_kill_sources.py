@@ -110,11 +110,11 @@ class WrittenOracle(Database):
                 )
                 written = sorted(_records(tables.of(table.name)))
                 if found != written:
-                    raise SystemExit(f"{table.name} is not as it was at SCN {scn}")
+                    raise SystemExit(f"{table.name} differs from its state at SCN {scn}")
                 balances += sum(each[2] for each in written)
                 rows += len(written)
         if balances != 1000 * sum(table.rows for table in self.schema.tables):
-            raise SystemExit(f"the balances of all tables make {balances}")
+            raise SystemExit(f"the sum of the balances of all tables is {balances}")
         return rows
 
 

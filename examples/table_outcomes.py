@@ -123,10 +123,10 @@ def rows_of(directory: Path) -> int:
                 with open(path, newline="", encoding="utf-8") as text:
                     found = sum(1 for _ in csv.reader(text)) - 1
             if found != file["rows"]:
-                raise Broken(f"{path} has {found} rows, and its manifest says {file['rows']}")
+                raise Broken(f"{path} has {found} rows, but its manifest records {file['rows']}")
             total += found
     if total != document["totals"]["rows"] or document["verified"]["result"] != "ok":
-        raise Broken(f"{directory} has {total} rows, and its manifest says {document['totals']}")
+        raise Broken(f"{directory} has {total} rows, but its manifest records {document['totals']}")
     return total
 
 

@@ -181,7 +181,7 @@ def device_of(directory: Path) -> str:
     number = directory.stat().st_dev
     place = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     if not place.exists():
-        raise Impossible(f"{directory} is on no disk; give another --dir")
+        raise Impossible(f"{directory} is not on a disk; give another --dir")
     real = place.resolve()
     # A partition cannot be throttled, but its disk can.
     disk = real.parent if (real / "partition").exists() else real
@@ -222,7 +222,7 @@ def control_group(settings: dict[str, dict[str, str]]) -> Iterator[Path]:
             finally:
                 removed(group)
             return
-    raise Impossible("no control group can be made: " + "; ".join(reasons))
+    raise Impossible("cannot create a control group: " + "; ".join(reasons))
 
 
 def removed(group: Path) -> None:
@@ -233,7 +233,7 @@ def removed(group: Path) -> None:
             group.rmdir()
             return
         time.sleep(0.1)
-    say(f"{group} could not be removed")
+    say(f"cannot remove {group}")
 
 
 def duckdb_file(options: argparse.Namespace, directory: Path, *, wide: bool = False) -> str:

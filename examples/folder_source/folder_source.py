@@ -197,7 +197,7 @@ class FolderReader(Reader):
                         arrays = [batch.column(name) for name in names]
                         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
             except (pa.ArrowException, OSError) as error:
-                raise SourceError(f"{path} cannot be read: {error}", "mend the file") from error
+                raise SourceError(f"cannot read {path}: {error}", "correct the file") from error
 
     def close(self) -> None:
         pass
@@ -224,7 +224,7 @@ class FolderSource(Source):  # Inherits what is optional: load, driver_warning, 
         catalog = FolderCatalog(spec)
         if not catalog.folder.path.is_dir():
             raise ConfigError(
-                f"there is no folder {catalog.folder.path}", "see the path in the URL"
+                f"the folder {catalog.folder.path} does not exist", "check the path in the URL"
             )
         return catalog
 

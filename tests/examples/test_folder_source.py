@@ -128,7 +128,7 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """No folder is not the same as a folder without tables."""
     done = unloader("describe", f"folder://{tmp_path}/nowhere")
     assert done.returncode == 3
-    assert f"there is no folder {tmp_path}/nowhere" in done.stderr
+    assert f"the folder {tmp_path}/nowhere does not exist" in done.stderr
 
 
 def test_a_path_is_decoded(tmp_path: Path) -> None:

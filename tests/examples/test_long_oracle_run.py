@@ -39,7 +39,7 @@ def test_what_is_wrong_is_named() -> None:
     assert fine == []
     assert [text.partition(" to ")[0] for text in slower] == ["the rate fell"]
     assert [text.partition(" by ")[0] for text in growing] == ["memory grew"]
-    assert lost == ["50,000,000 rows are not 50,000,001"]
+    assert lost == ["50,000,000 rows were written instead of 50,000,001"]
 
 
 @pytest.mark.long("long run")
@@ -56,4 +56,4 @@ def test_the_rows_of_a_long_run_are_counted_and_its_time_is_cut_in_parts() -> No
     assert len(report["rows_per_second"]) == 10
     assert report["most_memory_bytes"] > 10_000_000
     assert report["stages"]["longest"] in report["stages"]
-    assert not [text for text in report["problems"] if "rows are not" in text]
+    assert not [text for text in report["problems"] if "rows were written instead of" in text]
