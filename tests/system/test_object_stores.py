@@ -214,7 +214,7 @@ def test_an_attempt_that_fails_leaves_no_upload(server: S3Server, source: str) -
     with faulty(server, Rule("part", "other etag", key="0001")) as (broken, _):
         done = command.ended(*run(source, broken.place("attempts"), "--retry-delay", "0"))
     assert done.returncode == 0, done.stderr
-    assert "is not in the store as it was sent" in done.stderr
+    assert "in the store differs from the part that was sent" in done.stderr
     assert server.uploads("attempts/") == []
     command.run("verify", server.place("attempts"), source)
 
@@ -351,13 +351,13 @@ def test_a_table_within_the_place_of_another_is_refused(
     ("place", "expected"),
     [
         ("/tmp/x,s3://b/y", "directories and an object store"),
-        ("s3://key:hunter2@b/y", "holds credentials"),
+        ("s3://key:hunter2@b/y", "contains credentials"),
         ("s3://b/y?secret_access_key=hunter2", "has no option secret_access_key"),
-        ("s3://b/y?endpoint=http://u:hunter2@host", "holds credentials"),
-        ("s3://b/y?endpoint=host", "no address of a server"),
+        ("s3://b/y?endpoint=http://u:hunter2@host", "contains credentials"),
+        ("s3://b/y?endpoint=host", "not the address of a server"),
         ("s3://b/x//y", "empty part"),
-        ("s3://", "names no bucket"),
-        ("s3://b/y?kms_key=k", "without KMS"),
+        ("s3://", "does not name a bucket"),
+        ("s3://b/y?kms_key=k", "only with KMS"),
         ("s3://b/y?storage_class", "cannot be read"),
         ("s3://b/x,s3://b/x/y", "lies in"),
     ],

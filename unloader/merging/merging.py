@@ -115,7 +115,7 @@ def _merged(found: Sequence[FoundPart], destination: PlacePath) -> Manifest:
             f"part {each.number}: {text}" for each in found for text in each.manifest.warnings
         ),
         not_measured=(
-            "where the workers were and what they did over time: see the manifests of the parts",
+            "see the manifests of the parts for the places and the activity of the workers",
         ),
         totals=_totals([each.manifest for each in found]),
         verified=_verified([each.manifest for each in found]),

@@ -19,7 +19,7 @@ from numa.perf_events import RemoteAccess
 from numa.residence import Pace, Residences
 from unloader.placement.evidence import Evidence, WorkerEvidence
 
-_OFF = "where the workers ran was not observed (--numa off)"
+_OFF = "the CPUs and nodes of the workers were not observed (--numa off)"
 
 CPU_SECONDS = 1.0
 PAGE_SECONDS = 5.0
@@ -172,7 +172,7 @@ class Watch:
             self._unseen[note] = None
             # With one node there is nothing to miss.
             if len(self._machine_before) > 1:
-                self._note(f"where memory is cannot be measured: {note}")
+                self._note(f"the node of the memory cannot be measured: {note}")
         for key, text in self.evidence().warnings.items():
             # What a binding lacks is noted when the process comes up.
             if key not in self._noted and not key.startswith("bound"):

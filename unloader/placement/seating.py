@@ -309,7 +309,7 @@ def _check_required(topology: Topology, options: SeatOptions) -> None:
 
 def _lacking(topology: Topology, options: SeatOptions) -> tuple[str | None, str]:
     """Return the first thing that is missing, and what to do about it."""
-    settle = "or use --numa auto, which uses what is available"
+    settle = "or use --numa auto, which uses the available nodes"
     if options.bind == "none":
         return "--bind none does not bind workers", f"use --bind node or core, {settle}"
     if topology.note is not None:

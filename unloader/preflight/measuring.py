@@ -170,7 +170,7 @@ def _sources(
         if not ready.plan.units:
             for part in budget.parts:
                 if part != "disk":
-                    found.miss(part, "there are no rows")
+                    found.miss(part, "the table has no rows")
             return
         if {"source", "connection"} & set(budget.parts):
             with found.part("source"):
@@ -225,7 +225,7 @@ def _encoder(found: _Found, ready: Prepared, budget: Budget, stop: Callable[[], 
     made = report(ready, budget=sample_budget, stop=stop)
     sample = made.sample
     if not sample.figures or not sample.rows:
-        found.miss("encoder", "there are no rows")
+        found.miss("encoder", "the table has no rows")
         return
     encode = sample.encode_cpu_seconds
     if not encode:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from unloader.model import Projection
 from writers.model import ParquetFormat, TextFormat
 
-NOTE = "with --guard-formulas a text that begins like a formula has a quote in front"
+NOTE = "with --guard-formulas, a text that begins like a formula gets a leading quote"
 
 
 def marked(projection: Projection, output: TextFormat | ParquetFormat) -> Projection:

@@ -122,7 +122,7 @@ class UnitWork(Work[WorkUnit]):
                 f"{counted(self.workers, 'worker')} now work"
             )
         else:
-            later = "another attempt follows later" if raises else "there are no further attempts"
+            later = "another attempt follows later" if raises else "further attempts are not made"
             text = (
                 f"the database accepts no more sessions: {places} of "
                 f"{counted(self.workers, 'worker')} can continue; {later}. Next: lower "
@@ -212,7 +212,7 @@ class UnitWork(Work[WorkUnit]):
         return AttemptFailure(
             error=WorkerLost.__name__,
             message=f"worker {place} made no progress for {seconds:g} s (--stall-timeout)",
-            hint="check what the source or the reader of the output is waiting for",
+            hint="check why the source or the reader of the output waits",
             retryable=True,
         )
 

@@ -154,7 +154,7 @@ def _check_for_cluster(request: Request) -> None:
         raise UsageError(
             "a --session-sql contains a password, which would be sent to all machines of the "
             "cluster",
-            "leave --cluster out, or let the database set what the statement sets",
+            "leave --cluster out, or let the database run that statement for each session",
         )
 
 

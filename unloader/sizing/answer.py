@@ -14,7 +14,7 @@ def answer_of(work: Work, needed: Needed | None, machine: OnCores | None) -> str
     """Return whether it fits, how long it takes, and what it needs."""
     question = work.question
     window = question.window_seconds
-    off = f"with {question.discount * 100:g} % taken off the measured rates"
+    off = f"with a discount of {question.discount * 100:g} % on the measured rates"
     what = f"{shown(work.rows)} rows, {shown(work.data)} bytes"
     parts: list[str] = []
     if machine is not None:

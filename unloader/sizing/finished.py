@@ -52,7 +52,7 @@ def _basis(manifest: Manifest, where: str) -> Basis:
                 f"the run of {where} was resumed when everything was already done", _OTHER
             )
         seconds, cpu = totals.rows / told, None
-        notes = (f"the run in {where} was resumed: the rate is that of its last process",)
+        notes = (f"the run in {where} was resumed: the rate comes from its last process",)
     workers = len(manifest.workers) or manifest.options.parallelism or 1
     text = manifest.options.format == "csv"
     if size is None:

@@ -215,7 +215,7 @@ def _check_lock(case: _Case, standing: Contents) -> None:
             _ensure(who is not None and who.is_running, f"{place} is not taken while a run has it")
             _ensure(
                 who is not None and who.run_id == "second",
-                "the storage reports another run where there is no other run",
+                "the storage reports another run in a place with one run",
             )
         _refused(lambda: case.take("third"), "a place that a run is using")
         for dry_run in (True, False):
@@ -240,7 +240,9 @@ def _check_new_file(case: _Case) -> None:
     _ensure(
         case.storage.read(place, name) == b"first", "a new file has other content than was written"
     )
-    _ensure(case.storage.size(place, name) == 5, "the size of a file is not that of its bytes")
+    _ensure(
+        case.storage.size(place, name) == 5, "the reported size of a file differs from its bytes"
+    )
     _ensure(name in case.storage.names(place), "a new file is not among the names")
 
 
@@ -340,9 +342,7 @@ def _check_resumed(case: _Case, standing: Contents) -> None:
     run.close()
     home = case.places[0]
     _ensure(case.storage.record(home, RUN_RECORD) == b"{}", "a dead run's record is not read")
-    _refused(
-        lambda: case.take("other", resumed=True), "resuming a run other than the one in the place"
-    )
+    _refused(lambda: case.take("other", resumed=True), "resuming a run that is not in the place")
     with closing(case.take("resumed", resumed=True)) as again:
         _refused(lambda: case.take("resumed", resumed=True), "resuming a run that is still working")
         _ensure(again.recorded(JOURNAL) == b"1\n", "a resumed run lost its journal")

@@ -94,7 +94,7 @@ def masking_key(key: MaskingKey) -> bytes:
     if not text:
         raise ConfigError(
             f"the masking key {key.name} was not found",
-            f"set {_variable(key.name)}, or say where it is: --mask-key {key.name}=file:PATH",
+            f"set {_variable(key.name)}, or give its place: --mask-key {key.name}=file:PATH",
         )
     learn(text)
     try:
@@ -144,7 +144,7 @@ def _usual(name: str) -> MaskingKey:
         return MaskingKey(name=name, kind="file", place=str(path))
     raise ConfigError(
         f"no place is given for the masking key {name}",
-        f"set {variable}, use the systemd credential {CREDENTIAL}{name}, or say where it is: "
+        f"set {variable}, use the systemd credential {CREDENTIAL}{name}, or give its place: "
         f"--mask-key {name}=file:PATH",
     )
 

@@ -100,13 +100,13 @@ def renamed(step: RenameColumns, columns: Columns) -> tuple[Columns, Work]:
     after = list(columns)
     for index, (_, to) in zip(indexes, step.rename, strict=True):
         if not to:
-            raise UsageError("rename gives an empty name", "give a name that no other column has")
+            raise UsageError("rename gives an empty name", "give an unused name")
         after[index] = replace(columns[index], field=columns[index].field.with_name(to))
     for name in {to for _, to in step.rename}:
         if names_of(tuple(after)).count(name) > 1:
             raise UsageError(
                 f"rename would give two columns the name {name!r}",
-                "give a name that no other column has",
+                "give an unused name",
             )
     return tuple(after), lambda arrays, _: arrays
 

@@ -209,7 +209,7 @@ def _choice(levels: Sequence[Level], study: _Study) -> Choice | None:
     return Choice(
         parallelism=found.parallelism,
         seconds=found.seconds,
-        text=f"the fewest workers that no other level beats by more than {share}",
+        text=f"the fewest workers that are within {share} of the fastest level",
     )
 
 

@@ -22,8 +22,8 @@ DESCRIBES = 0.05
 that, a prediction for another level would be off by a tenth."""
 
 SCATTER = (
-    "the points scatter: more than a third of the levels are out of order, so there is no knee "
-    "and no outlier is named; repeat the measurements"
+    "the points scatter: more than a third of the levels are out of order, so a knee and "
+    "outliers cannot be found; repeat the measurements"
 )
 
 

@@ -232,7 +232,7 @@ def _source_differences(
         return
     left_out = manifest.verified.filtered_rows or 0
     if said.rows != manifest.totals.rows + left_out:
-        filtered = f" and {left_out} that a filter left out" if left_out else ""
+        filtered = f" and {left_out} left out by a filter" if left_out else ""
         yield (
             f"the manifest has {counted(manifest.totals.rows, 'row')}{filtered}, but the source "
             f"counts {said.rows} ({said.when})"

@@ -109,7 +109,7 @@ def test_other_families_are_chosen_on_request() -> None:
     (problem,) = left.problems
     assert "it matches 1 view but no table" in problem.what
     assert left.notices[0] == (
-        "SALES.* also matches 1 foreign table and 1 view, which it leaves out"
+        "SALES.* also matches 1 foreign table and 1 view, which are left out"
     )
     assert labels(chosen(SHOP, "SALES.T*", families=FAMILIES)) == ["SALES.TOP_ORDERS"]
 

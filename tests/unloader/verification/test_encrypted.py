@@ -111,7 +111,7 @@ def whose_manifest_agrees(out: Path, change: Callable[[Path], None]) -> None:
     ("shape", "change", "message"),
     [
         (TextFormat(), text_with_another_value, "column v has the checksum"),
-        (TextFormat(), text_that_ends_early, "is not what was written"),
+        (TextFormat(), text_that_ends_early, "differs from the data that was written"),
         (ParquetFormat(), parquet_with_another_value, "column v has the checksum"),
     ],
     ids=["text", "half a record", "parquet"],

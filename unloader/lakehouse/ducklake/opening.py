@@ -118,7 +118,7 @@ def answering(address: Address) -> Iterator[None]:
         kind = Busy if _is_busy(error) else OutputFailed
         raise kind(
             f"the DuckLake catalog {redact(address.catalog)} refused: {redact(text)}",
-            "check its name and its permissions, and that no other program keeps it open",
+            "check its name and its permissions, and close other programs that keep it open",
         ) from error
 
 

@@ -145,7 +145,7 @@ def check_file(footer: Any, path: str, metadata: TableMetadata, commit: Commit) 
                 f"the table {commit.table.name} is partitioned by {column} but keeps no bounds "
                 f"of this column (write.metadata.metrics: {mode}), so the partition of a file is "
                 "unknown",
-                f"let the table keep the bounds: write.metadata.metrics.column.{column} = full",
+                f"set the property of the table: write.metadata.metrics.column.{column} = full",
             )
 
 

@@ -177,7 +177,7 @@ def why_not_resumable(place: str, record: bytes = b"") -> str:
         if _document(record) is not None:
             first_of_tables(record, place)
         elif find_broken_run(place) is None and find_broken_tables(place) is None:
-            return "there is no record of its job"
+            return "the record of its job is missing"
     except UnusableRecord as error:
         return error.message
     except OutputFailed:

@@ -102,7 +102,10 @@ def one_directory(run: ResolvedRun, other: ResolvedRun, place: str) -> UsageErro
     if "{schema}" not in asked or "{table}" not in asked:
         hint = "give each table a separate directory: --to '/extract/{schema}.{table}'"
     if run.extract.query is not None and "{table}" in asked:
-        hint = 'name the query, for {table} to stand for: query-name = "NAME" below its [[table]]'
+        hint = (
+            'name the query, so that {table} means its name: query-name = "NAME" below its '
+            "[[table]]"
+        )
     return UsageError(f"it would be written to the directory of {label}, {place}", hint)
 
 

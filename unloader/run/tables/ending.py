@@ -58,7 +58,7 @@ def partial_error(state: RunState, failed: list[TableState]) -> UnloaderError:
         for hint, names in list(hints.items())[:MOST_HINTS]
     ]
     if len(hints) > MOST_HINTS:
-        advice.append(f"and {len(hints) - MOST_HINTS} more causes, which the log has")
+        advice.append(f"and {len(hints) - MOST_HINTS} more causes, which are in the log")
     if len(named) < of:
         advice.append("the other tables are complete")
     if not failed:

@@ -22,7 +22,7 @@ def selector_statement(columns: str, extract: Extract, selector: Selector) -> st
         if selector.last is not None:
             conditions.append(f"rowid < {selector.last}")
     else:
-        assert isinstance(selector, WholeTable), "no other is described"
+        assert isinstance(selector, WholeTable), "the source describes only these kinds"
     conditions += row_conditions(extract)
     return select(columns, relation_of(extract), conditions) + limit_clause(extract.limit_rows)
 

@@ -78,8 +78,8 @@ HINTS = {
     "3D000": "check the name of the database at the end of the URL",
     "55000": "fill a materialized view that was never filled: REFRESH MATERIALIZED VIEW, then run "
     "again",
-    "55P03": "run again when no other session has, or waits for, an exclusive lock on the table, "
-    "or wait longer with --lock-timeout; pg_blocking_pids shows which session has it",
+    "55P03": "run again after other sessions have released their exclusive locks on the table, "
+    "or wait longer with --lock-timeout; pg_blocking_pids shows the sessions",
     _TOO_OLD: "raise old_snapshot_threshold on the server, and unload again",
     "53200": "raise max_locks_per_transaction on the server: a run locks all tables that it reads",
     "42P01": "check the name; to see the tables: unloader describe SOURCE",

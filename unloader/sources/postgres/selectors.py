@@ -23,7 +23,9 @@ def selector_statement(columns: str, extract: Extract, selector: Selector) -> st
                 row = f"'({block},0)'::pg_catalog.tid"
                 conditions.append(f"ctid OPERATOR(pg_catalog.{compared}) {row}")
     else:
-        assert isinstance(selector, (NamedPartition, WholeTable)), "no other is described"
+        assert isinstance(selector, (NamedPartition, WholeTable)), (
+            "the source describes only these kinds"
+        )
     conditions += row_conditions(extract)
     rows = select(columns, relation_of(extract, selector), conditions)
     return rows + limit_clause(extract.limit_rows)

@@ -155,7 +155,7 @@ def searches(extract: Extract, selector: Selector) -> Iterator[tuple[tuple[str, 
 
 def _range(table: TableInfo, selector: Selector) -> Iterator[str]:
     if not isinstance(selector, RowRange):
-        assert isinstance(selector, WholeTable), "no other is described"
+        assert isinstance(selector, WholeTable), "the source describes only these kinds"
         return
     rowid = _rowid(table)
     first, last = selector.first, selector.last

@@ -133,7 +133,7 @@ class LocalDirectories:
         if first and not (room / STATUS).exists():
             room = Path(first[0]) / RUN
         if not is_directory_of(room, owners):
-            raise FileNotFoundError(errno.ENOENT, "there is no run", str(room))
+            raise FileNotFoundError(errno.ENOENT, "the directory has no run", str(room))
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         with open(open_regular(room / STOP, flags, 0o644), "w", encoding="utf-8") as file:
             file.write(holder_of(room, owners).process)
@@ -145,7 +145,7 @@ class LocalDirectories:
         if holder.directories[:1] and not (room / STATUS).exists():
             room = Path(holder.directories[0]) / RUN
         if not is_directory_of(room, owners) or not holder.process.strip():
-            raise FileNotFoundError(errno.ENOENT, "there is no run", str(room))
+            raise FileNotFoundError(errno.ENOENT, "the directory has no run", str(room))
         staged = room / f"{WISH}{PART_SUFFIX}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         # The run may be another user's, who must be able to read it.

@@ -188,5 +188,5 @@ def _of(place: str) -> tuple[Room, Holder]:
     room = Room(place)
     seen = read_lock(room)
     if seen is None or not seen[0].places:
-        raise FileNotFoundError(errno.ENOENT, "there is no run", place)
+        raise FileNotFoundError(errno.ENOENT, "the place has no run", place)
     return room.others(seen[0].places)[0], seen[0]

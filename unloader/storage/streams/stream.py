@@ -161,5 +161,5 @@ class Stream:
             elif limit and time.monotonic() - moved_at > limit:
                 raise OutputFailed(
                     f"the reader of {self._name} read nothing for {limit:g} s (--stall-timeout)",
-                    f"check what the reader is waiting for, then {FROM_THE_START}",
+                    f"check why the reader waits, then {FROM_THE_START}",
                 )

@@ -152,7 +152,7 @@ def test_a_foreign_file_in_the_way_is_refused_with_nothing_lost(tmp_path: Path, 
     before = content_of(tmp_path)
     with taken([tmp_path], overwrite=True) as directory:
         moves = stage(directory, "b.csv", "c.csv")
-        with pytest.raises(WriteError, match=r"c\.csv exists already and nothing was published"):
+        with pytest.raises(WriteError, match=r"c\.csv already exists, so nothing was published"):
             directory.commit(moves, as_bytes(manifest_of(["b.csv", "c.csv"], "second")))
         directory.abandon(as_bytes(manifest_of([], "second")))
     found = content_of(tmp_path)

@@ -118,10 +118,10 @@ def test_an_upload_that_is_gone_in_the_middle(s3: S3Server, overwrite: bool) -> 
     with faulty(s3, Rule("complete", "no upload", 10, key=r"t\.2\.csv")) as (broken, _):
         run = ObjectStorage().take(claim(broken.place(key), "one"))
         moves = [uploaded(run, f"t.{number}.csv", f"of {number}") for number in range(3)]
-        with pytest.raises(OutputFailed, match=r"an upload is gone: .*t\.2\.csv"):
+        with pytest.raises(OutputFailed, match=r"an upload is missing: .*t\.2\.csv"):
             run.commit(moves, manifest("one", moves))
         run.close()
-        with pytest.raises(OutputFailed, match="an upload is gone"):
+        with pytest.raises(OutputFailed, match="an upload is missing"):
             ObjectStorage().complete(broken.place(key))
         ObjectStorage().clear([broken.place(key)], dry_run=False)
     assert s3.objects(f"{key}/") == {}

@@ -58,7 +58,10 @@ _CHANGED = (
     "after a table is created or altered, wait a few seconds"
 )
 _SESSIONS = "lower --parallelism, or raise the database's limits PROCESSES and SESSIONS"
-_LOCK = "run again when no other session holds an exclusive lock on the table or its definition"
+_LOCK = (
+    "run again after other sessions have released their exclusive locks on the table or its "
+    "definition"
+)
 _MEMORY = "lower --parallelism, or give the database more memory"
 _RESTRICTED = "run again when the database is open to all users"
 _LIMIT = (

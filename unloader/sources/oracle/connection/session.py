@@ -216,7 +216,7 @@ class Session:
             except UnloaderError as error:
                 raise type(error)(
                     f"--session-sql {redact(statement)} failed: {error.message}",
-                    "correct the statement, or grant the user what it needs",
+                    "correct the statement, or grant the user the missing right",
                 ) from error
         # Last, so that nothing overrules them: texts and the order of keys depend on them.
         self.run(SETTINGS)

@@ -93,7 +93,7 @@ def confirm(peers: Peers, sorts: frozenset[str], rows: int) -> Path:
     except OSError as error:
         raise ConfigError(
             f"cannot store the confirmations in {path}: {error}",
-            "set XDG_STATE_HOME to a directory that this user may write",
+            "set XDG_STATE_HOME to a directory that this user may write to",
         ) from error
     return path
 

@@ -128,8 +128,8 @@ def _by_sample(
 ) -> Layout:
     """Return parts with sampled blocks; `better` is the view that would spare the samples."""
     missing = [
-        f"SELECT on SYS.{better} is missing, so where rows lie is known from sampled blocks "
-        f"only: GRANT SELECT ON SYS.{better} TO {user}"
+        f"SELECT on SYS.{better} is missing, so the places of rows are known only from sampled "
+        f"blocks: GRANT SELECT ON SYS.{better} TO {user}"
     ]
     own = table.owner == user
     question = segments.OWN_SEGMENTS if own else segments.ALL_SEGMENTS
@@ -142,8 +142,8 @@ def _by_sample(
             raise
         logger.info("cannot read %s: %s", question.view, error.message)
         missing.append(
-            "SELECT on SYS.DBA_SEGMENTS is missing, so sizes are those of the statistics: "
-            f"GRANT SELECT ON SYS.DBA_SEGMENTS TO {user}"
+            "SELECT on SYS.DBA_SEGMENTS is missing, so sizes come from the statistics: GRANT "
+            f"SELECT ON SYS.DBA_SEGMENTS TO {user}"
         )
     parts = layout.parts
     if sizes:

@@ -125,7 +125,7 @@ def folder() -> Path:
     except OSError as error:
         raise ConfigError(
             f"cannot create the directory {path}, which lists kept snapshots: {error}",
-            "set XDG_STATE_HOME to a directory that this user may write",
+            "set XDG_STATE_HOME to a directory that this user may write to",
         ) from error
     _check(path)
     return path
