@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from unloader.lakehouse.model import Commit, Committed, Wanted
+from unloader.lakehouse.model import Commit, Committed, RunLog, Wanted
 from unloader.model import LakeTable
 
 
@@ -51,4 +52,17 @@ class LakeFormat(Protocol):
             OutputFailed: The table is not as it was, and what was asked for would undo what
                 somebody else has done; it cannot be told whether this was done before; the catalog
                 refused. Nothing was changed, unless the message says that this is not known.
+        """
+
+    def run_log(self, table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
+        """Return what the log of a table knows of a run, and of its files since.
+
+        Args:
+            table: As the run's manifest has it.
+            run_id: The run.
+            names: Of the files that the run committed.
+
+        Raises:
+            ConfigError: The library is missing, or the catalog is not configured.
+            OutputFailed: The catalog does not answer, or there is no such table any more.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any
 
 from unloader.model import LakeTable, PartitionBy, SaveMode
@@ -60,3 +61,42 @@ class Committed:
     snapshot: str
     is_new: bool
     """It was made just now; else it had been made before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterChange:
+    """A later operation that took files of a run out of a table."""
+
+    snapshot: str
+    """Its snapshot or version; empty if the log has forgotten it. Where the log shows only that it
+    was one of several, they are joined by ` or `."""
+    operation: str
+    """As the log names it; empty if the log has forgotten it."""
+    time: str
+    """ISO 8601, in UTC; empty if the log has forgotten it."""
+    keeps_rows: bool
+    """The operation moves rows to other files and changes no row that the table has."""
+    files: tuple[str, ...]
+    """Names of the run's files that it removed from the table."""
+    removed_rows: int | None = None
+    """Rows of all files that it removed, also of other runs; None if the log does not say it."""
+    added_rows: int | None = None
+    """Rows of all files that it added; None if the log does not say it."""
+
+
+def time_of(milliseconds: float) -> str:
+    """Return a time since 1970 as `LaterChange.time` has it."""
+    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLog:
+    """What the log of a table still knows of a run."""
+
+    is_known: bool
+    """The log shows that the run was committed. A log that was shortened may have forgotten it."""
+    rows: int | None
+    """Rows that the run added, as the log recorded them; None if it has forgotten that."""
+    changes: tuple[LaterChange, ...]
+    """Operations that removed files of the run, the oldest first, those without a name last.
+    Files that none of them names are part of the table."""

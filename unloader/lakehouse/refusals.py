@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from unloader.errors import OutputFailed, UsageError
 from unloader.lakehouse.model import Commit, Wanted
+from unloader.model import LakeTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,4 +92,26 @@ def check_is_the_same(commit: Commit, table_id: str) -> None:
     elif not table_id or table_id != was.table_id:
         raise OutputFailed(
             f"the table {was.name} was removed or replaced after {run} began", "run again"
+        )
+
+
+def check_is_the_table(table: LakeTable, table_id: str) -> None:
+    """Refuse a table that is not the one that a finished run wrote to.
+
+    Args:
+        table: As the run's manifest has it.
+        table_id: Of the table of that name as it is now; empty if there is none.
+
+    Raises:
+        OutputFailed: There is no table of that name, or it is another one.
+    """
+    if not table_id:
+        raise OutputFailed(
+            f"there is no table {table.name} any more",
+            "find out whether it was renamed or removed",
+        )
+    if table.table_id not in ("", table_id):
+        raise OutputFailed(
+            f"the table {table.name} is another one than the run wrote to",
+            "find out what became of the first one",
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from unloader.errors import ConfigError, OutputFailed, UsageError, VerifyMismatch
 from unloader.events import Notice, Observer, PhaseStarted
@@ -33,6 +33,9 @@ from writers.errors import FormatError
 from writers.model import OutputSpec
 from writers.records import dataclass
 from writers.registry import check
+
+if TYPE_CHECKING:
+    from unloader.verification.table_log import RunInTable
 
 Level = Literal["count", "full", "source"]
 
@@ -67,7 +70,8 @@ def verify(
     A run that was cut short while it was published is brought to its end first.
 
     Each file is read as a whole: size, checksum, and the number of records counted by another
-    reader than wrote it; of encrypted files that is counted only if the key is given. The source
+    reader than wrote it; of encrypted files that is counted only if the key is given. A file that
+    a lakehouse table has replaced since, as its log says, may be missing. The source
     counts at the run's snapshot where that still exists, otherwise as it is now, and the answer
     says which. Files that are not of the run are reported, and are a difference where `checks` are
     strict.
@@ -96,8 +100,11 @@ def verify(
     observe(PhaseStarted(phase="verifying"))
     fetched = _fetched(manifest, checks.level, state)
     reading = Reading(spec=spec, parallelism=parallelism, fetched=fetched)
-    read = _check_files(destination, manifest, reading, observe)
+    in_table = _in_table(destination, manifest, observe)
+    missing = in_table.missing if in_table else ()
+    read = _check_files(destination, manifest, reading, missing, observe)
     found = [*read.differences, *_source_differences(manifest, state, read, fetched)]
+    found += in_table.differences if in_table else ()
     extra = _extra_files(destination, manifest)
     if extra and checks.strict:
         found.append(_extra_text(extra))
@@ -112,9 +119,13 @@ def verify(
                 "this is the difference, and only a new run has the current rows"
             )
         else:
-            hint = "unload the table again, or restore the files"
+            hint = in_table.hint if in_table else "unload the table again, or restore the files"
         raise VerifyMismatch(f"{destination}: {some_of(found)}", hint)
-    return _answer(destination, manifest, state, checks.level, _not_compared(fetched, state), extra)
+    not_compared = _not_compared(fetched, state)
+    if missing and fetched is not None:
+        not_compared.append(f"{', '.join(missing)}: missing, and not used by the table any more")
+    answer = _answer(destination, manifest, state, checks.level, not_compared, extra)
+    return answer | ({"table_log": in_table.to_json()} if in_table else {})
 
 
 def check_level(manifest: Manifest, checks: Checks) -> None:
@@ -299,20 +310,43 @@ def _extra_text(extra: list[str]) -> str:
     )
 
 
+def _in_table(destination: PlacePath, manifest: Manifest, observe: Observer) -> RunInTable | None:
+    """Return what a lakehouse table knows of the run; None if the run is not for such a table."""
+    if manifest.lake_table is None:
+        return None
+    # Imported on use: most runs are not for a table.
+    from unloader.verification.table_log import run_in_table
+
+    return run_in_table(manifest, manifest.lake_table, destination, observe)
+
+
 def _check_files(
-    destination: PlacePath, manifest: Manifest, reading: Reading, observe: Observer
+    destination: PlacePath,
+    manifest: Manifest,
+    reading: Reading,
+    missing: Collection[str],
+    observe: Observer,
 ) -> FilesRead:
+    """Read the files of a run again, without those that may be missing."""
     written = {name: file.written for name, file in manifest.files.items()}
     directories, places = directories_of(manifest, destination), places_of(manifest)
     parts = {file.path: part_of(manifest, unit) for unit in manifest.units for file in unit.files}
     files = []
     for name, file in written.items():
+        if name in missing:
+            continue
         place = str(directories[places[name]])
         path = storage_at(place).file(place, name)
         files.append(CheckedFile(path=path, written=file, part=parts[name]))
     if reading.fetched is not None and (notice := reading.fetched.notice()):
         observe(Notice(text=notice))
+    if missing and reading.fetched is not None:
+        unknown = {parts[name] for name in missing}
+        known = {part: sums for part, sums in reading.fetched.parts.items() if part not in unknown}
+        reading = replace(reading, fetched=replace(reading.fetched, parts=known))
     found = read_files(files, reading, observe)
+    if missing:
+        found = replace(found, content=None)
     rows = sum(file.rows for file in written.values())
     if rows != manifest.totals.rows:
         text = f"the files have {counted(rows, 'row')}, but the totals have {manifest.totals.rows}"

@@ -72,6 +72,7 @@ def command(
 
 
 def _shown(result: dict[str, Any]) -> str:
+    missing = (result.get("table_log") or {}).get("missing_files", ())
     return render.facts(
         (
             ("result", f"{result['result']} ({result['level']})"),
@@ -81,6 +82,7 @@ def _shown(result: dict[str, Any]) -> str:
             ("rows in the source", render.count(result["source_rows"])),
             ("bytes", f"{render.count(result['bytes'])} ({render.size(result['bytes'])})"),
             ("files", render.count(result["files"])),
+            *(("missing", f"{name}, which the table does not use") for name in missing),
             ("snapshot", str(result["snapshot"])),
             ("run", str(result["run_id"])),
             ("directory", str(result["destination"])),

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from unloader.errors import OutputFailed
 from unloader.lakehouse.delta.opening import MARK, Address, answering, load
 from unloader.lakehouse.delta.types import check_columns, table_schema
-from unloader.lakehouse.model import Commit, Committed, Wanted
-from unloader.lakehouse.refusals import check_for_all_rows, check_is_the_same, check_wanted
+from unloader.lakehouse.model import Commit, Committed, LaterChange, RunLog, Wanted, time_of
+from unloader.lakehouse.refusals import (
+    check_for_all_rows,
+    check_is_the_same,
+    check_is_the_table,
+    check_wanted,
+)
 from unloader.lakehouse.repeating import committed_once
 from unloader.model import LakeTable
 
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import PyFileSystem
 
 _HISTORY = 1000
-"""So many commits are looked through for the number of one that is known to be there."""
+"""The number of commits that are searched for one that is known to be there."""
 
 
 class DeltaTables:
@@ -65,6 +72,22 @@ class DeltaTables:
     def commit(self, commit: Commit) -> Committed:
         """Make all files part of the table, at once."""
         return committed_once(commit, partial(_commit_to, Address.parse(commit.table.name), commit))
+
+    def run_log(self, table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
+        """Return what the log of a table knows of a run, and of its files since."""
+        address = Address.parse(table.name)
+        found = load(address)
+        check_is_the_table(table, "" if found is None else str(found.metadata().id))
+        assert found is not None
+        home = table.files.removeprefix(f"{table.location}/")
+        files = {f"{home}/{name}": name for name in names}
+        with answering(address):
+            used = _rows_of_files(found)
+            if files.keys() <= used.keys():
+                rows = _total([used[path] for path in files])
+                return RunLog(is_known=True, rows=rows, changes=())
+            left = {path: name for path, name in files.items() if path not in used}
+            return _log_of_removed(address, found, run_id, left)
 
 
 def _commit_to(address: Address, commit: Commit) -> Committed | None:
@@ -150,7 +173,7 @@ def _write(address: Address, table: DeltaTable | None, schema: pa.Schema, commit
         if each.rows
     ]
     said = CommitProperties(
-        custom_metadata=dict(commit.properties),
+        custom_metadata={**dict(commit.properties), "operationMetrics": _metrics(commit)},
         max_commit_retries=0,  # A repetition by the library would not look for the run again.
         app_transactions=[Transaction(_transaction(commit.run_id), 1)],
     )
@@ -170,6 +193,15 @@ def _write(address: Address, table: DeltaTable | None, schema: pa.Schema, commit
         )
 
 
+def _metrics(commit: Commit) -> dict[str, str]:
+    """Return what the history of a table shows of a commit, in the names that Spark uses."""
+    return {
+        "numFiles": str(sum(1 for each in commit.files if each.rows)),
+        "numOutputRows": str(sum(each.rows for each in commit.files)),
+        "numOutputBytes": str(sum(each.bytes for each in commit.files if each.rows)),
+    }
+
+
 def _transaction(run_id: str) -> str:
     return f"unloader:{run_id}"
 
@@ -183,6 +215,17 @@ def _version_of_run(address: Address, table: DeltaTable, run_id: str) -> str:
     if table.transaction_version(_transaction(run_id)) is None:
         return ""
     newest = table.version()
+    for version, lines in _commits(address, newest):
+        if any(_is_of(line, run_id) for line in lines):
+            return str(version)
+    return f"at most {newest}"
+
+
+def _commits(address: Address, newest: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the newest commits and the lines of each, the newest first, as far as the log has them.
+
+    A line is an action.
+    """
     store = _store(address)
     for version in range(newest, max(newest - _HISTORY, -1), -1):
         try:
@@ -190,22 +233,96 @@ def _version_of_run(address: Address, table: DeltaTable, run_id: str) -> str:
                 answering(address),
                 store.open_input_stream(f"_delta_log/{version:020}.json") as log,
             ):
-                told = log.read()
+                lines = log.read().splitlines()
         except OutputFailed as error:
             if isinstance(error.__cause__, FileNotFoundError):
-                break  # Old commits are cleaned away.
+                return  # Old commits are cleaned away.
             raise
-        if any(_is_of(line, run_id) for line in told.splitlines()):
-            return str(version)
-    return f"at most {newest}"
+        yield version, lines
 
 
-def _is_of(action: bytes, run_id: str) -> bool:
+def _is_of(line: bytes, run_id: str) -> bool:
     """Return whether a line of the log is the transaction of a run."""
-    if b'"txn"' not in action:
-        return False
-    told = json.loads(action).get("txn")
-    return told is not None and told["appId"] == _transaction(run_id)
+    return any(each["appId"] == _transaction(run_id) for each in _actions("txn", [line]))
+
+
+def _actions(kind: str, lines: Sequence[bytes]) -> list[dict[str, Any]]:
+    """Return the actions of a kind in the lines of a commit."""
+    mark = f'"{kind}"'.encode()
+    found = (json.loads(line).get(kind) for line in lines if mark in line)
+    return [each for each in found if each is not None]
+
+
+def _log_of_removed(
+    address: Address, table: DeltaTable, run_id: str, gone: dict[str, str]
+) -> RunLog:
+    """Return what the log knows of a run and of its files that the table has no longer.
+
+    Args:
+        address: Of the table.
+        table: The table as it is now; it is loaded as it was before.
+        run_id: The run.
+        gone: Names of the files by their paths in the log.
+    """
+    is_known = table.transaction_version(_transaction(run_id)) is not None
+    rows, changes, left = None, [], dict(gone)
+    for version, lines in _commits(address, table.version()):
+        if any(_is_of(line, run_id) for line in lines):
+            rows = _total([_rows_in(each) for each in _actions("add", lines)])
+            break
+        removed = {unquote(each["path"]): each for each in _actions("remove", lines)}
+        mine = sorted(removed.keys() & left.keys())
+        if not mine:
+            continue
+        info = next(iter(_actions("commitInfo", lines)), {})
+        changes.append(
+            LaterChange(
+                snapshot=str(version),
+                operation=str(info.get("operation", "")),
+                time=time_of(info["timestamp"]) if "timestamp" in info else "",
+                keeps_rows=not any(removed[path].get("dataChange", True) for path in mine),
+                files=tuple(left.pop(path) for path in mine),
+                removed_rows=_rows_before(table, version, list(removed)),
+                added_rows=_total([_rows_in(each) for each in _actions("add", lines)]),
+            )
+        )
+    changes.reverse()
+    if left:
+        forgotten = tuple(sorted(left.values()))
+        changes.append(
+            LaterChange(snapshot="", operation="", time="", keeps_rows=False, files=forgotten)
+        )
+    return RunLog(is_known=is_known, rows=rows, changes=tuple(changes))
+
+
+def _rows_of_files(table: DeltaTable) -> dict[str, int | None]:
+    """Return the files of a table with the rows of each; None where the log does not say them."""
+    import pyarrow as pa
+
+    found = pa.table(table.get_add_actions(flatten=True)).to_pydict()
+    paths = [unquote(path) for path in found["path"]]
+    return dict(zip(paths, found.get("num_records", [None] * len(paths)), strict=True))
+
+
+def _rows_before(table: DeltaTable, version: int, paths: Sequence[str]) -> int | None:
+    """Return the rows of some files in the version before; None if the log does not say it."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        table.load_as_version(version - 1)
+    except DeltaError:
+        return None  # The log begins later.
+    rows = _rows_of_files(table)
+    return _total([rows.get(path) for path in paths])
+
+
+def _rows_in(add: dict[str, Any]) -> int | None:
+    rows = json.loads(add.get("stats") or "{}").get("numRecords")
+    return None if rows is None else int(rows)
+
+
+def _total(rows: Sequence[int | None]) -> int | None:
+    return None if None in rows else sum(each for each in rows if each is not None)
 
 
 def _store(address: Address) -> PyFileSystem:

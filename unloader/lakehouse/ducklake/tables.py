@@ -7,6 +7,7 @@ tells of the run in what it says of itself, and each file of the run has the run
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,14 @@ from unloader.lakehouse.columns import Column
 from unloader.lakehouse.ducklake.adding import add_files, has_partitions, newest_snapshot
 from unloader.lakehouse.ducklake.opening import CATALOG, RECORDS, Address, Busy, attached
 from unloader.lakehouse.ducklake.types import check_columns, columns_of
-from unloader.lakehouse.model import RUN_ID, Commit, Committed, Wanted
+from unloader.lakehouse.model import RUN_ID, Commit, Committed, LaterChange, RunLog, Wanted, time_of
 from unloader.lakehouse.places import place_of
-from unloader.lakehouse.refusals import check_for_all_rows, check_is_the_same, check_wanted
+from unloader.lakehouse.refusals import (
+    check_for_all_rows,
+    check_is_the_same,
+    check_is_the_table,
+    check_wanted,
+)
 from unloader.lakehouse.repeating import committed_once
 from unloader.model import LakeTable
 from writers.objects.location import below, is_location
@@ -25,6 +31,9 @@ from writers.objects.location import below, is_location
 if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
+
+_Snapshots = dict[str, tuple[int, tuple[str, ...]]]
+"""Time in microseconds and operations on a table, by the number of the snapshot, in order."""
 
 
 class DuckLakeTables:
@@ -67,6 +76,14 @@ class DuckLakeTables:
     def commit(self, commit: Commit) -> Committed:
         """Make all files part of the table, at once."""
         return committed_once(commit, partial(_commit_to, Address.parse(commit.table.name), commit))
+
+    def run_log(self, table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
+        """Return what the log of a table knows of a run, and of its files since."""
+        address = Address.parse(table.name)
+        with attached(address) as lake:
+            table_id = _table_id(lake, address)
+            check_is_the_table(table, table_id)
+            return _run_log(lake, _table_number(lake, table_id), run_id, names)
 
 
 def _commit_to(address: Address, commit: Commit) -> Committed | None:
@@ -228,21 +245,115 @@ def _snapshot_of_run(lake: DuckDBPyConnection, run_id: str) -> str:
     Snapshots expire, and what they say of themselves with them. The files of a run stay on record
     while a snapshot has them.
     """
-    said = lake.execute(
-        f"SELECT snapshot_id, commit_extra_info FROM {RECORDS}.ducklake_snapshot_changes "
-        "WHERE contains(commit_extra_info, ?)",
-        [run_id],
-    ).fetchall()
-    for snapshot, text in said:
-        if _says(text).get(RUN_ID) == run_id:
-            return str(snapshot)
+    if said := _said_of_run(lake, run_id):
+        return said[0]
     files = lake.execute(
         f"SELECT min(begin_snapshot) FROM {RECORDS}.ducklake_data_file "
-        "WHERE contains(path, '/' || ? || '/')",
+        "WHERE contains(path, ? || '/')",
         [run_id],
     )
     found = _value(files)
     return "" if found is None else str(found)
+
+
+def _said_of_run(lake: DuckDBPyConnection, run_id: str) -> tuple[str, dict[str, Any]] | None:
+    """Return a run's snapshot and the properties of its commit; None if they are forgotten."""
+    found = lake.execute(
+        f"SELECT snapshot_id, commit_extra_info FROM {RECORDS}.ducklake_snapshot_changes "
+        "WHERE contains(commit_extra_info, ?)",
+        [run_id],
+    ).fetchall()
+    for snapshot, text in found:
+        if (said := _says(text)).get(RUN_ID) == run_id:
+            return str(snapshot), said
+    return None
+
+
+def _run_log(lake: DuckDBPyConnection, number: str, run_id: str, names: Sequence[str]) -> RunLog:
+    """Return what a catalog knows of a run.
+
+    A file that was deleted stays on record while a snapshot still has it, with the snapshot that
+    deleted it. A file that was merged leaves the record immediately.
+    """
+    own = _snapshot_of_run(lake, run_id)
+    records = lake.execute(
+        f"SELECT path, end_snapshot, record_count FROM {RECORDS}.ducklake_data_file "
+        "WHERE table_id = ? AND contains(path, ? || '/')",
+        [int(number), run_id],
+    ).fetchall()
+    known = {path.rpartition("/")[2]: (end, rows) for path, end, rows in records}
+    snapshots = _snapshots(lake, number)
+    merged = _merged(lake, run_id, snapshots)
+    merging = _merging(own, snapshots)
+    files: dict[str, list[str]] = {}
+    for name in sorted(names):
+        if name not in known:
+            files.setdefault(merged.get(name, merging), []).append(name)
+        elif known[name][0] is not None:
+            files.setdefault(str(known[name][0]), []).append(name)
+    changes = [_change(by, snapshots, tuple(each)) for by, each in files.items()]
+    if known.keys() >= set(names):
+        rows = sum(each for _, each in known.values())
+    else:
+        said = _said_of_run(lake, run_id)
+        text = None if said is None else said[1].get("unloader.rows")
+        rows = None if text is None else int(text)
+    return RunLog(
+        is_known=bool(own),
+        rows=rows,
+        changes=tuple(sorted(changes, key=lambda each: (not each.time, each.time))),
+    )
+
+
+def _snapshots(lake: DuckDBPyConnection, number: str) -> _Snapshots:
+    """Return the time of each snapshot in microseconds, and what it did to a table."""
+    found = lake.execute(
+        "SELECT snapshot_id, epoch_us(snapshot_time), changes "
+        f"FROM ducklake_snapshots('{CATALOG}') ORDER BY snapshot_id"
+    ).fetchall()
+    return {
+        str(snapshot): (time, tuple(what for what, names in changes.items() if number in names))
+        for snapshot, time, changes in found
+    }
+
+
+def _merged(lake: DuckDBPyConnection, run_id: str, snapshots: _Snapshots) -> dict[str, str]:
+    """Return the snapshot that merged each file of a run that is still to be removed from storage.
+
+    The list of such files has the time of that snapshot.
+    """
+    at = {time: snapshot for snapshot, (time, _) in snapshots.items()}
+    found = lake.execute(
+        "SELECT path, epoch_us(schedule_start::TIMESTAMPTZ) "
+        f"FROM {RECORDS}.ducklake_files_scheduled_for_deletion WHERE contains(path, ? || '/')",
+        [run_id],
+    ).fetchall()
+    return {path.rpartition("/")[2]: at[time] for path, time in found if time in at}
+
+
+def _merging(own: str, snapshots: _Snapshots) -> str:
+    """Return the snapshots of which one has merged a file; empty if that is forgotten."""
+    later = [] if not own else [each for each in snapshots if int(each) > int(own)]
+    if own not in snapshots or len(later) != int(next(reversed(snapshots))) - int(own):
+        return ""
+    return " or ".join(each for each in later if any(map(_moves_rows, snapshots[each][1])))
+
+
+def _moves_rows(operation: str) -> bool:
+    """Return whether an operation writes the rows that a table has to other files."""
+    return operation.startswith(("merge_", "rewrite_", "compacted_"))
+
+
+def _change(by: str, snapshots: _Snapshots, files: tuple[str, ...]) -> LaterChange:
+    found = [snapshots[each] for each in by.split(" or ") if each in snapshots]
+    operations = sorted({each for _, names in found for each in names})
+    return LaterChange(
+        snapshot=by,
+        operation=", ".join(operations),
+        time=time_of(found[0][0] / 1000) if len(found) == 1 else "",
+        keeps_rows=bool(operations) and all(map(_moves_rows, operations)),
+        files=files,
+    )
 
 
 def _says(text: str) -> dict[str, Any]:

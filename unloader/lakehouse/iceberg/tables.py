@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,11 @@ from unloader.lakehouse.iceberg.history import (
     MAIN,
     check_remembers,
     head_of,
+    run_log,
     snapshot_of_run,
 )
-from unloader.lakehouse.model import Commit, Committed, Wanted
-from unloader.lakehouse.refusals import check_wanted
+from unloader.lakehouse.model import Commit, Committed, RunLog, Wanted
+from unloader.lakehouse.refusals import check_is_the_table, check_wanted
 from unloader.lakehouse.repeating import committed_once
 from unloader.model import LakeTable
 
@@ -135,6 +137,15 @@ class IcebergTables:
 
         name = Name.parse(commit.table.name)
         return committed_once(commit, partial(commit_to, open_catalog(name), name, commit))
+
+    def run_log(self, table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
+        """Return what the log of a table knows of a run, and of its files since."""
+        name = Name.parse(table.name)
+        found = loaded(open_catalog(name), name)
+        check_is_the_table(table, "" if found is None else str(found.metadata.table_uuid))
+        assert found is not None
+        with answering(name):
+            return run_log(found, table, run_id, names)
 
 
 def _check_namespace(catalog: Catalog, name: Name) -> None:
