@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from unloader.errors import OutputFailed
-from unloader.lakehouse.model import RUN_ID, Commit, Committed, NewFile, Wanted
+from unloader.lakehouse.model import RUN_ID, Commit, Committed, NewFile, RunLog, Wanted
 from unloader.model import LakeTable, SaveMode
 from writers.schema import with_field_ids
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 CountRows = Callable[[str], int]
 """From a table's name to its rows, as somebody else reads them."""
-_ROWS = 3
+_ROWS = 100
+"""More than DuckLake deletes from a file without an end of the file's record."""
+_NAME = "a%20b.parquet"
+"""The file of a run that has rows."""
 
 
 class Checks:
@@ -111,12 +114,24 @@ class Checks:
         )
 
     def _check_overwritten(self) -> None:
+        earlier = self._run("append")
+        assert self._tables.commit(earlier).is_new
         late, run = self._run("overwrite"), self._run("overwrite")
         assert self._tables.commit(run).is_new
         self._has(_ROWS)
         _refused(partial(self._tables.commit, late), "was changed")
-        assert not self._tables.commit(run).is_new
+        done = self._tables.commit(run)
+        assert not done.is_new
         self._has(_ROWS)
+        known = RunLog(is_known=True, rows=_ROWS, changes=())
+        assert self._log(run) == known
+        before = self._log(earlier)
+        assert (before.is_known, before.rows) == (True, _ROWS)
+        removed = [(each.snapshot, each.files, each.keeps_rows) for each in before.changes]
+        assert removed == [(done.snapshot, (_NAME,), False)], before
+        assert before.changes[0].time
+        assert before.changes[0].operation
+        assert not self._log(late).is_known
 
     def _check_files_are_gone(self) -> None:
         run = self._run("append")
@@ -124,6 +139,9 @@ class Checks:
         _refused(partial(self._tables.commit, gone), "")
         assert self._tables.committed(run.table, run.run_id) == ""
         self._has(_ROWS)
+
+    def _log(self, run: Commit) -> RunLog:
+        return self._tables.run_log(run.table, run.run_id, [_NAME])
 
     def _has(self, rows: int) -> None:
         found = self._rows(self._name)
@@ -141,7 +159,7 @@ class Checks:
         )
 
     def _run(self, mode: SaveMode) -> Commit:
-        """Return a run that has written a file of three rows, and one of none."""
+        """Return a run that has written a file with rows, and one without rows."""
         import os
 
         self._number += 1
@@ -156,7 +174,7 @@ class Checks:
                 rows=rows,
                 bytes=_written(os.path.join(place, name), rows, table.field_ids),
             )
-            for name, rows in (("a%20b.parquet", _ROWS), ("nothing.parquet", 0))
+            for name, rows in ((_NAME, _ROWS), ("nothing.parquet", 0))
         )
         return Commit(
             run_id=run_id,

@@ -139,5 +139,8 @@ def _text(change: LaterChange, manifest: Manifest, table: LakeTable) -> str:
             f"{counted(change.added_rows, 'row')}"
         )
     if change.keeps_rows:
-        return f"{who} has moved the rows of {files} of the run, {rows}, to other files{both}"
+        return (
+            f"{who} has replaced {files} of the run with {rows} by other files, without a change of "
+            f"the table's rows{both}"
+        )
     return f"{who} has removed {files} of the run with {rows} from {table.name}{both}"
