@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import time
 from pathlib import Path
+from typing import Any
 
 import packages_apart
 import pytest
@@ -77,6 +78,49 @@ def test_rows_are_part_of_the_table_at_once(
     assert len(runs) == 3
     assert done["run_id"] in runs
     command.run("verify", place, source, env=env)
+
+
+@pytest.mark.long("runs into tables of a lakehouse")
+@pytest.mark.parametrize("kind", ["", "sqlite:"], ids=["duckdb", "sqlite"])
+def test_files_that_maintenance_has_replaced(
+    source: str, tmp_path: Path, env: dict[str, str], kind: str
+) -> None:
+    """What merging, rewriting and expiring did to a run's files is no damage, and has its name."""
+    lake = DuckLake.made(tmp_path, kind=kind, env=env)
+    for mode in ("create", "append"):
+        command.run(*asked(source, lake.place("main.t"), mode), env=env)
+    homes = sorted((tmp_path / "data" / "main" / "t").glob("*Z-*"))
+    assert [_log(home, env)["changes"] for home in homes] == [[], []]
+    lake.lines("CALL ducklake_merge_adjacent_files('lake')")
+    lake.lines("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+    command.run(*asked(source, lake.place("main.t")), env=env)
+    homes = sorted((tmp_path / "data" / "main" / "t").glob("*Z-*"))
+    for home in homes[:2]:
+        found = _log(home, env)
+        (change,) = found["changes"]
+        assert (change["snapshot"], change["operation"]) == ("3", "merge_adjacent")
+        assert change["keeps_rows"]
+        assert found["missing_files"] == change["files"] == ["t.0001.parquet"]
+        assert found["rows"] == ROWS
+    assert _log(homes[2], env)["changes"] == []
+
+    lake.lines("DELETE FROM lake.main.t WHERE i >= 0")
+    (change,) = _log(homes[2], env)["changes"]
+    assert (change["snapshot"], change["operation"]) == ("5", "tables_deleted_from")
+    assert not change["keeps_rows"]
+    lake.lines("CALL ducklake_expire_snapshots('lake', older_than => now())")
+    lake.lines("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+    for home in homes:
+        assert not list(home.glob("*.parquet"))
+        found = _log(home, env)
+        assert [each["snapshot"] for each in found["changes"]] == [None]
+
+
+def _log(home: Path, env: dict[str, str]) -> dict[str, Any]:
+    """Verify a run; return what the log of its table says of it."""
+    found: dict[str, Any] = json.loads(command.run("verify", str(home), "--json", env=env))
+    assert found["result"] == "ok"
+    return dict(found["table_log"])
 
 
 @pytest.mark.long("runs into tables of a lakehouse")

@@ -140,7 +140,7 @@ def _text(change: LaterChange, manifest: Manifest, table: LakeTable) -> str:
         )
     if change.keeps_rows:
         return (
-            f"{who} has replaced {files} of the run with {rows} by other files, without a change of "
-            f"the table's rows{both}"
+            f"{who} has replaced {files} of the run with {rows} by other files, without a change "
+            f"of the table's rows{both}"
         )
     return f"{who} has removed {files} of the run with {rows} from {table.name}{both}"

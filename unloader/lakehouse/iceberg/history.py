@@ -66,7 +66,7 @@ def run_log(table: Table, was: LakeTable, run_id: str, names: Sequence[str]) -> 
     used, removed_by = _files_in(table, head, paths, own)
     gone = paths.keys() - used
     if gone or own is None:
-        known = _expired(table) | known
+        known |= _earlier(table)
         own = _of_run(known.values(), run_id)
     later, oldest = _after(own, head, known)
     for snapshot in later:
@@ -121,8 +121,11 @@ def _may_name(manifest: ManifestFile, own: Snapshot | None) -> bool:
     )
 
 
-def _expired(table: Table) -> dict[int, Snapshot]:
-    """Return the snapshots in earlier metadata files, which name those that expired since."""
+def _earlier(table: Table) -> dict[int, Snapshot]:
+    """Return the snapshots in earlier metadata files, which name those that expired since.
+
+    Each snapshot is as the first file has it: pyiceberg forgets a parent that expires.
+    """
     from pyiceberg.serializers import FromInputFile
 
     found: dict[int, Snapshot] = {}
@@ -156,11 +159,14 @@ def _suspects(
 ) -> tuple[int, ...] | None:
     """Return the snapshots of which one has removed a file whose removal no manifest names.
 
-    They are empty if that is forgotten. None if the branch does not come from the run's snapshot.
+    They are empty if that is forgotten. None if the branch begins before the run's snapshot and
+    does not lead to it.
     """
-    if own is not None and oldest is None:
+    if own is None:
+        return ()
+    if oldest is None and later and later[-1].timestamp_ms < own.timestamp_ms:
         return None
-    if own is None or oldest != own.snapshot_id:
+    if oldest != own.snapshot_id:
         return ()
     removing = [each for each in reversed(later) if _number(each, "deleted-data-files") != 0]
     return tuple(each.snapshot_id for each in removing)
