@@ -1,3 +1,5 @@
 """Unload big database tables to CSV or Parquet: fast, exact, from one consistent point in time."""
 
-__version__ = "0.1.0"
+from writers import __version__
+
+__all__ = ["__version__"]

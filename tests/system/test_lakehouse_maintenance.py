@@ -144,7 +144,7 @@ def test_iceberg_whose_catalog_does_not_answer(
     assert "there is no table iceberg://lake/ns.t any more" in told
     remove(home, names_in(home))
     error = command.error_of("verify", str(home), status=8)
-    assert "see what the log says of the files: unloader verify" in error
+    assert "before you unload again, compare the log: unloader verify" in error
 
 
 def test_a_run_that_is_not_committed(source: str, the_lake: Lake) -> None:

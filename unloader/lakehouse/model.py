@@ -91,7 +91,7 @@ def time_of(milliseconds: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLog:
-    """What the log of a table still knows of a run."""
+    """The part of a table's log that is about a run."""
 
     is_known: bool
     """The log shows that the run was committed. A log that was shortened may have forgotten it."""

@@ -1,4 +1,4 @@
-"""What the log of a lakehouse table says of a finished run's files.
+"""Comparison of a finished run with the log of its lakehouse table.
 
 Maintenance of a table moves rows to other files and removes the files that a run wrote. That is not
 damage. The log of the table names the operation.
@@ -62,7 +62,7 @@ class RunInTable:
 def run_in_table(
     manifest: Manifest, table: LakeTable, destination: PlacePath, observe: Observer
 ) -> RunInTable:
-    """Return what the log of a table knows of a finished run; report what became of its files.
+    """Read the log of a table about a finished run, and report operations on the run's files.
 
     Args:
         manifest: Of the run.
@@ -78,8 +78,8 @@ def run_in_table(
     except (ConfigError, OutputFailed) as error:
         observe(Notice(text=f"the log of {table.name} is not compared: {error.message}"))
         return RunInTable(
-            hint=f"{error.hint.rstrip('. ')}; then, before you unload again, see what the log says "
-            f"of the files: unloader verify {place}"
+            hint=f"{error.hint.rstrip('. ')}; then, before you unload again, compare the log: "
+            f"unloader verify {place}"
         )
     if not log.is_known and not receipt(str(destination)):
         text = f"the log of {table.name} does not show that run {manifest.run_id} was committed"

@@ -20,6 +20,7 @@ from encoders.random_batches import tables
 from hypothesis import given
 from hypothesis import strategies as st
 
+from writers import __version__
 from writers.errors import ValueNotRepresentable
 from writers.model import Compression, ParquetFormat, SortColumn, TextFormat
 from writers.parquet.encoders import why_not_native
@@ -29,7 +30,7 @@ from writers.parquet.writer import ParquetWriter
 pytestmark = pytest.mark.skipif(
     why_not_native() is not None, reason=f"no native library: {why_not_native()}"
 )
-NATIVE = "unloader version"
+NATIVE = f"unloader version {__version__} (build native)"
 
 
 def written(batches: list[pa.RecordBatch], **changes: Any) -> bytes | str:
@@ -101,7 +102,7 @@ def is_native(data: bytes | None) -> bool:
     """Return whether the native library wrote a file."""
     assert data is not None
     created_by: str = pq.ParquetFile(pa.py_buffer(data)).metadata.created_by
-    return created_by.startswith(NATIVE)
+    return created_by == NATIVE
 
 
 FORMATS = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from writers import __version__
 from writers.parquet.native.bounds import Bounds, boundary_order, joined, order_of
 from writers.parquet.native.columns import Encoding
 from writers.parquet.native.layout import Chunk, ChunkRecord, Place, RowGroup
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 MAGIC = b"PAR1"
 
-CREATED_BY = b"unloader version 1.1.0 (build native)"
-"""Of the encoder, in the form that readers take apart; raise it with any change of its bytes."""
+CREATED_BY = f"unloader version {__version__} (build native)".encode()
+"""The writer of a file, in the form that readers parse."""
 
 _CODECS = {"none": 0, "snappy": 1, "gzip": 2, "zstd": 6, "lz4": 7}
 """The lz4 without a frame: readers disagree about the one that the first lz4 had."""
