@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -11,6 +12,9 @@ from writers.records import dataclass
 
 RUN_ID = "unloader.run-id"
 """Key of the run's id among the properties of a commit."""
+
+
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,7 @@ class LaterChange:
 
     snapshot: str
     """Its snapshot or version; empty if the log has forgotten it. Where the log shows only that it
-    was one of several, they are joined by ` or `."""
+    was one of several, the first are joined by ` or `."""
     operation: str
     """As the log names it; empty if the log has forgotten it."""
     time: str
@@ -82,6 +86,12 @@ class LaterChange:
     """Rows of all files that it removed, also of other runs; None if the log does not say it."""
     added_rows: int | None = None
     """Rows of all files that it added; None if the log does not say it."""
+
+
+def one_of(names: Sequence[str]) -> str:
+    """Return snapshots of which one is meant, as `LaterChange.snapshot` has them."""
+    first, more = names[:_MOST_NAMED], len(names) - _MOST_NAMED
+    return " or ".join([*first, f"{more} more"] if more > 0 else first)
 
 
 def time_of(milliseconds: float) -> str:

@@ -16,7 +16,16 @@ from unloader.lakehouse.columns import Column
 from unloader.lakehouse.ducklake.adding import add_files, has_partitions, newest_snapshot
 from unloader.lakehouse.ducklake.opening import CATALOG, RECORDS, Address, Busy, attached
 from unloader.lakehouse.ducklake.types import check_columns, columns_of
-from unloader.lakehouse.model import RUN_ID, Commit, Committed, LaterChange, RunLog, Wanted, time_of
+from unloader.lakehouse.model import (
+    RUN_ID,
+    Commit,
+    Committed,
+    LaterChange,
+    RunLog,
+    Wanted,
+    one_of,
+    time_of,
+)
 from unloader.lakehouse.places import place_of
 from unloader.lakehouse.refusals import (
     check_for_all_rows,
@@ -285,12 +294,13 @@ def _run_log(lake: DuckDBPyConnection, number: str, run_id: str, names: Sequence
     snapshots = _snapshots(lake, number)
     merged = _merged(lake, run_id, snapshots)
     merging = _merging(own, snapshots)
-    files: dict[str, list[str]] = {}
+    files: dict[tuple[str, ...], list[str]] = {}
     for name in sorted(names):
         if name not in known:
-            files.setdefault(merged.get(name, merging), []).append(name)
+            by = (merged[name],) if name in merged else merging
+            files.setdefault(by, []).append(name)
         elif known[name][0] is not None:
-            files.setdefault(str(known[name][0]), []).append(name)
+            files.setdefault((str(known[name][0]),), []).append(name)
     changes = [_change(by, snapshots, tuple(each)) for by, each in files.items()]
     if known.keys() >= set(names):
         rows = sum(each for _, each in known.values())
@@ -331,12 +341,12 @@ def _merged(lake: DuckDBPyConnection, run_id: str, snapshots: _Snapshots) -> dic
     return {path.rpartition("/")[2]: at[time] for path, time in found if time in at}
 
 
-def _merging(own: str, snapshots: _Snapshots) -> str:
+def _merging(own: str, snapshots: _Snapshots) -> tuple[str, ...]:
     """Return the snapshots of which one has merged a file; empty if that is forgotten."""
     later = [] if not own else [each for each in snapshots if int(each) > int(own)]
     if own not in snapshots or len(later) != int(next(reversed(snapshots))) - int(own):
-        return ""
-    return " or ".join(each for each in later if any(map(_moves_rows, snapshots[each][1])))
+        return ()
+    return tuple(each for each in later if any(map(_moves_rows, snapshots[each][1])))
 
 
 def _moves_rows(operation: str) -> bool:
@@ -344,11 +354,11 @@ def _moves_rows(operation: str) -> bool:
     return operation.startswith(("merge_", "rewrite_", "compacted_"))
 
 
-def _change(by: str, snapshots: _Snapshots, files: tuple[str, ...]) -> LaterChange:
-    found = [snapshots[each] for each in by.split(" or ") if each in snapshots]
+def _change(by: tuple[str, ...], snapshots: _Snapshots, files: tuple[str, ...]) -> LaterChange:
+    found = [snapshots[each] for each in by if each in snapshots]
     operations = sorted({each for _, names in found for each in names})
     return LaterChange(
-        snapshot=by,
+        snapshot=one_of(by),
         operation=", ".join(operations),
         time=time_of(found[0][0] / 1000) if len(found) == 1 else "",
         keeps_rows=bool(operations) and all(map(_moves_rows, operations)),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from unloader.errors import OutputFailed
-from unloader.lakehouse.model import RUN_ID, LaterChange, RunLog, time_of
+from unloader.lakehouse.model import RUN_ID, LaterChange, RunLog, one_of, time_of
 from unloader.model import LakeTable
 
 if TYPE_CHECKING:
@@ -168,8 +168,14 @@ def _suspects(
         return None
     if oldest != own.snapshot_id:
         return ()
-    removing = [each for each in reversed(later) if _number(each, "deleted-data-files") != 0]
-    return tuple(each.snapshot_id for each in removing)
+    found: list[int] = []
+    for snapshot in reversed(later):
+        if _number(snapshot, "deleted-data-files") != 0:
+            found.append(snapshot.snapshot_id)
+        total = _property(snapshot, "total-data-files")
+        if total is not None and int(total) == _number(snapshot, "added-data-files"):
+            break  # It has left no file that was there before.
+    return tuple(found)
 
 
 def _removed_in(table: Table, snapshot: Snapshot, gone: set[str]) -> dict[str, int]:
@@ -203,7 +209,7 @@ def _change(
     operations = sorted({each.summary.operation.value for each in found if each.summary})
     one = found[0] if len(by) == len(found) == 1 else None
     return LaterChange(
-        snapshot=" or ".join(map(str, by)),
+        snapshot=one_of([str(each) for each in by]),
         operation=" or ".join(operations),
         time="" if one is None else time_of(one.timestamp_ms),
         keeps_rows=operations == ["replace"],
