@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -56,3 +57,38 @@ def test_java_reads_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert sorted(each for each in lines if each[:3] == "row") == sorted([ROW, nulls] * times)
         runs = [each.split()[1] for each in lines if each.startswith("snapshot ")]
         assert sorted(runs) == sorted(made.runs("t", "audit"))
+
+
+@pytest.mark.long("a program in Java")
+def test_java_rewrites_and_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewritten table has the rows of each run in other files: `verify` names the snapshot."""
+    try:
+        program = java_reader("MaintainTable")
+    except Missing as missing:
+        pytest.skip(f"no program over Iceberg: {missing}")
+    made = lake(tmp_path)
+    for name, value in made.env.items():
+        monkeypatch.setenv(name, value)
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT i, 'v' || i AS v FROM range(1000) r(i)")
+    asked = ("run", f"duckdb://{tmp_path / 't.duckdb'}", "--table", "t", "--format", "parquet")
+    asked = (*asked, "--to", "iceberg://lake/ns.t", "--save-mode")
+    command.run(*asked, "create")
+    command.run(*asked, "append")
+    place = (str(tmp_path / "catalog.db"), f"file://{tmp_path / 'wh'}")
+    done = subprocess.run(
+        [*program, *place, "ns", "t"], capture_output=True, text=True, check=True, timeout=170
+    )
+    command.run(*asked, "append")
+    *rewritten, last = [home for home in made.homes("t") if home.is_dir()]
+    assert json.loads(command.run("verify", str(last), "--json"))["table_log"]["changes"] == []
+    assert len(rewritten) == 2
+    for home in rewritten:
+        assert not list(home.glob("*.parquet"))
+        answer = json.loads(command.run("verify", str(home), "--json"))
+        (change,) = answer["table_log"]["changes"]
+        assert (change["snapshot"], change["operation"]) == (done.stdout.strip(), "replace")
+        assert (change["removed_rows"], change["added_rows"]) == (2000, 2000)
+        assert change["keeps_rows"]
+        assert answer["table_log"]["missing_files"] == change["files"]
+        assert answer["table_log"]["rows"] == 1000

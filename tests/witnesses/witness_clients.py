@@ -203,16 +203,16 @@ def _java() -> Client:
 
 
 def java_reader(name: str) -> tuple[str, ...]:
-    """Return the command of a reader over the reference implementations of Iceberg and Parquet.
+    """Return the command of a program over the reference implementations of Iceberg and Parquet.
 
     Args:
-        name: `ReadTable` or `ReadParquet`.
+        name: `ReadTable`, `MaintainTable` or `ReadParquet`.
 
     Raises:
         Missing: It cannot be had here.
     """
     java, javac, maven = _tool("java", "javac", "mvn")
-    programs = ("ReadTable.java", "ReadParquet.java")
+    programs = ("ReadTable.java", "MaintainTable.java", "ReadParquet.java")
     inputs = tuple(SOURCES / "java_readers" / each for each in ("pom.xml", *programs))
 
     def make(directory: Path) -> None:
