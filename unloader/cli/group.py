@@ -15,6 +15,7 @@ from unloader.cli.display.json_log.writing import asked_for, is_on, switch
 from unloader.cli.invocation import Invocation
 from unloader.cli.mistakes import no_command
 from unloader.cli.options.command import declared_options
+from unloader.cli.options.help_pages import ShortHelp, short_page
 from unloader.errors import UsageError
 
 COMMANDS = (
@@ -24,13 +25,21 @@ COMMANDS = (
     *("preflight", "sweep", "size"),
     *("topology", "formats", "sources", "help"),
 )
-"""In the order of the help page; each is `command` in the module of its name."""
+"""In the order of the help page; each command is `command` in the module of its name."""
+
+COMMON = ("demo", "describe", "init", "check", "plan", "run", "resume", "verify", "status", "help")
+"""The commands on the first screen."""
 
 COMPLETION_VARIABLE = "_UNLOADER_COMPLETE"
 
 
-class Group(click.Group):
+class Group(ShortHelp, click.Group):
     """A group that knows its commands by name only."""
+
+    def common(self, ctx: click.Context) -> tuple[str, list[tuple[str, str]]]:
+        """Return the heading and the rows of the first screen: the common commands."""
+        commands = ((name, self.get_command(ctx, name)) for name in COMMON)
+        return "Common commands", [(name, each.short_help or "") for name, each in commands if each]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order in which they are of use."""
@@ -59,7 +68,7 @@ class Group(click.Group):
 @click.group(
     cls=Group,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["--help"], "max_content_width": 100},
     epilog="""\b
     Examples:
       unloader demo --rows 200k
@@ -83,7 +92,7 @@ def group(context: click.Context, debug: bool) -> None:
         for name in ("unloader", "partition_planner", "writers", "numa"):
             logging.getLogger(name).setLevel(logging.DEBUG)
     if context.invoked_subcommand is None:
-        click.echo(context.get_help(), err=True)
+        click.echo(short_page(context), err=True)
         context.exit(2)
 
 

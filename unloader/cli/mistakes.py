@@ -1,14 +1,14 @@
-"""What is wrong with a command line, reported without what was typed.
+"""Errors in a command line, reported without the words that the user typed.
 
-click repeats what it cannot understand. That may be a password: given to an option that there is
-not, put where a number belongs, or left over behind a blank that nobody quoted. So a value that was
-refused is shown only if it is a number or very like a word that belongs there.
+click repeats what it cannot understand. That may be a password: given to an unknown option, written
+in place of a number, or split at a blank without quotes. So a refused value is shown only if it is
+a number or very like a word that belongs there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 import click
@@ -19,80 +19,49 @@ from unloader.request.refused_values import without_subject
 _OPTION = re.compile(r"--(?:s3|[a-z]+)(?:-[a-z]+)*")
 _SECRETIVE = re.compile(r"(?i)--?(?:p$|w$|pass|pw|secret|token|user)")
 
-_COMMANDS = {
-    **dict.fromkeys(("list", "tables", "ls", "show", "columns", "schema", "inspect"), "describe"),
-    **dict.fromkeys(("export", "unload", "dump", "copy", "extract", "backup", "start"), "run"),
-    **dict.fromkeys(("check-files", "validate", "compare", "diff"), "verify"),
-    **dict.fromkeys(("continue", "restart", "retry"), "resume"),
-    **dict.fromkeys(("cancel", "kill", "abort"), "stop"),
-    **dict.fromkeys(("delete", "remove", "rm", "purge", "cleanup"), "clean"),
-    **dict.fromkeys(("explain", "dry-run", "estimate"), "plan"),
-    **dict.fromkeys(("tune", "benchmark", "bench"), "sweep"),
-    **dict.fromkeys(("numa", "nodes", "cpus"), "topology"),
-    **dict.fromkeys(("history", "jobs", "ps"), "runs"),
-}
-"""Words of similar tools, and the command that does the same."""
-
-_OPTIONS = {
-    **dict.fromkeys(
-        (
-            "output",
-            "out",
-            "outdir",
-            "outfile",
-            "dest",
-            "destination",
-            "target",
-            "directory",
-            "path",
-        ),
-        "--to",
-    ),
-    **dict.fromkeys(
-        ("jobs", "threads", "workers", "parallel", "processes", "concurrency", "num-mappers"),
-        "--parallelism",
-    ),
-    **dict.fromkeys(("tables", "table-name", "tbl"), "--table"),
-    **dict.fromkeys(("schema", "namespace", "owner"), "--table 'SCHEMA.*'"),
-    **dict.fromkeys(("sql", "select", "statement", "src-stream"), "--query"),
-    **dict.fromkeys(("fields", "column", "cols"), "--columns"),
-    **dict.fromkeys(("condition", "predicate"), "--where"),
-    **dict.fromkeys(
-        ("sep", "separator", "field-separator", "fields-terminated-by", "column-separator"),
-        "--delimiter",
-    ),
-    **dict.fromkeys(
-        ("quote", "quotechar", "quote-char", "enclosed-by", "fields-enclosed-by"), "--enclosure"
-    ),
-    **dict.fromkeys(("nullstr", "null-string", "null-value", "na", "nulls"), "--null"),
-    **dict.fromkeys(
-        ("lines-terminated-by", "newline", "line-terminator", "row-separator"), "--eol"
-    ),
-    **dict.fromkeys(("compress", "codec", "gzip", "zip", "column-compression"), "--compression"),
-    **dict.fromkeys(("charset", "character-set"), "--encoding"),
-    **dict.fromkeys(("batch-size", "fetch-size", "arraysize", "batch-size-row"), "--fetch-memory"),
-    **dict.fromkeys(("limit", "top", "max-rows", "head"), "--limit-rows"),
-    **dict.fromkeys(("force", "replace", "clobber", "drop"), "--overwrite"),
-    **dict.fromkeys(("append", "write-mode"), "--save-mode append"),
-    **dict.fromkeys(("skip-header", "noheader", "tuples-only"), "--no-header"),
-    **dict.fromkeys(("silent", "no-progress"), "--quiet"),
-    **dict.fromkeys(("flashback-scn", "as-of"), "--scn"),
-    **dict.fromkeys(("partitions", "subpartition"), "--partition"),
-    **dict.fromkeys(("file-size-threshold", "max-file-size", "chunk-size"), "--file-size"),
-    **dict.fromkeys(("row-group-size",), "--row-group-rows"),
-    **dict.fromkeys(
-        ("s3-endpoint", "s3-endpoint-url", "endpoint", "endpoint-url"),
-        "--to 's3://BUCKET/PREFIX?endpoint=URL'",
-    ),
-    **dict.fromkeys(("s3-region", "region"), "--to 's3://BUCKET/PREFIX?region=NAME'"),
-    **dict.fromkeys(("verbose", "debug", "trace"), "unloader --debug run ..."),
-    **dict.fromkeys(("dry-run", "explain"), "unloader plan"),
-    **dict.fromkeys(
-        ("source", "src", "db", "database", "dsn", "url", "uri", "conn", "connection"),
-        "unloader run SOURCE, with the URL of the source as the first word",
+_SAME_AS = {
+    "describe": "list tables ls show columns schema inspect",
+    "run": "export unload dump copy extract backup start",
+    "verify": "check-files validate compare diff",
+    "resume": "continue restart retry",
+    "stop": "cancel kill abort",
+    "clean": "delete remove rm purge cleanup",
+    "plan": "explain dry-run estimate",
+    "sweep": "tune benchmark bench",
+    "topology": "numa nodes cpus",
+    "runs": "history jobs ps",
+    "--to": "output out outdir outfile dest destination target directory path",
+    "--parallelism": "jobs threads workers parallel processes concurrency num-mappers",
+    "--table": "tables table-name tbl",
+    "--table 'SCHEMA.*'": "schema namespace owner",
+    "--query": "sql select statement src-stream",
+    "--columns": "fields column cols",
+    "--where": "condition predicate",
+    "--delimiter": "sep separator field-separator fields-terminated-by column-separator",
+    "--enclosure": "quote quotechar quote-char enclosed-by fields-enclosed-by",
+    "--null": "nullstr null-string null-value na nulls",
+    "--eol": "lines-terminated-by newline line-terminator row-separator",
+    "--compression": "compress codec gzip zip column-compression",
+    "--encoding": "charset character-set",
+    "--fetch-memory": "batch-size fetch-size arraysize batch-size-row",
+    "--limit-rows": "limit top max-rows head",
+    "--overwrite": "force replace clobber drop",
+    "--save-mode append": "append write-mode",
+    "--no-header": "skip-header noheader tuples-only",
+    "--quiet": "silent no-progress",
+    "--scn": "flashback-scn as-of",
+    "--partition": "partitions subpartition",
+    "--file-size": "file-size-threshold max-file-size chunk-size",
+    "--row-group-rows": "row-group-size",
+    "--to 's3://BUCKET/PREFIX?endpoint=URL'": "s3-endpoint s3-endpoint-url endpoint endpoint-url",
+    "--to 's3://BUCKET/PREFIX?region=NAME'": "s3-region region",
+    "unloader --debug run ...": "verbose debug trace",
+    "unloader plan": "dry-run explain",
+    "unloader run SOURCE, with the URL of the source as the first word": (
+        "source src db database dsn url uri conn connection"
     ),
 }
-"""Names of options in similar tools, and what does the same here."""
+"""What to write instead of a word of a similar tool: a command, or what begins with an option."""
 
 _PLACES = "a password comes from UNLOADER_PASSWORD, --password-file or --password-prompt"
 
@@ -112,9 +81,10 @@ def usage_error(error: click.ClickException) -> UsageError:
 
 
 def no_command(given: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a first word that is no command; a source may stand there."""
+    """Return the error for a first word that is not a command; the word may be a source."""
     names = tuple(known)
-    near = [_COMMANDS[given]] if given in _COMMANDS else get_close_matches(given, names, n=1)
+    same = [name for name in names if given in _SAME_AS.get(name, "").split()]
+    near = same or get_close_matches(given, names, n=1)
     if near:
         return UsageError("unknown command", f"did you mean {near[0]}? See unloader --help")
     return UsageError(
@@ -123,24 +93,75 @@ def no_command(given: str, known: Iterable[str]) -> UsageError:
     )
 
 
-def _options_of(context: click.Context | None) -> set[str]:
+def no_part(context: click.Context, given: str, groups: Sequence[str]) -> UsageError:
+    """Return the error for a word that names neither a group nor an option of a command."""
+    name, command = given.lstrip("-"), str(context.command.name)
+    if _SECRETIVE.match(f"--{name}"):
+        return _no_password()
+    same = _same_option(name, context)
+    options = [each.lstrip("-") for each in _options_of(context)]
+    near = [same.split()[0]] if same else get_close_matches(name, groups, n=1)
+    near = near or get_close_matches(name, options, n=1)
+    return UsageError(
+        f"{command} has no such option or group of options",
+        f"did you mean unloader help {command} {near[0]}?"
+        if near
+        else f"use an option, or one of the groups {', '.join(groups)}",
+    )
+
+
+def _options_of(context: click.Context | None) -> dict[str, str]:
+    """Return the names of the options of a command, each with its group."""
     parameters = context.command.params if context is not None else ()
-    return {name for each in parameters for name in (*each.opts, *each.secondary_opts)}
+    return {
+        name: getattr(each, "section", "")
+        for each in parameters
+        if isinstance(each, click.Option) and not each.hidden
+        for name in (*each.opts, *each.secondary_opts)
+    }
+
+
+def _same_option(name: str, context: click.Context | None) -> str | None:
+    """Return what a command has for the option of a similar tool."""
+    has = _options_of(context)
+    words = (text for text, same in _SAME_AS.items() if " " in text or text[:2] == "--")
+    fitting = (text for text in words if name in _SAME_AS[text].split())
+    return next((text for text in fitting if text[:2] != "--" or text.split()[0] in has), None)
 
 
 def _no_option(error: click.NoSuchOption, hint: str) -> UsageError:
-    name, near = error.option_name, list(error.possibilities or ())
+    name, near, has = error.option_name, list(error.possibilities or ()), _options_of(error.ctx)
     if _SECRETIVE.match(name):
-        return UsageError("no option takes a password", _PLACES)
+        return _no_password()
     if re.match("-[0-9.]", name):
         return UsageError(
             f"{name} is not an option, and the option before it has no value",
-            f"write a value that begins with - behind the option and a =; {hint}",
+            f"join the option and a value that begins with - by a =, as in --null=-; {hint}",
+        )
+    same = _same_option(name.lstrip("-"), error.ctx)
+    if same is not None:
+        option = same.split()[0]
+        group = f" (group {has[option]})" if has.get(option) else ""
+        return UsageError(
+            f"unknown option {name}", f"use {same}{group}. {_see(same, has, error.ctx, hint)}"
         )
     short = re.fullmatch("-[A-Za-z]", name) is not None
-    same, has = _OPTIONS.get(name.lstrip("-")), _options_of(error.ctx)
-    if same is not None and (same[:2] != "--" or same.split()[0] in has):
-        return UsageError(f"there is no option {name}", f"use {same}. S{hint[1:]}")
-    known = f"there is no option {name}" if short or _OPTION.fullmatch(name) else ""
-    meant = f"did you mean {' or '.join(near[:3])}? S{hint[1:]}" if near else hint
-    return UsageError(known or "an unknown option is given", meant)
+    known = f"unknown option {name}" if short or _OPTION.fullmatch(name) else "unknown option"
+    if not near:
+        return UsageError(known, hint)
+    named = " or ".join(
+        f"{each} (group {has[each]})" if has.get(each) else each for each in near[:3]
+    )
+    return UsageError(known, f"did you mean {named}? {_see(near[0], has, error.ctx, hint)}")
+
+
+def _see(text: str, has: Mapping[str, str], context: click.Context | None, hint: str) -> str:
+    """Return where an option is explained: its own page, or that of its command."""
+    option = text.split()[0]
+    if option in has and context is not None and context.parent is not None:
+        return f"See unloader help {context.command.name} {option}"
+    return f"S{hint[1:]}"
+
+
+def _no_password() -> UsageError:
+    return UsageError("no option takes a password", _PLACES)

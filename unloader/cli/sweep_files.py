@@ -24,7 +24,7 @@ _PASSWORD = "password-"
 """What the names of options begin with that say where the password is found."""
 
 _OF_A_SWEEP = (SECTION, "Analysis")
-_OF_A_CALL = "Progress and result"
+_OF_A_CALL = "Display"
 """Section of the options that say how one call shows what it does."""
 
 

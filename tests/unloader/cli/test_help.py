@@ -5,15 +5,20 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shlex
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from unloader.cli import main
 from unloader.cli.group import COMMANDS, group
+from unloader.cli.options.help_pages import examples_with
+from unloader.cli.options.parameter import JobOption
 from unloader.cli.reference import reference
 from unloader.request.options.text import DIALECTS
 
@@ -24,6 +29,7 @@ HEAVY = (
 )
 UNNEEDED = ("partition_planner", "writers.codecs", "unloader.events")
 """What the first help page has no use for; each would lengthen it by a tenth."""
+PAGES = [[name, page] for name in COMMANDS for page in ("-h", "--help")]
 PACKAGES = ("unloader", "partition_planner", "writers", "numa")
 
 
@@ -35,7 +41,7 @@ def command(name: str) -> click.Command:
 
 
 def options(name: str) -> list[click.Option]:
-    """Return the options of a command that a user may see, but for `--help`."""
+    """Return the declared options of a command."""
     return [each for each in command(name).params if isinstance(each, click.Option)]
 
 
@@ -77,12 +83,105 @@ def test_the_group_lists_every_command() -> None:
         assert re.search(rf"^  {name} +\w.*\.$", result.output, re.MULTILINE), name
 
 
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_the_first_screen_has_24_lines_of_80_columns(name: str) -> None:
+    """-h shows options and examples of every command on one screen of any terminal."""
+    result = CliRunner().invoke(group, [*filter(None, [name]), "-h"], prog_name="unloader")
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert len(lines) <= 24, result.output
+    assert max(map(len, lines)) <= 80, result.output
+    assert f"unloader {name or 'demo'}" in result.output.split("Example", 1)[1]
+    assert f"{' '.join(filter(None, ('unloader', name)))} --help" in lines[-1] + lines[-2]
+
+
+def test_the_first_screen_of_run_has_its_common_options() -> None:
+    """The options of a first run are on it, and no others of the 141."""
+    result = CliRunner().invoke(group, ["run", "-h"], prog_name="unloader")
+    shown = re.findall(r"^  (--[a-z-]+)", result.output, re.MULTILINE)
+    assert {"--table", "--query", "--to", "--format", "--parallelism", "--verify"} <= set(shown)
+    assert len(shown) < 15
+
+
+def _parts() -> list[tuple[str, str]]:
+    found: dict[tuple[str, str], None] = {}
+    for name in COMMANDS:
+        for option in options(name):
+            if isinstance(option, JobOption):
+                found[name, option.section.lower()] = None
+                found[name, option.opts[0]] = None
+    return list(found)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_shows_one_group_or_option_with_an_example(name: str) -> None:
+    """Each part of a page can be read alone, and its example has the option."""
+    for command_name, part in _parts():
+        if command_name == name:
+            result = CliRunner().invoke(group, ["help", name, part], prog_name="unloader")
+            assert result.exit_code == 0, (part, result.output)
+            text, example = result.output.split("\nExample:\n")
+            assert f"unloader {name}" in example, result.output
+            assert len(max(example.splitlines(), key=len)) <= 80, result.output
+            if part.startswith("--"):
+                assert re.findall(r"^  (--[a-z-]+)", text, re.MULTILINE) == [part]
+                assert part in re.split(r"[\s=]+", example), result.output
+
+
+@pytest.mark.parametrize(
+    "words", [("help", "run", "--parallelism"), ("help", "run", "PARALLELISM"), ("help", "plan")]
+)
+def test_help_takes_a_name_with_and_without_dashes(words: tuple[str, ...]) -> None:
+    """The option itself, its name in any case, or no part at all."""
+    result = CliRunner().invoke(group, words, prog_name="unloader")
+    assert result.exit_code == 0
+    assert "UNLOADER_PARALLELISM" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "way_out"),
+    [
+        (("run", "--paralelism", "4"), "did you mean --parallelism (group Speed)"),
+        (("run", "--threads", "4"), "use --parallelism (group Speed). See unloader help run --par"),
+        (("help", "run", "threads"), "did you mean unloader help run --parallelism?"),
+        (("help", "run", "parket"), "did you mean unloader help run parquet?"),
+        (("help", "run", "zzzz"), "use an option, or one of the groups source, selection, tables"),
+        (("help", "run", "password"), "no option takes a password"),
+        (("help", "parquet"), "did you mean unloader help run parquet?"),
+        (("help", "nightly"), "write unloader COMMAND ..."),
+    ],
+)
+def test_a_wrong_option_or_part_names_the_nearest(
+    words: tuple[str, ...], way_out: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error has the option to use, its group, and the page that explains it."""
+    assert main(words) == 2
+    assert way_out in capsys.readouterr().err
+
+
+def test_the_example_of_every_option_can_be_parsed() -> None:
+    """No page shows a command line that the program refuses to read."""
+    for name in COMMANDS:
+        context = click.Context(command(name), info_name=name, parent=click.Context(group))
+        for option in options(name):
+            for text in examples_with(command(name), [option]):
+                words = shlex.split(text.replace("\\\n", ""), comments=True)
+                words = list(takewhile(lambda word: word not in ("|", ">"), words))
+                assert words[:2] == ["unloader", name], text
+                parser = command(name).make_parser(context)
+                given, arguments, _ = parser.parse_args(words[2:])
+                assert not [each for each in arguments if each.startswith("--")], text
+                for parameter in command(name).params:
+                    if parameter.name in given and isinstance(parameter, JobOption):
+                        parameter.type_cast_value(context, given[parameter.name])
+
+
 def test_help_imports_nothing_heavy() -> None:
     """Help pages need neither drivers nor Arrow nor the library that draws bars."""
     script = (
         "import json, sys\n"
         "from unloader.cli import main\n"
-        f"pages = {[['--help'], *([name, '--help'] for name in COMMANDS)]!r}\n"
+        f"pages = {[['--help'], ['-h'], ['help', 'run', 'session'], *PAGES]!r}\n"
         "status = [main(page) for page in pages]\n"
         "print(json.dumps([status, sorted(sys.modules)]), file=sys.stderr)\n"
     )

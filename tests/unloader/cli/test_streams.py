@@ -86,7 +86,7 @@ def test_an_answer_without_a_stdout_is_an_error(
     """JSON that nobody can get is refused before anything is opened; so is any mere answer."""
     run = shell(">&-", "run", database, "--table", "orders", "--to", "out", "--json")
     assert run.returncode == 2
-    assert "--json has no standard output" in run.stderr
+    assert "--json needs standard output, and it is closed" in run.stderr
     assert not (tmp_path / "out").exists()
     assert shell(">&-", "describe", database).returncode == 9
 

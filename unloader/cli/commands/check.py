@@ -25,14 +25,15 @@ from unloader.errors import UsageError
 @declared_options("check")
 @click.pass_context
 def command(context: click.Context, /, job: str, **values: Any) -> None:
-    """Check a job file: all that can be known without reading rows or writing anything.
+    """Check a job file without reading rows or writing anything.
 
-    Keys and their values; options that contradict each other; the source, its tables, the rights
-    on them, conditions, and what becomes of each column; destinations that cannot be written, hold
-    other files or are named twice; and the free space against the size of the tables.
+    It checks keys and their values, and options that contradict each other. It checks the source,
+    its tables, the rights on them, the conditions, and the conversion of each column. It checks
+    that the destinations can be written, hold no unrelated files and differ from each other. It
+    compares the free space with the size of the tables.
 
-    All problems are listed, and not only the first. The exit status is 0 if there is none, and
-    otherwise that of a run that ends with the first one.
+    All problems are listed, and not only the first. The exit status is 0 without problems.
+    Otherwise it is the status of a run that ends with the first problem.
     """
     if not job.lower().endswith(".toml"):
         raise UsageError(

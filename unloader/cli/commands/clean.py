@@ -15,7 +15,7 @@ from unloader.storage.paths import PlacePath
 @click.command(
     "clean",
     cls=JobCommand,
-    short_help="Remove what broken runs left unpublished.",
+    short_help="Remove unpublished files of interrupted runs.",
     epilog="""\b
     Examples:
       unloader clean /extract/orders --dry-run
@@ -28,17 +28,17 @@ from unloader.storage.paths import PlacePath
 @declared_options("clean")
 @click.pass_context
 def command(context: click.Context, /, directories: tuple[PlacePath, ...], **values: Any) -> None:
-    """Remove what runs that were stopped, failed or killed have left in DEST.
+    """Remove the unpublished files of interrupted, failed or killed runs in DEST.
 
-    This removes the directory _run with its staged files. Files under final names and the manifest
-    are never touched. If a run is writing to a directory, the command fails. Files in _run that no
-    run has written are kept and listed. The next run into DEST removes the same leftovers; this
-    command frees the space without one.
+    The command removes the directory _run with its staged files. Files with final names and the
+    manifest stay. If a run is writing to a directory, the command fails. Files in _run that were
+    not written by a run are kept and listed. The next run into DEST removes the same files. This
+    command frees the space without a run.
 
-    With the directory of a run over several tables, this is done for each table that is not
-    published. Published tables stay.
+    If DEST is the directory of a run over several tables, each unpublished table is cleaned.
+    Published tables stay.
 
-    A run that was cut short while it was published is complete. Its files get their final names
+    A run that was interrupted while it was published is complete. Its files get their final names
     first.
     """
     from unloader import api

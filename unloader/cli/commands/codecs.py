@@ -24,23 +24,25 @@ if TYPE_CHECKING:
 @click.command(
     "codecs",
     cls=JobCommand,
-    short_help="Measure codecs on a sample of a table's own rows.",
+    short_help="Measure codecs on a sample of the rows of a table.",
     epilog="""\b
     Examples:
-      unloader codecs oracle://scott@db01:1521/SALES --table ORDERS --to /extract --parallelism 32
-      unloader codecs postgresql://etl@db01/sales --table public.orders --format parquet --json
+      unloader codecs duckdb:///data/sales.db --table ORDERS --format parquet
+      unloader codecs oracle://scott@db01:1521/SALES --table ORDERS --to /extract \\
+          --parallelism 32
+      unloader codecs postgresql://etl@db01/sales --table public.orders --json
     """,
 )
 @source_argument(plans=False)
 @declared_options("codecs")
 @click.pass_context
 def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
-    """Measure the cost and the gain of each codec on a sample of SOURCE's own rows.
+    """Measure the cost and the gain of each codec on a sample of the rows of SOURCE.
 
-    Takes the options of run. For each codec it shows the ratio, the speed on one core, and the
-    predicted size and elapsed time of the whole output on this disk with this parallelism. It also
-    shows what --compression fastest, balanced and smallest would choose. It takes about ten
-    seconds.
+    The command takes the options of run. For each codec it shows the ratio, the speed on one core,
+    and the predicted size and elapsed time of the whole output. The prediction is for this disk
+    and this parallelism. The command also shows the choice of --compression fastest, balanced and
+    smallest. It takes about ten seconds.
     """
     from unloader.cli.options.credentials import connect_to
     from unloader.cli.options.request_of import request_of

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command(
     "demo",
     cls=JobCommand,
-    short_help="Try everything on a table made for it, without a server.",
+    short_help="Try everything on a generated table, without a server.",
     epilog="""\b
     Examples:
       unloader demo
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @declared_options("demo")
 def command(**values: Any) -> None:
-    """Build a table in a DuckDB file, unload it to CSV and Parquet, verify, show the figures."""
+    """Create a table in a DuckDB file, unload it to CSV and Parquet, and verify the files."""
     from unloader.demo import run_demo
 
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:

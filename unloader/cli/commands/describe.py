@@ -20,21 +20,22 @@ if TYPE_CHECKING:
 @click.command(
     "describe",
     cls=JobCommand,
-    short_help="Show the tables of a database, or one table's columns.",
+    short_help="Show the tables of a database, or the columns of one table.",
     epilog="""\b
     Examples:
       unloader describe duckdb:///data/sales.db
       unloader describe oracle://scott@db01:1521/SALES --table ORDERS
+      unloader describe postgresql://etl@db01/sales --table public.orders
     """,
 )
 @click.argument("source")
 @declared_options("describe")
 @click.pass_context
 def command(context: click.Context, /, source: str, **values: Any) -> None:
-    """List the tables of SOURCE, or show the columns and partitions of one.
+    """List the tables of SOURCE, or show the columns and partitions of one table.
 
-    For each column this shows its type in the database, its form in CSV and in Parquet, and
-    whether the conversion is lossless.
+    For each column, the command shows its type in the database, its form in CSV and in Parquet,
+    and whether the conversion is lossless.
     """
     from unloader.cli.options.credentials import connect_to
     from unloader.request.names import parse_table

@@ -1,46 +1,73 @@
-"""`unloader help`: the help page of the program, or of one command."""
+"""`unloader help`: the help page of the program, of one command, or of a part of it."""
 
 from __future__ import annotations
 
 import click
 from click.shell_completion import CompletionItem
 
+from unloader.cli.mistakes import no_command, no_part
 from unloader.cli.options.command import JobCommand
+from unloader.cli.options.help_pages import options_named, part_page, sections
+from unloader.errors import UsageError
 
 
 def _complete(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return the commands that begin so."""
+    """Return the commands that begin so, or the groups and options of the command before."""
     parent = context.parent
     if parent is None or not isinstance(parent.command, click.Group):
         return []
-    names = parent.command.list_commands(parent)
+    given: tuple[str, ...] = context.params.get(str(parameter.name)) or ()
+    found = parent.command.get_command(parent, given[0]) if given else None
+    if found is None:
+        names = parent.command.list_commands(parent)
+    else:
+        groups = sections(found, click.Context(found, info_name=given[0], parent=parent))
+        names = [heading.lower() for heading in groups]
+        names += [each.opts[0].lstrip("-") for options in groups.values() for each in options]
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 @click.command(
     "help",
     cls=JobCommand,
-    short_help="Show the help page of a command.",
+    context_settings={"ignore_unknown_options": True},
+    short_help="Show the help page of a command, or a part of it.",
     epilog="""\b
     Examples:
-      unloader help
       unloader help run
+      unloader help run parquet
+      unloader help run --parallelism
     """,
 )
-@click.argument("name", metavar="COMMAND", required=False, shell_complete=_complete)
+@click.argument("words", metavar="[COMMAND [GROUP|OPTION]...]", nargs=-1, shell_complete=_complete)
 @click.pass_context
-def command(context: click.Context, /, name: str | None) -> None:
-    """Show what the program does and its commands, or one COMMAND with all its options."""
+def command(context: click.Context, /, words: tuple[str, ...]) -> None:
+    """Show all commands, all options of one COMMAND, or a part of them.
+
+    A part is a group of options or one option. The dashes of an option may be left out. The names
+    of the groups are the headings of the page of the command.
+    """
     parent = context.parent
     assert parent is not None
     assert isinstance(parent.command, click.Group)
-    if name is None:
+    if not words:
         click.echo(parent.get_help())
         return
+    name, *parts = words
     found = parent.command.get_command(parent, name)
     if found is None:
-        raise click.UsageError(f"No such command {name!r}.", parent)
+        run = parent.command.get_command(parent, "run")
+        assert run is not None
+        if options_named(click.Context(run, info_name="run", parent=parent), name):
+            raise UsageError("unknown command", f"did you mean unloader help run {name}?")
+        raise no_command(name, parent.command.list_commands(parent))
     with click.Context(found, info_name=name, parent=parent) as shown:
-        click.echo(found.get_help(shown))
+        chosen = []
+        for part in parts:
+            options = options_named(shown, part)
+            if not options:
+                raise no_part(shown, part, [each.lower() for each in sections(found, shown)])
+            chosen += options
+        click.echo(part_page(shown, chosen) if parts else found.get_help(shown))

@@ -27,7 +27,8 @@ _KEPT = ("password_file", "password_keyring", "password_credential")
     epilog="""\b
     Examples:
       unloader init duckdb:///data/sales.db --output sales.toml
-      unloader init postgresql://etl@db01/sales --schema public --output nightly.toml
+      unloader init postgresql://etl@db01/sales --schema public --output job.toml
+      unloader init oracle://etl@db01:1521/SALES --schema SALES --output job.toml
     """,
 )
 @click.argument("source")
@@ -36,8 +37,8 @@ _KEPT = ("password_file", "password_keyring", "password_credential")
 def command(context: click.Context, /, source: str, **values: Any) -> None:
     """Write a job file for the tables of one schema of SOURCE, with comments on what to change.
 
-    It names every table, with its estimated rows and its size; views are commented out. No
-    password is written. Check it with `unloader check FILE`.
+    The job file names every table, with its estimated rows and its size. Views are commented out.
+    It contains no password. Check it with `unloader check FILE`.
     """
     from unloader.cli.jobs.draft import draft
     from unloader.cli.options.credentials import connect_to

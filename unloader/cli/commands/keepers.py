@@ -14,7 +14,7 @@ from unloader.errors import UsageError
 @click.command(
     "keepers",
     cls=JobCommand,
-    short_help="List the snapshots that are kept for broken runs, or end them.",
+    short_help="List or end the snapshots that are kept for interrupted runs.",
     epilog="""\b
     Examples:
       unloader keepers
@@ -25,10 +25,10 @@ from unloader.errors import UsageError
 def command(**values: Any) -> None:
     """List the keepers of this user, or end them.
 
-    A keeper is a process that holds the snapshot of a run, so that the run can be resumed if it is
-    killed (run --keep-snapshot). It ends by itself when its run is complete, when the
-    destination is given up or used by another run, and when its time is up. Until then the server
-    keeps old row versions for it. A keeper that a running unload uses is not ended.
+    A keeper is a process that holds the snapshot of a run, so that the run can be resumed after it
+    was killed (run --keep-snapshot). The keeper ends when its run is complete, when its time is
+    over, or when the destination is removed or used by another run. Until then the server keeps
+    old row versions for it. A keeper that an active run uses is not ended.
     """
     from unloader import api
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 @click.command(
     "merge",
     cls=JobCommand,
-    short_help="Put the parts of a plan together.",
+    short_help="Combine the parts of a plan.",
     epilog="""\b
     Examples:
       unloader plan oracle://etl@db01:1521/SALES --table ORDERS \\
           --to /shared/orders --output plan.json
-      unloader run plan.json --part 1/2          # here
-      unloader run plan.json --part 2/2          # and on another machine
+      unloader run plan.json --part 1/2          # on this machine
+      unloader run plan.json --part 2/2          # on another machine
       unloader merge /shared/orders
     """,
 )
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 @declared_options("merge")
 @click.pass_context
 def command(context: click.Context, /, destination: PlacePath, **values: Any) -> None:
-    """Write one manifest over the parts of a plan, once all of them are in DEST.
+    """Write one manifest for all parts of a plan, when all of them are in DEST.
 
-    DEST is the directory of the plan; each part is in a directory of its own there. The parts must
-    all be finished, of one plan and one snapshot, and written with the same options, and their
-    files must be there with the sizes that they had. Files are not moved. The manifest is the last
-    thing that is written, so whoever finds it finds everything.
+    DEST is the directory of the plan. Each part is in a separate directory there. All parts must
+    be finished, from one plan and one snapshot, and written with the same options. Their files
+    must exist with their recorded sizes. Files are not moved. The manifest is written last, so a
+    reader that finds it finds all files.
 
-    To count the rows of the whole table at the snapshot, independently of the plan, run
-    `unloader verify DEST SOURCE` next. A second merge of the same parts changes nothing.
+    Afterwards, run `unloader verify DEST SOURCE`. It counts the rows of the whole table at the
+    snapshot, independently of the plan. A second merge of the same parts changes nothing.
     """
     from unloader import api
     from unloader.manifest.model import from_json

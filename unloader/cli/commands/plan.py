@@ -53,19 +53,23 @@ SHORT_PLAN, FIRST_UNITS = 20, 5
       unloader plan oracle://scott@db01:1521/SALES --table ORDERS --parallelism 8
       unloader plan duckdb:///data/sales.db --table ORDERS --output plan.json
       unloader plan postgresql://etl@db01/sales --table orders --to /shared/orders \\
-          --output plan.json --keep-snapshot 6h       # then: unloader run plan.json --part 3/16
+          --output plan.json --keep-snapshot 6h
+      unloader run plan.json --part 3/16
     """,
 )
 @source_argument(plans=False, tables=True)
 @declared_options("plan")
 @click.pass_context
 def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
-    """Show what run would do: work units, their SQL, estimates and seats.
+    """Show the work units of a run, their SQL, estimates, and the placement of workers.
 
-    Takes the options of run. It reads the database's dictionary only, and a sample of the rows if
-    --compression is to be chosen by measuring. Of more than 20 work units it shows the first few,
-    unless --units is given; --json and --output contain all of them. Of several tables it shows a
-    line each; their plans are made again by run, so --output does not apply.
+    The command takes the options of run. It reads only the dictionary of the database. If
+    --compression measures codecs, it also reads a sample of the rows. If there are more than 20
+    work units, it shows the first of them, unless --units is given. --json and --output contain
+    all work units.
+
+    For several tables, it shows a line for each table. run then makes their plans again, so
+    --output does not apply.
     """
     if "keep_snapshot" not in on_command_line(context):
         values["keep_snapshot"] = 0.0  # In a job file or a variable it is about runs.

@@ -25,27 +25,29 @@ if TYPE_CHECKING:
 @click.command(
     "preflight",
     cls=JobCommand,
-    short_help="Measure what disk, source, encoder and connection can give.",
+    short_help="Measure the ceilings of disk, source, encoder and connection.",
     epilog="""\b
     Examples:
-      unloader preflight oracle://scott@db01:1521/SALES --table ORDERS --to /disk1/x,/disk2/x \\
-          --parallelism 32 --save ceilings.json
+      unloader preflight oracle://scott@db01:1521/SALES --table ORDERS \\
+          --to /disk1/x,/disk2/x --parallelism 32 --save ceilings.json
       unloader preflight --to /extract --disk-bytes 8GiB
-      unloader preflight postgresql://etl@db01/sales --table public.orders --without disk --json
+      unloader preflight postgresql://etl@db01/sales --table public.orders \\
+          --without disk --json
     """,
 )
 @source_argument(plans=False, required=False)
 @declared_options("preflight")
 @click.pass_context
 def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
-    """Measure the ceilings of a run before it begins.
+    """Measure the ceilings of a run before it starts.
 
-    The disks are written to with the buffers, checksum and sync of a run. Workers fetch rows of
-    SOURCE and throw them away. The encoder and each codec work on a sample of the rows. Small
-    statements show the round trip. Nothing that is written stays. What cannot be measured is left
-    blank, with the reason. SOURCE may be left out: then only the disks of --to are measured.
+    The disks are written with the buffers, checksum and sync of a run. Workers fetch rows of
+    SOURCE and drop them. The encoder and each codec work on a sample of the rows. Small statements
+    measure the round trip. All written files are removed. A figure that cannot be measured is left
+    blank, with the reason. Without SOURCE, only the disks of --to are measured.
 
-    Takes the options of run. It reads and writes at full speed: do not run it beside other work.
+    The command takes the options of run. It reads and writes at full speed: do not run it beside
+    other work.
     """
     from unloader import api
     from unloader.cli.display import ceilings

@@ -18,7 +18,7 @@ from unloader.storage.paths import PlacePath
 @click.command(
     "report",
     cls=JobCommand,
-    short_help="Write the page of a run or sweep: charts of what took how long.",
+    short_help="Write an HTML page on a run or a sweep, with charts.",
     epilog="""\b
     Examples:
       unloader report /extract/orders --output orders.html
@@ -32,16 +32,16 @@ from unloader.storage.paths import PlacePath
 def command(
     destination: PlacePath, output: str | None, ceilings: str | None, **values: Any
 ) -> None:
-    """Write a page in HTML on the run in DEST: speed, timelines, stages, load and settings.
+    """Write an HTML page on the run in DEST: speed, timelines, stages, load and settings.
 
-    DEST is the directory of a finished run, or of a broken one of which some work units are done.
-    With the directory of a run over several tables, the page has a line for each table.
-    It may also be a file: a manifest, or what unloader sweep --json wrote. The page of a sweep
-    shows its curve with the fit, the knee and the ceilings, and what each point cost.
+    DEST is the directory of a finished run, or of an interrupted run with finished work units. For
+    a run over several tables, the page has a line for each table. DEST can also be a file: a
+    manifest, or the output of unloader sweep --json. The page of a sweep shows its curve with the
+    fit, the knee and the ceilings, and the cost of each point.
 
-    The page is one file that needs no network. It is made from the manifest or the sweep's answer
-    alone, so it holds no more than these, and no password. With --json the figures of the page are
-    written to standard output.
+    The page is one file that needs no network. All its contents come from the manifest or from the
+    answer of the sweep, and it contains no password. With --json, the figures of the page go to
+    standard output.
     """
     from unloader import api
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.command(
     "resume",
     cls=JobCommand,
-    short_help="Continue an interrupted run.",
+    short_help="Resume an interrupted run.",
     epilog="""\b
     Examples:
       unloader resume /extract/orders
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
 @declared_options("resume", by_hand=("parallelism",))
 @click.pass_context
 def command(context: click.Context, /, destination: PlacePath, **values: Any) -> None:
-    """Continue the run that was stopped, failed or killed in DEST.
+    """Resume the interrupted, failed or killed run in DEST.
 
-    The run goes on with the options it was started with, apart from those that are given here, and
-    reads at the same snapshot. Work units that were done are kept once their files have been read
-    again and their checksums are right. The others are unloaded again. Files and manifest are then
-    the same as those of a run that was never interrupted.
+    The run continues with its original options, unless you change them here. It reads at the same
+    snapshot. The files of finished work units are read again. If their checksums are right, they
+    are kept. All other units are unloaded again. Files and manifest are then the same as after a
+    run without an interruption.
 
-    Of a run over several tables DEST is the directory that those of all tables are in. Tables that
-    are published stay as they are and are not read again.
+    For a run over several tables, DEST is the directory that contains the directories of all
+    tables. Published tables stay and are not read again.
 
     If the database can no longer read the snapshot, the command fails with exit status 4. Then
-    --new-snapshot unloads everything again. Two snapshots never end up in one output.
+    --new-snapshot unloads everything again. One output never mixes two snapshots.
 
-    The password is looked for where the run had it, unless it is given here. If the run is finished
-    already, the command shows its result.
+    The password comes from the same place as for the run, unless you give another place here. If
+    the run is already finished, the command shows its result.
     """
     from unloader import api
     from unloader.cli.options.credentials import secret_of

@@ -38,14 +38,16 @@ if TYPE_CHECKING:
     short_help="Unload tables or a query to files.",
     epilog="""\b
     Examples:
-      unloader run oracle://scott@db01:1521/SALES --table ORDERS --to /extract/orders \\
-          --dialect sqlldr-var --parallelism 32
+      unloader run duckdb:///data/sales.db --table ORDERS --to /extract/orders
       unloader run postgresql://etl@db01/sales --table public.orders \\
           --to /extract/orders --format parquet --parallelism 8
+      unloader run oracle://etl@db01/SALES --table ORDERS --to /extract/orders
+      unloader run oracle://etl@db01/SALES --table ORDERS --to /extract/orders \\
+          --dialect sqlldr-var --parallelism 32
       unloader run duckdb:///data/sales.db --table ORDERS --to - --quiet \\
           | psql -c 'COPY orders FROM STDIN (FORMAT csv, HEADER)'
-      unloader run oracle://etl@db01:1521/SALES --table 'SALES.*' --exclude-table 'TMP_*' \\
-          --to '/extract/{schema}.{table}'
+      unloader run oracle://etl@db01/SALES --table 'SALES.*' \\
+          --exclude-table 'TMP_*' --to '/extract/{schema}.{table}'
       unloader run plan.json --to /extract/orders
       unloader run plan.json --part 3/16
       unloader run nightly.toml --to /extract/orders
@@ -58,18 +60,19 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     """Unload tables or a query to files.
 
     SOURCE is a URL such as oracle://user@host/service, postgresql://user@host/database or
-    duckdb:///data/sales.db. It can also be a plan made by `unloader plan --output`,
-    or a job file in TOML. A URL before the file then replaces the source in the file.
+    duckdb:///data/sales.db. It can also be a plan from `unloader plan --output`, or a job file in
+    TOML. A URL before the file then replaces the source in the file.
 
-    Several tables, by patterns or by repeating --table, are read at one snapshot by one set of
-    workers. Each has a directory and a manifest of its own, so --to has {table} in it.
+    Several tables are read at one snapshot by one set of workers. Name them by patterns, or repeat
+    --table. Each table has a separate directory and manifest, so --to contains {table}.
 
     Files are spread over several directories by size: --to /disk1/x,/disk2/x. The manifest is in
-    the first. Output to standard output or a pipe has no manifest, and an attempt that fails after
-    its first byte is not retried: the exit status alone says whether the output is valid.
+    the first directory. Output to standard output or a pipe has no manifest. An attempt that fails
+    after its first byte is not retried, and only the exit status shows whether the output is
+    valid.
 
-    Each option is also a variable UNLOADER_<NAME> and a key of the job file. The command line takes
-    precedence over the variable, and the variable over the job file.
+    Each option is also a variable UNLOADER_<NAME> and a key of the job file. The command line
+    takes precedence over the variable, and the variable over the job file.
     """
     check_report(values)
     _check_part(argument, values)

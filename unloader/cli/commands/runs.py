@@ -27,13 +27,14 @@ from unloader.storage.paths import PlacePath
 @click.argument("directory", metavar="DIR", callback=finished_directory)
 @declared_options("runs")
 def command(directory: PlacePath, depth: int, **values: Any) -> None:
-    """List the runs in DIR and below it: those that go on, those that broke, and finished ones.
+    """List the active, interrupted and finished runs in DIR and below it.
 
-    A run over several tables is listed once, by the directory that those of all tables are in.
+    A run over several tables is listed once, by the directory that contains the directories of all
+    tables.
 
-    Only what the runs keep in their directories is read, and nothing is changed. Symbolic links
-    and hidden directories are not followed. Rows and bytes of a run that is not finished are what
-    it last showed of itself.
+    The command only reads the files of the runs, and changes nothing. It does not follow symbolic
+    links and hidden directories. Rows and bytes of an unfinished run are the last figures that it
+    reported.
     """
     from unloader import api
 

@@ -26,7 +26,7 @@ _LIMITS = ("max_sessions", "max_cpu", "slow_between", "slow_parallelism")
 @click.command(
     "set",
     cls=JobCommand,
-    short_help="Change the number of workers of a run, from any shell.",
+    short_help="Change the number of workers of an active run, from any shell.",
     epilog="""\b
     Examples:
       unloader set /extract/orders --parallelism 4
@@ -39,17 +39,18 @@ _LIMITS = ("max_sessions", "max_cpu", "slow_between", "slow_parallelism")
 def command(
     context: click.Context, /, destination: PlacePath, timeout: float, **values: Any
 ) -> None:
-    """Change the number of workers of the run in DEST, or a limit on it, while it goes on.
+    """Change the number of workers of the active run in DEST, or a limit on it.
 
-    The run is asked by a file in DEST/_run, so it may be another user's or on another machine; the
-    right to write there is needed. Only what is given on this command line changes; variables are
-    not looked at. A run has as many seats as it was started for, and no more workers than that.
+    The command asks the run by a file in DEST/_run. So the run may be of another user or on
+    another machine, and you need the right to write there. Only the options on this command line
+    change. Variables are ignored. A run cannot have more workers than the seats that it started
+    with.
 
-    Workers that are too many end their work units, and are held up after two seconds if those last
-    longer. What was asked is in the log of the run and in its manifest.
+    Surplus workers finish their work units. If a unit lasts longer than two seconds, its worker is
+    paused. The log and the manifest of the run record the request.
 
-    The exit status is 6 if no run is going on, if it refuses, or if it has not answered after
-    --timeout.
+    The exit status is 6 without an active run, if the run refuses, or if it does not answer
+    within --timeout.
     """
     from unloader import api
 

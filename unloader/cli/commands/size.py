@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 @click.command(
     "size",
     cls=JobCommand,
-    short_help="Show how much machine an unload needs, with the arithmetic.",
+    short_help="Calculate the machine that an unload needs.",
     epilog="""\b
     Examples:
-      unloader size --rows 10G --row-bytes 165 --window 1h --cores 16 --from /extract/orders
+      unloader size --rows 10G --row-bytes 165 --window 1h --from /extract/orders
       unloader size --rows 2G --window 6h --from sweep.csv --cpu-ratio 1.4 --json
       unloader size --rows 10G --row-bytes 165 --window 1h --cores 16 --like record
     """,
 )
 @declared_options("size")
 def command(**values: Any) -> None:
-    """Reckon workers, cores, disks, network and hours from what was measured.
+    """Calculate workers, cores, disks, network and hours from measured figures.
 
-    Rows, their width and the time are given, or taken from a finished run. How fast an unload is
-    comes from --from: a finished run, the points of a sweep, or ceilings. Each line of the
-    arithmetic can be done again with a pocket calculator. Nothing is read but these files.
+    Give rows, their width and the time, or take them from a finished run. The speed of an unload
+    comes from --from: a finished run, the points of a sweep, or ceilings. The answer shows each
+    line of the arithmetic, so that you can check it with a calculator. Only these files are read.
     """
     from unloader import api
 

@@ -22,7 +22,7 @@ from unloader.cli.options.command import JobCommand, declared_options
 )
 @declared_options("sources")
 def command(**values: Any) -> None:
-    """List the kinds of sources, their drivers, and how to get a missing one."""
+    """List the kinds of sources, their drivers, and how to install a missing driver."""
     from unloader.sources.registry import schemes
 
     found = [_entry(scheme) for scheme in schemes()]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.command(
     "status",
     cls=JobCommand,
-    short_help="Show how far a run is, from any shell.",
+    short_help="Show the progress of a run, from any shell.",
     epilog="""\b
     Examples:
       unloader status /extract/orders
@@ -39,16 +39,17 @@ if TYPE_CHECKING:
 def command(
     context: click.Context, /, destination: PlacePath, watch: bool, interval: float, **values: Any
 ) -> None:
-    """Show how far the run in DEST is, or how it ended.
+    """Show the progress of the run in DEST, or how it ended.
 
-    Only what the run keeps in DEST is read. So this works from another shell, as another user who
-    may read there, and for a run on another machine. Nothing is changed.
+    The command reads only the files of the run in DEST. So it works from another shell, as another
+    user who may read DEST, and for a run on another machine. It changes nothing.
 
-    Of a run over several tables DEST is the directory that those of all tables are in.
+    For a run over several tables, DEST is the directory that contains the directories of all
+    tables.
 
-    The exit status is 0 for a run that goes on or is finished, 7 for one that broke and can be
-    resumed, and 6 if there is none. With --watch it is that of the end. With --watch --json each
-    look is one JSON object on a line of its own.
+    The exit status is 0 for an active or finished run, 7 for an interrupted run that can be
+    resumed, and 6 without a run. With --watch, it is the status at the end. With --watch
+    --json, each page is one JSON object on a separate line.
     """
     found = _look(destination)
     try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command(
     "stop",
     cls=JobCommand,
-    short_help="End a run in good order, from any shell.",
+    short_help="Stop an active run in an orderly way, from any shell.",
     epilog="""\b
     Examples:
       unloader stop /extract/orders
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 @click.argument("destination", metavar="DEST", callback=finished_directory)
 @declared_options("stop")
 def command(destination: PlacePath, timeout: float, **values: Any) -> None:
-    """End the run in DEST as Ctrl-C would, and wait until it is over.
+    """Stop the run in DEST as Ctrl-C does, and wait for its end.
 
-    The run is asked by a file in DEST/_run, so it may be another user's or on another machine; the
-    right to write there is needed. It ends with status 130. Its finished work units are kept, and
-    `unloader resume DEST` continues it.
+    The command asks the run by a file in DEST/_run. So the run may be of another user or on
+    another machine, and you need the right to write there. The run ends with exit status 130. Its
+    finished work units are kept, and `unloader resume DEST` continues it.
 
-    The exit status is 6 if no run is going on, or if it still goes on after --timeout.
+    The exit status is 6 without an active run, or if the run is still active after --timeout.
     """
     from unloader import api
 

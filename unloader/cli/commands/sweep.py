@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 @click.command(
     "sweep",
     cls=JobCommand,
-    short_help="Measure or replay levels of parallelism; say which to use.",
+    short_help="Measure several numbers of workers, and recommend one.",
     epilog="""\b
     Examples:
-      unloader sweep oracle://scott@db01:1521/SALES --table ORDERS --to /extract/sweep \\
-          --parallelism 32..4:-4,3,2 --sample 5%
+      unloader sweep oracle://scott@db01:1521/SALES --table ORDERS \\
+          --to /extract/sweep --parallelism 32..4:-4,3,2 --sample 5%
+      unloader sweep --replay points.csv
       unloader sweep postgresql://etl@db01/sales --table public.orders --to null: \\
           --parallelism 1,2,4,8 --compression none,lz4,zstd --seconds 30
-      unloader sweep oracle://scott@db01:1521/SALES --table ORDERS --to /extract/sweep \\
-          --sample 5% --report sweep.html --job orders.toml
-      unloader sweep --replay points.csv
+      unloader sweep oracle://scott@db01:1521/SALES --table ORDERS \\
+          --to /extract/sweep --sample 5% --report sweep.html --job orders.toml
       unloader sweep --replay points.csv --predict 48,64 --json
     """,
 )
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 @declared_options("sweep")
 @click.pass_context
 def command(context: click.Context, /, argument: SourceArgument, **values: Any) -> None:
-    """Say where speed stops growing with the workers, and which parallelism to use.
+    """Find the parallelism beyond which speed stops growing, and recommend one.
 
-    The points are measured on SOURCE, or read from the file of --replay. Each point is a run of its
-    own, into a directory of its own that is removed. Options that take several values make a point
-    of each value with each parallelism.
+    The points are measured on SOURCE, or read from the file of --replay. Each point is a separate
+    run into a separate directory, which is removed. An option with several values makes a point of
+    each value with each parallelism.
 
-    The answer has the knee with its interval, levels that are outliers, what limits the speed on
-    each side of the knee, the recommended parallelism, and the predicted seconds of others.
+    The answer has the knee with its interval, levels that are outliers, the limits of the speed on
+    both sides of the knee, the recommended parallelism, and the predicted seconds of other levels.
     """
     if values["replay"] is not None:
         if argument.url:
@@ -68,7 +68,7 @@ def _check_alone(context: click.Context) -> None:
     for option in context.command.params:
         if not isinstance(option, JobOption) or option.name not in on_command_line(context):
             continue
-        if option.section not in ("Analysis", "Progress and result"):
+        if option.section not in ("Analysis", "Display"):
             raise UsageError(
                 f"{option.opts[0]} is for measuring, and --replay takes its points from a file",
                 "leave one of the two out",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command(
     "topology",
     cls=JobCommand,
-    short_help="Show NUMA nodes, and where workers would sit.",
+    short_help="Show NUMA nodes, and the placement of workers on them.",
     epilog="""\b
     Examples:
       unloader topology
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 def command(context: click.Context, /, **values: Any) -> None:
     """Draw the NUMA nodes, their CPUs, memory and distances, and the seats of the workers.
 
-    Takes the seat options of run and reads the same limits of the machine: affinity, cpusets,
-    quotas. Auto parallelism is the number of CPUs that can be used at once.
+    The command takes the placement options of run and reads the same limits of the machine:
+    affinity, cpusets, quotas. Auto parallelism is the number of CPUs that can be used in parallel.
     """
     from unloader import api
     from unloader.cli.options.request_of import seats_of

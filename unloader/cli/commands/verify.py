@@ -23,6 +23,8 @@ from unloader.storage.paths import PlacePath
     Examples:
       unloader verify /extract/orders
       unloader verify /extract/orders duckdb:///data/sales.db
+      unloader verify /extract/orders postgresql://etl@db01/sales --level source
+      unloader verify /extract/orders oracle://scott@db01:1521/SALES
     """,
 )
 @click.argument("destination", metavar="DEST", callback=finished_directory)
@@ -39,13 +41,13 @@ def command(
 ) -> None:
     """Compare the files in DEST with their manifest, and with SOURCE if it is given.
 
-    With the directory of a run over several tables, each of them is checked, and all that differ
-    are named.
+    If DEST is the directory of a run over several tables, the command checks each table and names
+    all tables that differ.
 
-    With SOURCE, rows are counted in the database at the snapshot of the run. The exit status is 8
-    if anything differs. Files in the run's directories that are not in the manifest and that a
-    loader would read are reported; with --strict they count as a difference. Names that begin with
-    _ or . are ignored.
+    With SOURCE, it counts the rows in the database at the snapshot of the run. The exit status is
+    8 if anything differs. Files in the directories of the run that are not in the manifest, and
+    that a loader would read, are reported. With --strict they count as a difference. Names that
+    begin with _ or . are ignored.
     """
     from unloader.cli.options.credentials import connect_to
     from unloader.cli.options.encryption import keys_at

@@ -1,4 +1,4 @@
-"""A command with the options that are declared for it, grouped under headings on its help page."""
+"""A command with the options that are declared for it, by groups on its help page."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from unloader.cli.display.json_log import writing
+from unloader.cli.options.help_pages import ShortHelp, sections
 from unloader.cli.options.parameter import JobOption
 from unloader.cli.options.variables import tell_unknown_variables
 from unloader.cli.streams import was_closed
@@ -17,56 +18,55 @@ from unloader.request.options.option import Option, of_command
 from unloader.sources.options import every_option
 
 ARGUMENTS = "unloader.arguments"
-"""Key of a context's `meta`: the command line, to be read again for each table of a job file."""
+"""Key in the `meta` of a context: the command line, to read again for each table of a job file."""
 
 
-class JobCommand(click.Command):
-    """A command whose help page groups the options under headings."""
+_FEW_GROUPS = 5
+
+
+class JobCommand(ShortHelp):
+    """A command whose help page lists the options by groups."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line; what is too much on it is counted, and not repeated."""
+        """Read the command line; surplus arguments are counted, and not repeated."""
         ctx.allow_extra_args = True
         ctx.meta[ARGUMENTS] = tuple(args)
         rest = super().parse_args(ctx, args)
         if rest and not ctx.resilient_parsing:
             many = counted(len(rest), "argument is", "arguments are")
             raise click.UsageError(
-                f"{many} too many for {self.name}; one that has blanks needs quotes", ctx
+                f"{many} too many for {self.name}; an argument with blanks needs quotes", ctx
             )
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; before it, report variables that set nothing."""
+        """Report variables that set nothing, and run the command."""
         tell_unknown_variables(ctx.params)
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options by section, in the order in which the sections first appear."""
-        for heading, options in sections(self, ctx).items():
+        """Write the options by group, in the order in which the groups first appear."""
+        groups = sections(self, ctx)
+        if len(groups) > _FEW_GROUPS:
+            names = ", ".join(heading.lower() for heading in groups)
+            formatter.write_paragraph()
+            formatter.write_text(f"Groups: {names}. One alone: unloader help {self.name} GROUP.")
+        for heading, options in groups.items():
             records = [record for record in (o.get_help_record(ctx) for o in options) if record]
             if records:
                 with formatter.section(heading):
                     formatter.write_dl(records)
 
 
-def sections(command: click.Command, ctx: click.Context) -> dict[str, list[click.Option]]:
-    """Return the visible options of a command under their headings."""
-    found: dict[str, list[click.Option]] = {}
-    for parameter in command.get_params(ctx):
-        if isinstance(parameter, click.Option) and not parameter.hidden:
-            found.setdefault(getattr(parameter, "section", "Options"), []).append(parameter)
-    return found
-
-
 def declared_options(
     command: str, *, by_hand: Collection[str] = ()
 ) -> Callable[[click.decorators.FC], click.decorators.FC]:
-    """Return the decorator that gives a command the options declared for it.
+    """Return the decorator that gives a command its declared options.
 
     Args:
         command: Its name; empty for the program itself.
-        by_hand: Options, with underscores, of which the command takes only what is on its command
-            line: the help page shows no variable for them.
+        by_hand: Options, with underscores, that only the command line sets: the help page shows no
+            variable for them.
     """
 
     def decorate(function: click.decorators.FC) -> click.decorators.FC:
@@ -89,7 +89,7 @@ def declared_options(
 def _parameter(declared: Option) -> click.Option:
     option = JobOption(declared)
     if declared.name == "log-format":
-        # As early as the job file, so that what is wrong with other options is told in its form.
+        # As early as the job file, so that errors in other options are reported in this format.
         option.callback, option.is_eager = _log_in, True
     elif declared.name == "route":
         # Before --to: each route has its own.
@@ -107,7 +107,7 @@ def _refused_password() -> click.Option:
         hidden=True,
         expose_value=False,
         callback=_refuse_password,
-        help="Refused: a command line is no place for a secret.",
+        help="Refused: other users can read a command line.",
     )
 
 
@@ -137,7 +137,7 @@ def _log_in(ctx: click.Context, option: click.Parameter, value: str) -> str:
 def _answer_json(ctx: click.Context, option: click.Parameter, value: bool) -> bool:
     if value and was_closed(1):
         raise UsageError(
-            "--json has no standard output to write to",
+            "--json needs standard output, and it is closed",
             "send it to a file or a reader",
         )
     if value and ctx.obj is not None:

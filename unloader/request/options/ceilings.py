@@ -21,14 +21,12 @@ from unloader.request.options.option import Option
 
 _write_levels: Callable[[Any], str] = levels_text
 
-_measuring = partial(
-    Option, section="What to measure", commands=("preflight",), effect="unrecorded"
-)
+_measuring = partial(Option, section="Measure", commands=("preflight",), effect="unrecorded")
 
 CEILINGS = Option(
     name="ceilings",
     kind=PathText("FILE", only="file"),
-    section="Progress and result",
+    section="Display",
     commands=("run",),
     effect="none",
     field="ceilings",
@@ -36,8 +34,11 @@ CEILINGS = Option(
     shape=os.path.abspath,
     default_text="none",
     empty=False,
-    help="Compare the rates of the run with the ceilings in FILE, made by `unloader preflight "
-    "--save` on this machine. The result and the manifest have the percentages.",
+    help=(
+        "Compare the rates of the run with the ceilings in FILE, which `unloader preflight "
+        "--save` wrote on this machine. The result and the manifest have the percentages."
+    ),
+    example="ceilings.json",
 )
 
 OPTIONS = (
@@ -45,13 +46,17 @@ OPTIONS = (
         name="without",
         kind=GLOBS,
         multiple=True,
-        help="Leave out disk, source, encoder or connection. Separated by commas, or repeated.",
+        help=(
+            "Leave out disk, source, encoder or connection. Separate several with commas, or "
+            "repeat the option."
+        ),
     ),
     _measuring(
         name="levels",
         kind=Parsed("LEVELS", parse_levels, write=_write_levels, numbers=(int,)),
         default_text="1,2,4 and so on up to --parallelism",
-        help="Numbers of workers with which the source is read, for instance 1,2,4 or 32..4:-4.",
+        help="Numbers of workers that read the source, such as 1,2,4 or 32..4:-4.",
+        example="1,2,4,8",
     ),
     _measuring(
         name="source-seconds",
@@ -63,27 +68,33 @@ OPTIONS = (
         name="disk-bytes",
         kind=SIZE_FROM_1,
         default=1024 * 1024 * 1024,
-        help="Bytes that are written for one figure of a disk. They should be more than the caches "
-        "of the disk and its controller hold.",
+        help=(
+            "Bytes to write for one figure of a disk. Write more than the caches of the disk and "
+            "its controller hold."
+        ),
     ),
     _measuring(
         name="disk-seconds",
         kind=SECONDS,
         default=10.0,
-        help="Seconds of writing for one figure of a disk; whichever limit comes first counts.",
+        help=(
+            "Seconds of writing for one figure of a disk. The figure ends at --disk-bytes or after "
+            "these seconds."
+        ),
     ),
     _measuring(
         name="rounds",
         kind=Whole(1, 100),
         default=3,
-        help="Rounds that one figure of a disk is made of; it is their median.",
+        help="Rounds for one figure of a disk. The figure is the median.",
     ),
     _measuring(
         name="save",
         kind=PathText("FILE", only="file"),
         empty=False,
-        help="Write the result to FILE as JSON, for `unloader run --ceilings FILE` and `unloader "
-        "size --from FILE`.",
+        help="Write the result to FILE as JSON. It is for `unloader run --ceilings FILE` and "
+        "`unloader size --from FILE`.",
+        common=True,
     ),
     CEILINGS,
 )

@@ -13,7 +13,7 @@ from unloader.request.options.option import Option
 _CLUSTER = Option(
     name="cluster",
     kind=Parsed("ADDRESS", parse_cluster),
-    section="More machines",
+    section="Cluster",
     commands=("run",),
     effect="none",
     field="cluster.address",
@@ -21,13 +21,16 @@ _CLUSTER = Option(
     default_text="none",
     empty=False,
     record="cluster",
-    help=f"Read the work units in the workers of a Dask cluster: {FORMS}. local:N starts a cluster "
-    "of N workers on this machine for the run, for a try.",
+    help=(
+        f"Read the work units on the workers of a Dask cluster: {FORMS}. "
+        "local:N starts a cluster of N workers on this machine, for tests."
+    ),
+    example="tcp://scheduler:8786",
 )
 _SECURITY = Option(
     name="cluster-security",
     kind=PathText("PATH"),
-    section="More machines",
+    section="Cluster",
     commands=("run",),
     effect="none",
     field="cluster.security",
@@ -35,8 +38,11 @@ _SECURITY = Option(
     shape=os.path.abspath,
     default_text="none",
     empty=False,
-    help="Certificates for a tls:// cluster: a directory with ca.pem, cert.pem and key.pem, or a "
-    "TOML file with the paths ca, cert and key.",
+    help=(
+        "Certificates for a tls:// cluster. PATH is a directory with ca.pem, cert.pem and "
+        "key.pem, or a TOML file with the paths ca, cert and key."
+    ),
+    example="certificates --cluster tls://scheduler:8786",
 )
 
 OPTIONS = (_CLUSTER, _SECURITY)
@@ -45,23 +51,23 @@ RESUMING = (
     replace(
         _CLUSTER,
         commands=("resume",),
-        section="How to go on",
+        section="Resume",
         effect="unrecorded",
         record="",
         field="",
         owner=None,
-        default_text="that of the run",
-        help=f"Cluster for the rest of the run: {FORMS}. none reads the rest on this machine.",
+        default_text="as in the run",
+        help=(f"Cluster for the rest of the run: {FORMS}. none reads the rest on this machine."),
     ),
     replace(
         _SECURITY,
         commands=("resume",),
-        section="How to go on",
+        section="Resume",
         effect="unrecorded",
         field="",
         owner=None,
         shape=None,
-        default_text="that of the run",
+        default_text="as in the run",
     ),
 )
-"""The same of a run that goes on."""
+"""The cluster options of a resumed run."""

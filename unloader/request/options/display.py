@@ -1,4 +1,4 @@
-"""Options on what is shown of a command's work and of its result, and options of small commands."""
+"""Options on progress and results, and options of small commands."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from unloader.request.options.running import (
 )
 
 _option = partial(Option, effect="unrecorded")
-_shown = partial(_option, section="Progress and result")
+_shown = partial(_option, section="Display")
 
 WATCHED = ("demo", *REACHING)
-"""Commands that show how far they are."""
+"""Commands that show their progress."""
 
 ANSWERING = (
     *WATCHED,
@@ -31,137 +31,152 @@ OWN = (
     _option(
         name="rows",
         kind=COUNT,
-        section="The table",
+        section="Table",
         commands=("demo",),
         default=10_000_000,
-        help="Number of rows of the table (200k, 50M, 10_000_000).",
+        help="Number of rows of the table, such as 200k, 50M or 10_000_000.",
+        common=True,
     ),
     _option(
         name="dir",
         kind=PathText("DIR", only="directory"),
-        section="The table",
+        section="Table",
         commands=("demo",),
         default="unloader-demo",
         help="Directory for the database file and the output.",
+        common=True,
     ),
     DEMO_PARALLELISM,
     _option(
         name="new-snapshot",
         kind=FLAG,
-        section="How to go on",
+        section="Resume",
         commands=("resume",),
-        help="Unload everything again at a new snapshot. What is done so far is dropped.",
+        help="Unload everything again at a new snapshot. Finished work units are dropped.",
+        common=True,
     ),
     RESUME_PARALLELISM,
     *RESUMING_CLUSTER,
     _option(
         name="strict",
         kind=FLAG,
-        section="What to check",
+        section="Check",
         commands=("verify",),
-        help="Fail if the directories of the run hold files that are not part of it.",
+        help="Fail if the directories of the run hold other files.",
+        common=True,
     ),
     _option(
         name="level",
         kind=Choice("count", "full", "source"),
-        section="What to check",
+        section="Check",
         commands=("verify",),
         default="count",
-        help="Compare the files as a whole and the rows (count), also the values in the files with "
-        "the checksums that a run with --verify full recorded (full), or with checksums that "
-        "SOURCE computes (source).",
+        help=(
+            "What to compare. count compares the files as a whole and the number of rows. full "
+            "also compares the values in the files with the checksums of a run with --verify full. "
+            "source also compares them with checksums that SOURCE computes."
+        ),
+        common=True,
+        example="full",
     ),
     VERIFY_PARALLELISM,
     _option(
         name="watch",
         kind=FLAG,
-        section="Watching",
+        section="Watch",
         commands=("status",),
-        help="Look again and again until the run has ended.",
+        help="Show the run again until it has ended.",
     ),
     _option(
         name="interval",
         kind=SECONDS,
-        section="Watching",
+        section="Watch",
         commands=("status",),
         default=1.0,
-        help="Seconds between two looks with --watch.",
+        help="Seconds between two pages of --watch.",
+        example="5 --watch",
     ),
     _option(
         name="depth",
         kind=Whole(0),
-        section="Where to look",
+        section="Search",
         commands=("runs",),
         default=3,
-        help="Levels of directories below DIR to look into; 0 looks at DIR alone.",
+        help="Levels of directories to search below DIR. 0 searches DIR alone.",
     ),
     _option(
         name="timeout",
         kind=SECONDS,
-        section="Waiting",
+        section="Wait",
         commands=("stop",),
         default=300.0,
-        help="Seconds to wait for the end of the run; 0 asks it to end and does not wait.",
+        help="Seconds to wait for the end of the run. 0 does not wait.",
     ),
     *ASKED,
     _option(
         name="output",
         kind=PathText("FILE", only="file"),
-        section="The page",
+        section="Page",
         commands=("report",),
         empty=False,
         kept=False,
-        help="Write the page to FILE; without it, to standard output.",
+        help="Write the page to FILE. The default is standard output.",
     ),
     _option(
         name="ceilings",
         kind=PathText("FILE", only="file"),
-        section="The page",
+        section="Page",
         commands=("report",),
         empty=False,
         kept=False,
-        help="Draw the ceilings in FILE into the curve of a sweep. unloader preflight --save makes "
-        "such a file.",
+        help=(
+            "Draw the ceilings in FILE into the curve of a sweep. unloader preflight --save writes "
+            "such a file."
+        ),
     ),
     _option(
         name="schema",
         kind=Kind("S"),
-        section="The job file",
+        section="Job",
         commands=("init",),
         empty=False,
-        help="Schema whose tables the job file names, quoted if it is not plain. Not needed where "
-        "the tables of the source are in one schema.",
+        help=(
+            "Schema of the tables in the job file. Put double quotes around a name that is not "
+            "plain. The option is not needed if all tables of the source are in one schema."
+        ),
+        common=True,
     ),
     _option(
         name="output",
         kind=PathText("FILE", only="file"),
-        section="The job file",
+        section="Job",
         commands=("init",),
         empty=False,
         kept=False,
-        help="Write the job file to FILE, which must not be there; without it, to standard output.",
+        help="Write the job file to FILE. FILE must not exist. The default is standard output.",
+        common=True,
     ),
     _option(
         name="dry-run",
         kind=FLAG,
-        section="Cleaning",
+        section="Clean",
         commands=("clean",),
-        help="Only show what would be removed.",
+        help="Only show the files that would be removed.",
     ),
     _option(
         name="end",
         kind=Kind("RUN_ID"),
-        section="Ending",
+        section="End",
         commands=("keepers",),
         empty=False,
-        help="End the keeper of this run; the run cannot be resumed after that.",
+        help="End the keeper of this run. The run cannot be resumed afterwards.",
     ),
     _option(
         name="end-all",
         kind=FLAG,
-        section="Ending",
+        section="End",
         commands=("keepers",),
-        help="End all keepers that no running unload uses.",
+        help="End all keepers that no active run uses.",
     ),
     _option(
         name="debug",
@@ -179,21 +194,23 @@ SHOWN = (
         kind=FLAG,
         commands=("plan",),
         kept=False,
-        help="Show all work units with their statements, without a limit.",
+        help="Show all work units with their statements.",
     ),
     _shown(
         name="progress",
         kind=Choice("auto", "bar", "log", "none"),
         commands=WATCHED,
         default="auto",
-        help="Progress on stderr; auto is a bar on a terminal and a log elsewhere.",
+        help="Progress on stderr. auto is a bar on a terminal, and a log elsewhere.",
+        example="log",
     ),
     _shown(
         name="log-format",
         kind=Choice("text", "json"),
         commands=WATCHED,
         default="text",
-        help="Lines of the log as text or as one JSON object each.",
+        help="Write the log as text, or as a JSON object on each line.",
+        example="json",
     ),
     _shown(
         name="log-interval",
@@ -214,6 +231,6 @@ SHOWN = (
         kind=FLAG,
         commands=ANSWERING,
         kept=False,
-        help="Write nothing but errors, and the result with --json.",
+        help="Write only errors, and the result with --json.",
     ),
 )

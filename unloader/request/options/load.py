@@ -9,12 +9,15 @@ from unloader.request.options.option import READING, Option
 MAX_DB_LOAD = Option(
     name="max-db-load",
     kind=Whole(1),
-    section="Speed and memory",
+    section="Speed",
     commands=READING,
     effect="none",
     field="concurrency.max_db_load",
     owner=ConcurrencyOptions,
     record="max_db_load",
-    help="Let fewer workers work while more sessions than this are active in the database, ours "
-    "included. One worker always goes on. PostgreSQL, Oracle.",
+    help=(
+        "Use fewer workers while more sessions than this are active in the database, including "
+        "the sessions of the run. One worker always continues. PostgreSQL, Oracle."
+    ),
+    example="40",
 )

@@ -1,4 +1,4 @@
-"""Options on where workers sit, and on showing a machine."""
+"""Options on the placement of workers, and on showing a machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unloader.request.options.running import SEATS_PARALLELISM
 
 _seats = partial(
     Option,
-    section="Seats on the machine",
+    section="Placement",
     commands=(*READING, "topology"),
     effect="none",
     owner=SeatOptions,
@@ -31,8 +31,11 @@ SEATS = (
         kind=Choice("auto", "off", "require"),
         field="seats.numa",
         record="numa",
-        help="Place workers on NUMA nodes and bind them (auto), bind nothing (off), or fail where"
-        " auto would bind less, for instance on a machine with one node (require).",
+        help=(
+            "Place workers on NUMA nodes and bind them (auto), or bind nothing (off). require "
+            "fails if auto would bind less, for instance on a machine with one node."
+        ),
+        example="off",
     ),
     _seats(
         name="numa-nodes",
@@ -40,8 +43,11 @@ SEATS = (
         field="seats.nodes",
         default_text="all",
         record="nodes",
-        help="Place workers on these NUMA nodes only, for instance 0,2-3; all is every node with "
-        "usable CPUs.",
+        help=(
+            "Place workers only on these NUMA nodes, such as 0,2-3. all is every node with usable "
+            "CPUs."
+        ),
+        example="0,1",
     ),
     _seats(
         name="placement",
@@ -49,25 +55,34 @@ SEATS = (
         kind=Choice("spread", "close"),
         field="seats.placement",
         record="placement",
-        help="Spread workers over the nodes in proportion to their CPUs (spread), or fill the "
-        "cores of one node after the other (close).",
+        help=(
+            "Spread workers over the nodes in proportion to their CPUs (spread), or fill the cores "
+            "of one node after another (close)."
+        ),
+        example="close",
     ),
     _seats(
         name="bind",
         kind=Choice("none", "node", "core"),
         field="seats.bind",
         record="bind",
-        help="Bind each worker to nothing (none), to all CPUs of its node (node), or to one core "
-        "of it (core).",
+        help=(
+            "Bind each worker to nothing (none), to all CPUs of its node (node), or to one core of "
+            "it (core)."
+        ),
+        example="core",
     ),
     _seats(
         name="memory-policy",
         kind=Choice("local", "preferred", "bind", "interleave"),
         field="seats.memory_policy",
         record="memory_policy",
-        help="Memory policy of a worker: its own node, then other nodes once that is full "
-        "(preferred); its own node only, where the kernel kills the worker once that is full"
-        " (bind); all nodes with CPUs in turn (interleave); the node it runs on (local).",
+        help=(
+            "Memory policy of a worker. local is the node that it runs on. preferred is its own "
+            "node, and other nodes when that is full. bind is only its own node, and the kernel "
+            "kills the worker when that is full. interleave is all nodes with CPUs in turn."
+        ),
+        example="preferred",
     ),
     _seats(
         name="near",
@@ -75,8 +90,11 @@ SEATS = (
         field="seats.near",
         shape=_device,
         record="near",
-        help="Prefer the NUMA node of this network interface, disk or path; for instance eth0, "
-        "nvme0n1, /extract.",
+        help=(
+            "Prefer the NUMA node of this network interface, disk or path, such as eth0, nvme0n1 "
+            "or /extract."
+        ),
+        example="eth0",
     ),
 )
 
@@ -84,22 +102,25 @@ MACHINE = (
     _machine(
         name="sysfs",
         kind=PathText("DIR|FILE"),
-        help="Show another machine from its files: a directory laid out as /sys/devices/system, "
-        "with node/ and cpu/ in it, or a file made by --record. This machine is ignored "
-        "then.",
+        help=(
+            "Show another machine from its files. DIR has the layout of /sys/devices/system, with "
+            "node/ and cpu/ in it. FILE was written by --record. This machine is ignored."
+        ),
     ),
     _machine(
         name="allowed-cpus",
         kind=NUMBERS,
         default_text="all",
-        help="Use these CPUs only, as if a cpuset or taskset allowed no others; for instance "
-        "0-7,16-23.",
+        help="Use only these CPUs, as if a cpuset or taskset had set them, such as 0-7,16-23.",
     ),
     _machine(
         name="record",
         kind=PathText("FILE", only="file"),
-        help="Write a description of this machine to FILE, as one text file to send. It holds CPU"
-        " and node numbers and sizes, and no names.",
+        help=(
+            "Write a description of this machine to FILE, as one text file to send. It holds "
+            "numbers of CPUs and nodes, and sizes. It holds no names."
+        ),
+        example="machine.txt",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Options on what a run tells the programs around it."""
+"""Options on what a run reports to other programs."""
 
 from __future__ import annotations
 
@@ -14,52 +14,74 @@ OPTIONS = (
         name="report",
         kind=PathText("FILE", only="file"),
         empty=False,
-        help="Write a page in HTML on the run to FILE once it is complete: speed, timelines, "
-        "stages and load. It needs no network. If it cannot be written the exit status is 10.",
+        help=(
+            "Write an HTML page on the run to FILE when the run is complete. It shows speed, "
+            "timelines, stages and load, and needs no network. If it cannot be written, the exit "
+            "status is 10."
+        ),
+        example="run.html",
     ),
     _operations(
         name="metrics-file",
         kind=PathText("FILE", only="file"),
         empty=False,
-        help="Write the figures of the run to FILE while it goes on and at its end, for the "
-        "textfile collector of Prometheus. Its name ends with .prom.",
+        help=(
+            "Write the figures of the run to FILE during the run and at its end, for the textfile "
+            "collector of Prometheus. The name must end with .prom."
+        ),
+        example="/var/lib/node_exporter/orders.prom",
     ),
     _operations(
         name="trace",
         kind=Choice("none", "otlp"),
         default="none",
-        help="Send OpenTelemetry traces by OTLP over HTTP to where the variables OTEL_* say: a "
-        "span for the run, and one for each attempt at a work unit.",
+        help=(
+            "Send OpenTelemetry traces by OTLP over HTTP. The variables OTEL_* set the "
+            "destination. The run has a span, and so does each attempt at a work unit."
+        ),
+        example="otlp",
     ),
     _operations(
         name="on-success",
         expands=False,
         kind=Kind("CMD"),
         empty=False,
-        help="Command for /bin/sh once the run is complete. The variables UNLOADER_RUN_* tell of "
-        "the run. If it fails the exit status is 10.",
+        help=(
+            "Run this command with /bin/sh when the run is complete. The variables UNLOADER_RUN_* "
+            "describe the run. If the command fails, the exit status is 10."
+        ),
+        example="./load.sh",
     ),
     _operations(
         name="on-failure",
         expands=False,
         kind=Kind("CMD"),
         empty=False,
-        help="Command for /bin/sh once the run has failed or was stopped. The exit status is that "
-        "of the run.",
+        help=(
+            "Run this command with /bin/sh when the run has failed or was stopped. The exit status "
+            "of the run does not change."
+        ),
+        example="./alert.sh",
     ),
     _operations(
         name="hook-timeout",
         kind=SECONDS,
         default=300.0,
-        help="Seconds after which the command of --on-success or --on-failure is ended. 0 sets no "
-        "limit.",
+        help=(
+            "Seconds after which the command of --on-success or --on-failure is ended. 0 sets no "
+            "limit."
+        ),
+        example="60 --on-success ./load.sh",
     ),
     _operations(
         name="hook-env",
         kind=Variables(),
         multiple=True,
-        help="Pass this variable of the environment on to the command of --on-success or "
-        "--on-failure. Without it the command gets PATH, HOME, the locale and the like, and the "
-        "variables UNLOADER_RUN_*. Repeat it or separate names by commas.",
+        help=(
+            "Pass this environment variable to the command of --on-success or --on-failure. "
+            "Without this option, the command gets PATH, HOME, the locale and similar variables, "
+            "and the variables UNLOADER_RUN_*. Separate several with commas, or repeat the option."
+        ),
+        example="PGHOST --on-success ./load.sh",
     ),
 )

@@ -1,4 +1,4 @@
-"""How an option is declared: everything that any part of the program must know of it."""
+"""How an option is declared: everything that any part of the program must know about it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Effect = Literal["selects", "changes", "none", "unrecorded"]
 is checked; none: neither; unrecorded: secrets and how things are shown, in no log or manifest."""
 
 Scope = Literal["run", "table", "route"]
-"""What an option is of, and so where it may stand in a job file: at the top alone; below [[table]],
-too; or below [[route]] as well."""
+"""The part of a job that an option belongs to. In a job file, an option of a run is at the top, one
+of a table also below [[table]], and one of a route also below [[route]]."""
 
 Circumstance = Literal["streams", "objects", "tables", "fixed"]
-"""Where an option may be out of place: output to a pipe, to an object store, to a table of a
-lakehouse, and records of fixed width."""
+"""Where an option may not apply: output to a pipe, to an object store, to a table of a lakehouse,
+and records of fixed width."""
 
 ONE_VALUE = ("codecs", "plan", "run", "preflight")
 """Commands that take a single value of what a sweep varies."""
@@ -32,53 +32,53 @@ CONNECTING = ("describe", "init", "verify", *READING)
 """Commands that open a source."""
 
 REACHING = (*CONNECTING, "resume")
-"""Those, and the one that opens the source of an earlier run."""
+"""The same, and the command that opens the source of an earlier run."""
 
 PASSWORDS = (*REACHING, "check")
-"""Those, and the one that opens the source of a job file."""
+"""The same, and the command that opens the source of a job file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """One option: a flag, a variable UNLOADER_<NAME> and a key of the job file at once.
+    """One option: a flag, a variable UNLOADER_<NAME> and a key of the job file.
 
     The command line, the checks, the request, the job file, the manifest's record and the reference
     page follow from it.
     """
 
     name: str
-    """Without the dashes in front, as in a job file."""
+    """Without the dashes, as in a job file."""
     kind: Kind
     help: str
     section: str
-    """Heading on the help page."""
+    """Group on the help page: one word, which `unloader help COMMAND GROUP` takes."""
     commands: tuple[str, ...]
     """The commands that take it."""
     effect: Effect
     scope: Scope = "run"
     expands: bool = True
-    """Variables in its text are replaced in a job file; those of a command are the shell's."""
+    """Variables in its text are replaced in a job file; the shell replaces those in a command."""
     field: str = ""
-    """Dotted path of its field in the request; empty where no field is its own."""
+    """Dotted path of its field in the request; empty if it has no field."""
     owner: type[Any] | None = None
     """The dataclass that has that field; the option's default is the field's."""
     shape: Callable[[Any], Any] | None = None
-    """Makes the field's value of the option's, where the two differ."""
+    """Returns the value of the field for a value of the option, where the two differ."""
     default: Any = None
-    """Where no field has it; None is nothing."""
+    """The default of an option without a field; None is no value."""
     default_text: str = ""
     """Shown in place of a default that depends on something else; the option is None then."""
     formats: tuple[str, ...] = ()
     """The formats that know it; empty is all."""
     in_files: bool = True
-    """A job file may have it as a key; else it has another form there."""
+    """A job file may have it as a key; otherwise it has another form there."""
     multiple: bool = False
     """It may be repeated; the value is a tuple of all items."""
     opposite: bool = False
-    """A flag that the same name with no- in front switches off."""
+    """A flag that no- and the same name switch off."""
     required: bool = False
     empty: bool = True
-    """An empty text says something; else it is refused, as an unset variable of a script."""
+    """An empty text is a value; otherwise it is refused, as an unset variable of a script."""
     planned: bool = False
     """A plan has decided it, and a run of the plan cannot change it."""
     kept: bool = True
@@ -86,9 +86,13 @@ class Option:
     secret: bool = False
     """Its value may hold a password, so only the number of its items is shown."""
     metavar: str = ""
-    """What the help page shows for the value; empty is the kind's own."""
+    """What the help page shows for the value; if empty, what the kind shows."""
+    common: bool = False
+    """It is on the first screen of help, with the first sentence of `help`."""
+    example: str = ""
+    """Its value in the example of its help page, or a whole command line."""
     record: str = ""
-    """Key of its value in the manifest's options; empty is none."""
+    """Key of its value in the options of the manifest; empty if it is not recorded there."""
     not_for: Mapping[Circumstance, str] = dataclasses.field(default_factory=dict)
     """Where it does not apply, and why, or what is missing there."""
 
@@ -99,7 +103,7 @@ class Option:
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """Its key, and the one that says the opposite if there is one."""
+        """Its key, and the key of its opposite if it has one."""
         return (self.key, f"no_{self.key}") if self.opposite else (self.key,)
 
     @cached_property
@@ -109,7 +113,7 @@ class Option:
 
     @cached_property
     def initial(self) -> Any:
-        """The value where nobody sets it; None where that depends on something else."""
+        """The value if it is not set; None if that depends on something else."""
         if self.default_text:
             return None
         if self.default is None and self.owner is not None and self.shape is None:
@@ -122,12 +126,12 @@ class Option:
         return self.kind is FLAG
 
     def knows(self, output_format: str) -> bool:
-        """Return whether it says something to a format."""
+        """Return whether it applies to a format."""
         return not self.formats or output_format in self.formats
 
 
 def default_of(owner: type[Any], name: str) -> Any:
-    """Return the default of a dataclass's field; None where it has none."""
+    """Return the default of a dataclass's field; None if it has no default."""
     found = next(each for each in dataclasses.fields(owner) if each.name == name)
     if found.default_factory is not dataclasses.MISSING:
         return found.default_factory()
@@ -135,7 +139,7 @@ def default_of(owner: type[Any], name: str) -> Any:
 
 
 def of_scope(options: Iterable[Option], scope: Scope) -> tuple[Option, ...]:
-    """Return the options that may stand at a place of a job file: what is of a route, anywhere."""
+    """Return the options that one place of a job file may have."""
     taken = {"run": ("run", "table", "route"), "table": ("table", "route"), "route": ("route",)}
     return tuple(each for each in options if each.in_files and each.scope in taken[scope])
 

@@ -26,6 +26,14 @@ from writers.model import ParquetFormat, TextFormat
 
 OUTPUT = "Output"
 
+_RUN = "unloader run duckdb:///data/sales.db --table ORDERS"
+_LAKE = f"{_RUN} \\\n    --to iceberg://lake/sales.orders"
+_LAKE_APPEND = f"{_LAKE} --save-mode append"
+_LAKE_OVERWRITE = f"{_LAKE} --save-mode overwrite \\\n    --replace-where \"DAY = '2026-01-31'\""
+_DAILY = f"{_RUN} \\\n    --to '/extract/{{table}}/{{date}}'"
+_PARQUET_KEY = f"{_RUN} \\\n    --to orders --format parquet --parquet-key-file parquet.key"
+_DECRYPT = f"{_RUN} --to orders \\\n    --encrypt-to @recipients.txt --decrypt-with identity.txt"
+
 
 def _partitions(items: Sequence[str]) -> tuple[PartitionBy, ...]:
     return tuple(PartitionBy(**parse_partition(item)) for item in items)
@@ -44,16 +52,19 @@ TO = Option(
     commands=("run",),
     effect="changes",
     empty=False,
-    help="Output directory, created if it is missing; files are spread over several directories. "
-    "Its name may have the fields {schema} {table} {date} {run_id}. "
-    "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and az://CONTAINER/PREFIX are object stores "
-    "(pip install 'unloader[cloud]'), with options behind a question mark: ?endpoint=URL. "
-    "iceberg://CATALOG/NAMESPACE.TABLE, delta:PLACE and ducklake:CATALOG/SCHEMA.TABLE are tables "
-    "that the files become part of (pip install 'unloader[iceberg]', 'unloader[delta]' or "
-    "'unloader[duckdb]'). "
-    "- is standard output, pipe:PATH a named pipe, pipe:DIR/{unit}.csv one named pipe for "
-    "each work unit; null: drops everything, to measure a run without its destination, and "
-    "null:rows drops the rows before they are encoded. Separated by commas, or repeated.",
+    help=(
+        "Output directory, object store or table. A missing directory is created. Files are "
+        "spread over several directories. The name may have the fields {schema} {table} {date} "
+        "{run_id}. Object stores are s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and "
+        "az://CONTAINER/PREFIX (pip install 'unloader[cloud]'). Their options follow a "
+        "question mark: ?endpoint=URL. Tables are iceberg://CATALOG/NAMESPACE.TABLE, "
+        "delta:PLACE and ducklake:CATALOG/SCHEMA.TABLE (pip install 'unloader[iceberg]', "
+        "'unloader[delta]' or 'unloader[duckdb]'). - is standard output. pipe:PATH is a named "
+        "pipe, and pipe:DIR/{unit}.csv is a named pipe for each work unit. null: drops all "
+        "output, to measure a run without its destination. null:rows drops the rows before "
+        "they are encoded. Separate several with commas, or repeat the option."
+    ),
+    common=True,
 )
 
 DESTINATION = (
@@ -64,36 +75,43 @@ DESTINATION = (
         commands=("plan",),
         effect="unrecorded",
         kept=False,
-        help="Write the plan to FILE, for `unloader run FILE`.",
+        help="Write the plan to FILE. Unload it with `unloader run FILE`.",
+        common=True,
+        example="plan.json",
     ),
     TO,
     replace(
         TO,
         commands=("plan",),
         required=False,
-        help="Show where each work unit would go. Takes the same values as for run.",
+        help="Show where each work unit would go. The values are the same as for run.",
     ),
     replace(
         TO,
         commands=("codecs",),
         required=False,
         default_text="the current directory",
-        help="Destination of the run. The speed of its disk is measured; nothing stays there.",
+        help="Destination of the run. The speed of its disk is measured. No file remains there.",
     ),
     replace(
         TO,
         commands=("sweep",),
         required=False,
         default_text="none",
-        help="Where the points write. Each has a directory of its own below it, which is removed. "
-        "A directory that holds a run is refused. null: and null:rows drop the output.",
+        help=(
+            "Directory that the points write to. Each point has a separate directory below it, "
+            "which is removed. A directory that holds a run is refused. null: and null:rows drop "
+            "the output."
+        ),
     ),
     replace(
         TO,
         commands=("preflight",),
         required=False,
-        help="Directories of the run. Each is measured by itself, and all together. Nothing stays "
-        "there. A directory that is missing is not made: the one above it is measured.",
+        help=(
+            "Directories of the run. Each is measured separately, and then all together. No file "
+            "remains there. A missing directory is not created: the directory above it is measured."
+        ),
     ),
     Option(
         name="sample",
@@ -102,7 +120,8 @@ DESTINATION = (
         commands=("codecs", "preflight"),
         effect="unrecorded",
         default=32 * 1024 * 1024,
-        help="Size of the sample in memory, in bytes. It is read from up to five work units.",
+        help="Size of the sample in memory, in bytes. It is read from at most five work units.",
+        example="64MiB",
     ),
     Option(
         name="overwrite",
@@ -116,13 +135,16 @@ DESTINATION = (
         kept=False,
         record="overwrite",
         not_for={
-            "streams": "there is nothing to replace",
+            "streams": "it has no earlier run",
             "tables": "use --save-mode overwrite, which replaces the rows of the table",
         },
-        help="Replace an earlier run in the destination as soon as the new run is complete. This "
-        "removes its manifest, the files listed in the manifest, and what a broken run left "
-        "in _run. Other files are never touched; if one has a name of the new run, the run "
-        "fails.",
+        help=(
+            "Replace an earlier run in the destination. This is done when the new run is complete. "
+            "It removes the old manifest, the files in the manifest, and the unpublished files of "
+            "an interrupted run. All other files stay. If one of them has a name of the new run, "
+            "the run fails."
+        ),
+        common=True,
     ),
     Option(
         name="save-mode",
@@ -134,9 +156,12 @@ DESTINATION = (
         field="output.save_mode",
         owner=OutputOptions,
         default_text="create",
-        help="What becomes of the table of --to: create makes it and refuses one that is there, "
-        "append adds rows to it, overwrite replaces its rows. All of it is one commit, once the "
-        "run is verified.",
+        help=(
+            "How to change the table of --to. create makes a new table and refuses one that "
+            "exists, append adds rows, and overwrite replaces the rows. The change is one commit "
+            "after the run is verified."
+        ),
+        example=_LAKE_APPEND,
     ),
     Option(
         name="replace-where",
@@ -149,9 +174,10 @@ DESTINATION = (
         owner=OutputOptions,
         default_text="all rows",
         empty=False,
-        help="With --save-mode overwrite: replace the rows that meet CONDITION, such as "
-        "\"DAY = '2026-01-31'\". Whole files are replaced; one that holds other rows as well is "
+        help="With --save-mode overwrite: replace only the rows that meet CONDITION, such as "
+        "\"DAY = '2026-01-31'\". Whole files are replaced. A file that also holds other rows is "
         "refused.",
+        example=_LAKE_OVERWRITE,
     ),
     Option(
         name="branch",
@@ -162,10 +188,13 @@ DESTINATION = (
         effect="changes",
         field="output.branch",
         owner=OutputOptions,
-        default_text="what everybody reads",
+        default_text="main",
         empty=False,
-        help="Commit to this branch of an Iceberg table. It is made if it is missing. Its rows can "
-        "be checked before the branch is published.",
+        help=(
+            "Commit to this branch of an Iceberg table. A missing branch is created. You can check "
+            "its rows before you publish the branch."
+        ),
+        example=f"{_LAKE_APPEND} --branch audit",
     ),
     Option(
         name="partition-by",
@@ -179,9 +208,12 @@ DESTINATION = (
         shape=_partitions,
         owner=OutputOptions,
         empty=False,
-        help="Partition the Iceberg table that is made: a column, or year, month, day or hour of "
-        "one, such as day(CREATED), or truncate(4, NAME). No row is moved for that: each file has "
-        "to hold rows of one partition. May be repeated.",
+        help=(
+            "Partition the new Iceberg table by a column, or by the year, month, day or hour of a "
+            "column, such as day(CREATED), or by truncate(4, NAME). Rows are not moved: each file "
+            "must hold rows of one partition. Can be repeated."
+        ),
+        example=f"{_LAKE} --partition-by 'day(CREATED)'",
     ),
     Option(
         name="keep",
@@ -198,9 +230,12 @@ DESTINATION = (
             "objects": "give the bucket a lifecycle rule, or remove old prefixes yourself",
             "tables": "let the catalog expire snapshots",
         },
-        help="Number of finished runs that stay, the new one included. --to needs {date} or "
-        "{run_id}. Once the new run is verified, older runs of the same table are removed, unless "
-        "somebody has changed or added a file there.",
+        help=(
+            "Number of finished runs to keep, including the new one. --to needs {date} or "
+            "{run_id}. Older runs of the same table are removed after the new run is verified. A "
+            "run in which a file was changed or added stays."
+        ),
+        example=f"{_DAILY} --keep 7",
     ),
     Option(
         name="latest-link",
@@ -215,11 +250,14 @@ DESTINATION = (
         empty=False,
         not_for={
             "streams": "it has no directory",
-            "objects": "it has no links; read the name of the run from --on-success or --json",
+            "objects": "it has no links; take the name of the run from --on-success or --json",
             "tables": "readers find its files through the catalog",
         },
-        help="Name of a symbolic link beside the directory of the run. It leads to the newest run, "
-        "and is switched atomically once that run is complete.",
+        help=(
+            "Name of a symbolic link beside the directory of the run. It leads to the newest run, "
+            "and is switched atomically when that run is complete."
+        ),
+        example=f"{_DAILY} --latest-link latest",
     ),
     Option(
         name="pipe-timeout",
@@ -230,7 +268,8 @@ DESTINATION = (
         effect="none",
         field="output.pipe_seconds",
         owner=OutputOptions,
-        help="Longest wait in seconds for the reader of a pipe of --to; 0 sets no limit.",
+        help="Longest wait in seconds for the reader of a pipe in --to. 0 sets no limit.",
+        example=f"{_RUN} \\\n    --to pipe:/tmp/orders --pipe-timeout 60",
     ),
 )
 
@@ -251,6 +290,8 @@ FILES = (
         shape=_layout,
         default="csv",
         help="Format of the output files.",
+        common=True,
+        example="parquet",
     ),
     Option(
         name="compression",
@@ -260,8 +301,13 @@ FILES = (
         commands=ONE_VALUE,
         effect="changes",
         default_text="none for csv, zstd for parquet",
-        help="Codec none, gzip, zstd, lz4 or snappy (Parquet only), with a level if it has one; or "
-        "fastest, balanced or smallest, which measure a sample of the rows and choose.",
+        help=(
+            "Codec, such as zstd, zstd:3 or gzip. The codecs are none, gzip, zstd, lz4 and snappy "
+            "(Parquet only). fastest, balanced and smallest measure a sample of the rows and "
+            "choose."
+        ),
+        common=True,
+        example="zstd:3",
     ),
     Option(
         name="file-size",
@@ -274,7 +320,8 @@ FILES = (
         owner=OutputOptions,
         record="file_size",
         not_for={"streams": "it is not cut into files"},
-        help="Start a new file after this many bytes (64MiB, 1GB). 0 never does.",
+        help="Start a new file after this many bytes, such as 64MiB or 1GB. 0 sets no limit.",
+        example="1GB",
     ),
     Option(
         name="file-per",
@@ -286,8 +333,9 @@ FILES = (
         field="output.file_per",
         owner=OutputOptions,
         record="file_per",
-        not_for={"streams": "it is a pipe for each work unit"},
-        help="One file for each work unit, or one for the table.",
+        not_for={"streams": "it has a pipe for each work unit"},
+        help="Write a file for each work unit, or one file for the table.",
+        example="table",
     ),
     Option(
         name="file-name",
@@ -302,7 +350,11 @@ FILES = (
         empty=False,
         record="file_name",
         not_for={"streams": "it has a name already"},
-        help="Names of the files, from {schema} {table} {partition} {unit} {part} {ext} {date}.",
+        help=(
+            "Template of the file names, from {schema} {table} {partition} {unit} {part} {ext} "
+            "{date}."
+        ),
+        example="'{table}-{unit}-{part}.{ext}'",
     ),
     Option(
         name="checksum",
@@ -314,7 +366,8 @@ FILES = (
         field="output.checksum",
         owner=OutputOptions,
         record="checksum",
-        help="Checksum of each file in the manifest. crc32c is that of object stores.",
+        help="Checksum of each file in the manifest. Object stores use crc32c.",
+        example="sha256",
     ),
 )
 
@@ -328,13 +381,16 @@ RIGHTS = (
         effect="changes",
         field="output.mode",
         owner=OutputOptions,
-        default_text="as the umask has it",
+        default_text="set by the umask",
         not_for={
             "streams": "it has its rights already",
-            "objects": "its rights are those of the bucket",
+            "objects": "the bucket sets its rights",
         },
-        help="Rights of the files and of the manifest, such as 640, whatever the umask. "
-        "Directories that the run makes can be entered by those who may read: 750.",
+        help=(
+            "Rights of the files and of the manifest, such as 640. The umask does not change them. "
+            "A directory of the run gets the right to enter for every user who may read: 750."
+        ),
+        example="640",
     ),
     Option(
         name="owner-group",
@@ -351,8 +407,11 @@ RIGHTS = (
             "streams": "it has an owner already",
             "objects": "its owner is the account of the bucket",
         },
-        help="Owner and group of the files, the manifest and the directories that the run makes: "
-        "names or numbers, either may be left out (:dba). Another owner needs root.",
+        help=(
+            "Owner and group of the files, the manifest and the directories that the run creates. "
+            "Write names or numbers. Either can be left out, as in :dba. Another owner needs root."
+        ),
+        example=":dba",
     ),
 )
 
@@ -366,9 +425,13 @@ PARQUET_KEY_FILE = Option(
     commands=("plan", "resume", "run", "sweep", "verify"),
     effect="unrecorded",
     empty=False,
-    help="Encrypt Parquet files, and read encrypted ones, with the key in FILE: 16, 24 or 32 bytes "
-    "in base64. No other user may read FILE. Without it the key in UNLOADER_PARQUET_KEY is used, "
-    "or the systemd credential unloader-parquet-key.",
+    help=(
+        "Encrypt Parquet files, and read encrypted ones, with the key in FILE. The key is 16, "
+        "24 or 32 bytes in base64. Only you may have the right to read FILE. Without this "
+        "option, the key comes from UNLOADER_PARQUET_KEY or from the systemd credential "
+        "unloader-parquet-key."
+    ),
+    example=_PARQUET_KEY,
 )
 
 DECRYPT_WITH = Option(
@@ -379,8 +442,11 @@ DECRYPT_WITH = Option(
     commands=("plan", "resume", "run", "sweep", "verify"),
     effect="unrecorded",
     empty=False,
-    help="Read encrypted text with the private keys in FILE, which age-keygen has made and no "
-    "other user may read. Only a check of the values needs it (full, source).",
+    help=(
+        "Read encrypted text with the private keys in FILE, which age-keygen makes. Only you "
+        "may have the right to read FILE. Only a check of the values needs it (full, source)."
+    ),
+    example=_DECRYPT,
 )
 
 ENCRYPTING = (
@@ -393,8 +459,11 @@ ENCRYPTING = (
         commands=("plan", "run", "sweep"),
         effect="changes",
         empty=False,
-        help="Encrypt text with age for this recipient: a public key age1..., or @FILE with one on "
-        "each line. Separated by commas, or repeated.",
+        help=(
+            "Encrypt text with age for this recipient: a public key age1..., or @FILE with a key "
+            "on each line. Separate several with commas, or repeat the option."
+        ),
+        example="@recipients.txt",
     ),
     PARQUET_KEY_FILE,
     Option(
@@ -406,7 +475,8 @@ ENCRYPTING = (
         effect="changes",
         empty=False,
         default_text="none",
-        help="Name of the Parquet key. The manifest tells it to who reads the files.",
+        help="Name of the Parquet key. The manifest records it for the readers of the files.",
+        example=f"{_PARQUET_KEY} \\\n    --parquet-key-name orders-2026",
     ),
     DECRYPT_WITH,
 )

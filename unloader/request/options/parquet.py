@@ -35,24 +35,28 @@ OPTIONS = (
         kind=COUNT,
         field=f"{FORMAT}.row_group_rows",
         help="Maximum number of rows in a row group.",
+        example="500k",
     ),
     _parquet(
         name="row-group-bytes",
         kind=SIZE_FROM_1,
         field=f"{FORMAT}.row_group_bytes",
         help="Size in memory at which a row group ends, in bytes.",
+        example="64MiB",
     ),
     _parquet(
         name="parquet-version",
         kind=Choice("1.0", "2.4", "2.6"),
         field=f"{FORMAT}.version",
-        help="Version of the format; it decides which types can be used.",
+        help="Version of the format. It decides which types can be used.",
+        example="2.4",
     ),
     _parquet(
         name="data-page-version",
         kind=Choice("1.0", "2.0"),
         field=f"{FORMAT}.data_page_version",
-        help="Version of the data pages; all readers support 1.0.",
+        help="Version of the data pages. All readers support 1.0.",
+        example="2.0",
     ),
     _parquet(
         name="dictionary",
@@ -73,16 +77,21 @@ OPTIONS = (
         kind=FLAG,
         opposite=True,
         field=f"{FORMAT}.byte_stream_split",
-        help="Write floating point, and other numbers where that is smaller, byte by byte. Spark 3 "
-        "and 4.0 cannot read that.",
+        help=(
+            "Write floating-point numbers byte by byte, and other numbers where that is smaller. "
+            "Spark 3 and 4.0 cannot read that."
+        ),
     ),
     _parquet(
         name="bloom-filter",
         kind=NAMES,
         multiple=True,
         field=f"{FORMAT}.bloom_filters",
-        help="Write a Bloom filter for these columns. Separated by commas, or repeated. Needs "
-        "pyarrow 24.",
+        help=(
+            "Write a Bloom filter for these columns. This needs pyarrow 24. Separate several with "
+            "commas, or repeat the option."
+        ),
+        example="ID",
     ),
     _parquet(
         name="sorted-by",
@@ -90,7 +99,11 @@ OPTIONS = (
         multiple=True,
         field=f"{FORMAT}.sorted_by",
         shape=_sort_columns,
-        help="Order of the rows in each file, for instance DAY,ID desc; the file records it. If "
-        "rows come in another order, the run fails. Separated by commas, or repeated.",
+        help=(
+            "Order of the rows in each file, such as DAY,ID desc. The file records it. If the rows "
+            "come in another order, the run fails. Separate several with commas, or repeat the "
+            "option."
+        ),
+        example="'DAY,ID desc'",
     ),
 )

@@ -17,7 +17,7 @@ MAX_WORKERS = 65536
 
 CODECS = ("none", "gzip", "zstd", "lz4", "snappy")
 PRESETS = ("fastest", "balanced", "smallest")
-"""Those of `writers.codecs.choice`, repeated so that a help page need not import it."""
+"""The presets of `writers.codecs.choice`, repeated so that a help page need not import it."""
 
 END_OF_LINES = {"lf": "\n", "crlf": "\r\n"}
 
@@ -138,7 +138,7 @@ PERCENT_OR_NONE = Parsed("PERCENT", _percent_or_none, write=percent_text, number
 HOURS = Parsed("HH:MM-HH:MM", _hours, pattern=r"^\s*[0-9]{1,2}:[0-9]{2}-[0-9]{1,2}:[0-9]{2}\s*$")
 HOURS_OR_NONE = Parsed("HH:MM-HH:MM|never", _hours_or_none)
 COMPRESSION = Parsed(
-    "CODEC[:LEVEL]|PRESET",
+    "CODEC[:LEVEL]",
     _compression,
     pattern=rf"^\s*({'|'.join((*CODECS, *PRESETS))})(:-?[0-9]+)?\s*$",
 )

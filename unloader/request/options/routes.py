@@ -1,4 +1,4 @@
-"""Options on several outputs of one scan, and on the rows that an output takes of it."""
+"""Options on several outputs of one scan, and on the rows of each output."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from unloader.request.options.option import Option
 
 ROUTES = "Routes"
 
+_TWO_ROUTES = (
+    "unloader run duckdb:///data/sales.db --table ORDERS \\\n"
+    "    --route csv:to=/extract/csv --route lake:to=/lake/orders,format=parquet"
+)
+
 
 class RouteTexts(Kind):
-    """Routes as they stand on the command line, one each time the option is given."""
+    """Routes as they are written on the command line, one in each occurrence of the option."""
 
     takes = ()
     expected = "entries [[route]]"
 
     def read(self, value: Any) -> tuple[Any, ...]:
-        """Return the one that is given, as one of all."""
+        """Return the given route as a tuple of one."""
         from unloader.request.job.route_texts import parse_route
 
         return (value if isinstance(value, tuple) else parse_route(value),)
@@ -32,7 +37,7 @@ FILTER = Option(
     name="filter",
     scope="route",
     kind=Kind("SQL"),
-    section="What to unload",
+    section="Selection",
     commands=("plan", "run"),
     effect="selects",
     field="output.filter",
@@ -40,9 +45,12 @@ FILTER = Option(
     empty=False,
     planned=True,
     record="filter",
-    help="Only the rows for which this condition in DuckDB's SQL is true. It looks at the values "
-    "as they were read from the source, and may name columns that are not written. --where is "
-    "faster where one condition serves all outputs: the database evaluates it.",
+    help=(
+        "Only the rows for which this condition is true, in the SQL of DuckDB. It sees the "
+        "values as they were read from the source, and can name columns that are not written. "
+        "If one condition serves all outputs, --where is faster: the database evaluates it."
+    ),
+    example="'AMOUNT > 100'",
 )
 
 OPTIONS = (
@@ -55,10 +63,13 @@ OPTIONS = (
         commands=("plan", "run"),
         effect="changes",
         kept=False,
-        help="One of several outputs of one scan, with options of its own, such as "
-        "'lake:to=/lake/orders,format=parquet,columns=\"ID,NAME\"'. A value with a comma stands in "
-        'double quotes, in which "" is a quote. What a route does not say is as for the others. '
-        "Repeated.",
+        help=(
+            "One of several outputs of one scan, with separate options, such as "
+            "'lake:to=/lake/orders,format=parquet,columns=\"ID,NAME\"'. Put double quotes around a "
+            'value with a comma; "" is a quote in it. Options that a route does not set are the '
+            "same for all routes. Repeat the option for each output."
+        ),
+        example=_TWO_ROUTES,
     ),
     Option(
         name="on-route-failure",
@@ -70,7 +81,10 @@ OPTIONS = (
         owner=Request,
         shape=_unless_stop,
         default="stop",
-        help="What becomes of the other routes when the output of one fails. stop: the run ends. "
-        "drop: the others are written and published, and the run ends with exit status 7.",
+        help=(
+            "What to do with the other routes when the output of one route fails. stop ends the "
+            "run. drop writes and publishes the other routes, and the exit status is 7."
+        ),
+        example=f"{_TWO_ROUTES} \\\n    --on-route-failure drop",
     ),
 )

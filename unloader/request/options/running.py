@@ -1,4 +1,4 @@
-"""Options on how a run goes: speed and memory, repeated attempts, checks."""
+"""Options on the speed and memory of a run, its retries and its checks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from unloader.request.options.parsing import (
     RUN_PARALLELISM,
 )
 
-_speed = partial(Option, section="Speed and memory", commands=READING, effect="none")
+_speed = partial(Option, section="Speed", commands=READING, effect="none")
 _safety = partial(Option, section="Safety", commands=READING)
 
 
@@ -41,8 +41,13 @@ PARALLEL = _speed(
     default=0,
     planned=True,
     record="parallelism",
-    help="Number of workers, at most one for each work unit; auto is the number of usable cores. "
-    "adaptive begins with few, and adds and removes workers as the measured rows per second say.",
+    help=(
+        "Number of workers. auto is the number of usable cores. A run has at most one worker "
+        "for each work unit. adaptive starts with few workers, and adds and removes workers by "
+        "the measured rows per second."
+    ),
+    common=True,
+    example="8",
 )
 
 _AT_A_TIME = (
@@ -52,8 +57,11 @@ _AT_A_TIME = (
         field="concurrency.max_sessions",
         owner=ConcurrencyOptions,
         record="max_sessions",
-        help="Most sessions of the run in the database: that of the parent, one of each worker, and"
-        " those of --max-db-load and --keep-snapshot.",
+        help=(
+            "Most sessions of the run in the database: one of the parent, one of each worker, and "
+            "the sessions of --max-db-load and --keep-snapshot."
+        ),
+        example="16",
     ),
     _speed(
         name="max-cpu",
@@ -61,8 +69,11 @@ _AT_A_TIME = (
         field="concurrency.max_cpu",
         owner=ConcurrencyOptions,
         record="max_cpu",
-        help="Let fewer workers work while the CPUs of this host are busier than this, for instance"
-        " 75%. One worker always goes on. Linux.",
+        help=(
+            "Use fewer workers while the CPUs of this host are busier than this, such as 75%. One "
+            "worker always continues. Linux."
+        ),
+        example="75%",
     ),
     _speed(
         name="slow-between",
@@ -71,8 +82,11 @@ _AT_A_TIME = (
         owner=ConcurrencyOptions,
         record="slow_between",
         empty=False,
-        help="Let --slow-parallelism workers work in these hours of each day, in the local time of "
-        "this host; 22:00-06:00 goes over midnight.",
+        help=(
+            "Use --slow-parallelism workers in these hours of each day, in the local time of this "
+            "host. 22:00-06:00 includes midnight."
+        ),
+        example="08:00-18:00 --slow-parallelism 2",
     ),
     _speed(
         name="slow-parallelism",
@@ -82,6 +96,7 @@ _AT_A_TIME = (
         default_text="1",
         record="slow_parallelism",
         help="Number of workers in the hours of --slow-between.",
+        example="2 --slow-between 08:00-18:00",
     ),
 )
 
@@ -97,6 +112,7 @@ SPEED = (
         planned=True,
         record="split",
         help="How the table is split into work units.",
+        example="range",
     ),
     _speed(
         name="unit-bytes",
@@ -104,10 +120,11 @@ SPEED = (
         kind=SIZE_FROM_1,
         field="limits.unit_bytes",
         owner=PlanOptions,
-        default_text="by the planner",
+        default_text="set by the planner",
         planned=True,
         record="unit_bytes",
-        help="Size in bytes above which a partition or table is split (256MiB).",
+        help="Size above which a partition or table is split, such as 256MiB.",
+        example="256MiB",
     ),
     _speed(
         name="fetch-memory",
@@ -117,7 +134,8 @@ SPEED = (
         field="fetch_bytes",
         owner=Request,
         record="fetch_memory",
-        help="Memory of one worker's array fetch, in bytes.",
+        help="Memory of one worker for the array fetch, in bytes.",
+        example="64MiB",
     ),
     _speed(
         name="worker-memory",
@@ -125,10 +143,13 @@ SPEED = (
         field="worker_memory_bytes",
         owner=Request,
         record="worker_memory",
-        help="Replace a worker whose process holds more than this many bytes after a work unit. A"
-        " memory leak in a driver then cannot fill the machine. 0 never replaces one. "
-        "Resident memory counts, mapped libraries included; a worker starts with about "
-        "160MiB. Linux.",
+        help=(
+            "Replace a worker whose process holds more than this many bytes after a work unit. A "
+            "memory leak in a driver then cannot fill the machine. 0 never replaces a worker. The "
+            "limit is on resident memory with mapped libraries, and a new worker has about 160MiB. "
+            "Linux."
+        ),
+        example="2GiB",
     ),
     _speed(
         name="overlap-buffer",
@@ -139,6 +160,7 @@ SPEED = (
         owner=OutputOptions,
         record="overlap_buffer",
         help="Size of one output buffer, in bytes.",
+        example="4MiB",
     ),
     _speed(
         name="overlap-buffers",
@@ -148,6 +170,7 @@ SPEED = (
         owner=OutputOptions,
         record="overlap_buffers",
         help="Number of output buffers of one worker.",
+        example="3",
     ),
     _speed(
         name="direct-io",
@@ -170,8 +193,11 @@ PAUSING = (
         owner=OutputOptions,
         record="min_free",
         not_for={"streams": "it has no disk", "objects": "it has no disk"},
-        help="Pause the run while the disk of a directory has less free than this, in bytes. "
-        "0 does not look: a full disk ends the run.",
+        help=(
+            "Pause the run while the disk of a directory has less free space than this, in bytes. "
+            "0 does not check: a full disk then ends the run."
+        ),
+        example="10GiB",
     ),
     _safety(
         name="pause-timeout",
@@ -181,8 +207,11 @@ PAUSING = (
         owner=OutputOptions,
         record="pause_timeout",
         not_for={"streams": "it has no disk", "objects": "it has no disk"},
-        help="End the run, with its finished units kept, after a pause of so many seconds. "
-        "0 ends it as soon as less than --min-free is free.",
+        help=(
+            "End the run after a pause of this many seconds, and keep its finished units. 0 ends "
+            "the run as soon as less than --min-free is free."
+        ),
+        example="1h",
     ),
 )
 
@@ -194,8 +223,11 @@ SAFETY = (
         field="consistency",
         owner=Request,
         record="consistency",
-        help="Read everything at one point in time (snapshot), or each work unit at its own "
-        "(none).",
+        help=(
+            "Read everything at one point in time (snapshot), or each work unit at a different "
+            "time (none)."
+        ),
+        example="none",
     ),
     Option(
         name="resume-or-start",
@@ -203,9 +235,11 @@ SAFETY = (
         section="Safety",
         commands=("run",),
         effect="unrecorded",
-        not_for={"streams": "nothing of it is kept"},
-        help="Continue the interrupted run of the same job in DEST if there is one and its "
-        "snapshot can still be read; else start a new run.",
+        not_for={"streams": "its output is not kept"},
+        help=(
+            "Resume the interrupted run of the same job in DEST, or start a new run. A new run "
+            "starts if DEST has no such run, or if its snapshot cannot be read any more."
+        ),
     ),
     Option(
         name="skip-finished",
@@ -213,9 +247,13 @@ SAFETY = (
         section="Safety",
         commands=("run",),
         effect="unrecorded",
-        not_for={"streams": "nothing of it is kept"},
-        help="With --resume-or-start: if the run of the same job in DEST is finished, do nothing "
-        "and end with status 0. For a lakehouse table, if such a run was committed today (UTC).",
+        not_for={"streams": "its output is not kept"},
+        help=(
+            "With --resume-or-start: do nothing if the run of the same job in DEST is finished. "
+            "The exit status is 0. For a lakehouse table, the run must have been committed today "
+            "(UTC)."
+        ),
+        example="--resume-or-start",
     ),
     _safety(
         name="retries",
@@ -225,6 +263,7 @@ SAFETY = (
         owner=RetryOptions,
         record="retries",
         help="Number of retries of a failed work unit.",
+        example="5",
     ),
     _safety(
         name="retry-delay",
@@ -233,8 +272,11 @@ SAFETY = (
         field="retry.delay_seconds",
         owner=RetryOptions,
         record="retry_delay",
-        help="Seconds before the first retry; doubled before each further retry. Up to a half of "
-        "each delay is left out, a different part for each work unit.",
+        help=(
+            "Seconds before the first retry. The delay doubles before each further retry. Each "
+            "work unit waits for a different part of the delay, and at least for half of it."
+        ),
+        example="10",
     ),
     _safety(
         name="retry-delay-max",
@@ -243,7 +285,8 @@ SAFETY = (
         field="retry.delay_max_seconds",
         owner=RetryOptions,
         record="retry_delay_max",
-        help="Longest delay before a retry, in seconds; --retry-delay itself may be longer.",
+        help="Longest delay before a retry, in seconds. A longer --retry-delay is not shortened.",
+        example="5m",
     ),
     _safety(
         name="stall-timeout",
@@ -252,7 +295,8 @@ SAFETY = (
         field="retry.stall_seconds",
         owner=RetryOptions,
         record="stall_timeout",
-        help="Seconds without progress after which an attempt counts as failed. 0 sets no limit.",
+        help="Seconds without progress after which an attempt fails. 0 sets no limit.",
+        example="10m",
     ),
     _safety(
         name="verify",
@@ -263,80 +307,99 @@ SAFETY = (
         field="verify",
         owner=Request,
         record="verify",
-        help="Check after the run: nothing (none), row counts in the source (count), also the "
-        "files, which are read back and compared value for value with what was fetched (full), or "
-        "also checksums of all values that the source computes (source).",
+        help=(
+            "Check the result after the run. none does not check. count compares the number of "
+            "rows with the source. full also reads the files back and compares each value with the "
+            "fetched value. source also compares checksums of all values, which the source "
+            "computes."
+        ),
+        common=True,
+        example="full",
     ),
 )
 
 _KNOWN_BEFORE = replace(PARALLEL, kind=PARALLELISM)
 DEMO_PARALLELISM = replace(
     _KNOWN_BEFORE,
-    section="The table",
+    section="Table",
     commands=("demo",),
     effect="unrecorded",
-    help="Number of workers, at most one for each work unit; auto is the number of usable cores.",
+    help="Number of workers, at most one for each work unit. auto is the number of usable cores.",
+    example="2",
 )
 VERIFY_PARALLELISM = replace(
     _KNOWN_BEFORE,
-    section="What to check",
+    section="Check",
     commands=("verify",),
     effect="unrecorded",
-    help="Number of files that are read at a time; auto is the number of usable cores.",
+    help="Number of files to read in parallel. auto is the number of usable cores.",
 )
 RESUME_PARALLELISM = replace(
     _KNOWN_BEFORE,
-    section="How to go on",
+    section="Resume",
     commands=("resume",),
     effect="unrecorded",
-    default_text="that of the run",
-    help="Number of workers for the rest of the run; auto is the number of usable cores. Only the "
-    "command line sets it, no variable.",
+    default_text="as in the run",
+    help=(
+        "Number of workers for the rest of the run. auto is the number of usable cores. Only "
+        "the command line sets it, and not a variable."
+    ),
 )
 SEATS_PARALLELISM = replace(
     _KNOWN_BEFORE,
-    section="Seats on the machine",
+    section="Placement",
     commands=("topology",),
     effect="unrecorded",
-    help="Number of workers to place; auto is the number of CPUs that can be used at once.",
+    help="Number of workers to place. auto is the number of CPUs that can be used in parallel.",
 )
 
-_asked = partial(Option, section="What to change", commands=("set",), effect="unrecorded")
+_asked = partial(Option, section="Change", commands=("set",), effect="unrecorded")
 
 ASKED = (
     _asked(
+        common=True,
         name="parallelism",
         kind=RUN_PARALLELISM,
-        help="Number of workers from now on, at most those that the run has seats for. adaptive "
-        "finds the best number by measuring; auto is all of them.",
+        help=(
+            "Number of workers from now on, up to the number of seats of the run. adaptive finds "
+            "the best number by measuring. auto uses all seats."
+        ),
     ),
     _asked(
+        common=True,
         name="max-sessions",
         kind=Whole(0),
-        help="Most sessions of the run in the database, as for run; 0 is no limit.",
+        help="Most sessions of the run in the database. 0 sets no limit.",
+        example="8",
     ),
     _asked(
+        common=True,
         name="max-cpu",
         kind=PERCENT_OR_NONE,
-        help="Share of the CPUs of the run's host, as for run; 0 does not look.",
+        help="Highest load of the CPUs on the host of the run, such as 75%. 0 does not check.",
+        example="75%",
     ),
     _asked(
         name="slow-between",
         kind=HOURS_OR_NONE,
-        help="Hours with --slow-parallelism workers, in the local time of the run's host; never is "
-        "no such hours.",
+        help=(
+            "Hours with --slow-parallelism workers, in the local time of the host of the run. "
+            "never removes the hours."
+        ),
+        example="08:00-18:00",
     ),
     _asked(
         name="slow-parallelism",
         kind=Whole(1),
-        help="Number of workers in those hours.",
+        help="Number of workers in the hours of --slow-between.",
+        example="2",
     ),
     _asked(
         name="timeout",
         kind=SECONDS,
-        section="Waiting",
+        section="Wait",
         default=30.0,
-        help="Seconds to wait until the run has taken it; 0 does not wait.",
+        help="Seconds to wait until the run has applied the change. 0 does not wait.",
     ),
 )
-"""What `unloader set` changes of a run that goes on."""
+"""What `unloader set` changes in a running run."""

@@ -1,4 +1,4 @@
-"""Options on what is unloaded, and on the password of its source."""
+"""Options on the rows to unload, and on the password of the source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ from unloader.request.options.option import PASSWORDS, READING, Option
 from unloader.request.options.sweeping import SHARE
 
 SOURCE = "Source"
-WHAT = "What to unload"
+WHAT = "Selection"
+
+_QUERY = "unloader run duckdb:///data/sales.db --query 'SELECT ID FROM ORDERS' \\\n   "
+_QUERY_NAME = f"{_QUERY} --query-name ids --to '/extract/{{table}}'"
+_PARTITION = (
+    "unloader run oracle://etl@db01/SALES --table ORDERS --to /extract \\\n    --partition 'P2026*'"
+)
 
 PASSWORD_FILE = Option(
     name="password-file",
@@ -29,8 +35,12 @@ PASSWORD_FILE = Option(
     commands=PASSWORDS,
     effect="unrecorded",
     kept=False,
-    help="Read the password from the first line of FILE, which no other user may read. It takes "
-    "precedence over UNLOADER_PASSWORD.",
+    help=(
+        "Read the password from FILE. It is the first line of FILE, and only you may have the "
+        "right to read FILE. This option takes precedence over UNLOADER_PASSWORD."
+    ),
+    common=True,
+    example="~/.secrets/db01",
 )
 
 PASSWORD_KEYRING = Option(
@@ -41,8 +51,11 @@ PASSWORD_KEYRING = Option(
     effect="unrecorded",
     kept=False,
     empty=False,
-    help="Read the password from the system's keyring, where it is stored for SERVICE and USER; "
-    "USER is that of the URL unless given.",
+    help=(
+        "Read the password from the keyring of the system, where it is stored for SERVICE and "
+        "USER. The default USER is the user in the URL."
+    ),
+    example="unloader/etl",
 )
 
 PASSWORD_CREDENTIAL = Option(
@@ -53,8 +66,11 @@ PASSWORD_CREDENTIAL = Option(
     effect="unrecorded",
     kept=False,
     empty=False,
-    help="Read the password from the systemd credential NAME. A credential named "
-    "unloader-password is used without this option.",
+    help=(
+        "Read the password from the systemd credential NAME. The credential unloader-password "
+        "is used without this option."
+    ),
+    example="db01-password",
 )
 
 PASSWORD_PROMPT = Option(
@@ -64,7 +80,7 @@ PASSWORD_PROMPT = Option(
     commands=PASSWORDS,
     effect="unrecorded",
     kept=False,
-    help="Ask for the password; needs a terminal.",
+    help="Ask for the password. This needs a terminal.",
 )
 
 
@@ -85,7 +101,9 @@ ONE_TABLE = Option(
     shape=_one_table,
     empty=False,
     planned=True,
-    help="Table or view: NAME or SCHEMA.NAME, quoted if it is not plain.",
+    help="Table or view: NAME or SCHEMA.NAME. Put double quotes around a name that is not plain.",
+    common=True,
+    example="ORDERS",
 )
 
 TABLE = replace(
@@ -93,9 +111,11 @@ TABLE = replace(
     kind=TABLES,
     multiple=True,
     commands=("plan", "run"),
-    help="Table or view: NAME or SCHEMA.NAME, quoted if it is not plain. A pattern such as "
-    "'SALES.*' stands for all tables that match, and the option may be repeated; all tables are "
-    "read at one snapshot.",
+    help=(
+        "Table, view or pattern such as 'SALES.*'. Write NAME or SCHEMA.NAME, with double "
+        "quotes around a name that is not plain. Repeat the option for several tables. All "
+        "tables are read at one snapshot."
+    ),
 )
 
 SELECTION = (
@@ -112,7 +132,9 @@ SELECTION = (
         owner=Selection,
         empty=False,
         planned=True,
-        help="Unload the result of this query instead of a table.",
+        help="Unload the result of this query. It is used instead of --table.",
+        common=True,
+        example=f"{_QUERY} --to ids",
     ),
     Option(
         name="query-name",
@@ -125,8 +147,11 @@ SELECTION = (
         owner=Selection,
         empty=False,
         planned=True,
-        help="What {table} stands for with --query, in directories and in names of files: query, "
-        "unless this says otherwise.",
+        help=(
+            "Name for the result of --query. It replaces {table} in names of directories and "
+            "files. The default is query."
+        ),
+        example=_QUERY_NAME,
     ),
     Option(
         name="columns",
@@ -140,8 +165,13 @@ SELECTION = (
         owner=Selection,
         planned=True,
         record="columns",
-        help="Only these columns, in this order. A pattern such as addr_* selects all columns "
-        "that match; in double quotes it is a name. Separated by commas, or repeated.",
+        help=(
+            "Only these columns, in this order. A pattern such as addr_* selects all columns that "
+            "match. In double quotes it is a name. Separate several with commas, or repeat the "
+            "option."
+        ),
+        common=True,
+        example="ID,AMOUNT",
     ),
     Option(
         name="exclude",
@@ -155,7 +185,11 @@ SELECTION = (
         owner=Selection,
         planned=True,
         record="exclude",
-        help="All columns but these, by name or pattern. Separated by commas, or repeated.",
+        help=(
+            "All columns except these names or patterns. Separate several with commas, or repeat "
+            "the option."
+        ),
+        example="'ADDR_*'",
     ),
     Option(
         name="where",
@@ -169,7 +203,9 @@ SELECTION = (
         empty=False,
         planned=True,
         record="where",
-        help="Only the rows for which this condition holds.",
+        help="Only the rows that meet this condition. The database evaluates it.",
+        common=True,
+        example="'AMOUNT > 100'",
     ),
     Option(
         name="partition",
@@ -183,9 +219,12 @@ SELECTION = (
         owner=Selection,
         planned=True,
         record="partition",
-        help="Only partitions that match one of these patterns, each of which has to match one. "
-        "The name of a level stands for all below it: YEAR, YEAR/MONTH. Separated by commas, or "
-        "repeated.",
+        help=(
+            "Only the partitions that match one of these patterns. Each pattern must match a "
+            "partition. A partition includes its subpartitions: YEAR, YEAR/MONTH. Separate several "
+            "with commas, or repeat the option."
+        ),
+        example=_PARTITION,
     ),
     Option(
         name="sample",
@@ -198,8 +237,12 @@ SELECTION = (
         owner=Selection,
         planned=True,
         record="sample",
-        help="Only a sample of about this size, for instance 1%, the same one each time: rows of "
-        "some keys with --sample-by, else whole work units. 100% is everything.",
+        help=(
+            "Only a sample of about this size, such as 1%. The sample is the same each time. With "
+            "--sample-by it has all rows of some keys, without it whole work units. 100% is "
+            "everything."
+        ),
+        example="1%",
     ),
     Option(
         name="sample-by",
@@ -213,8 +256,11 @@ SELECTION = (
         empty=False,
         planned=True,
         record="sample_by",
-        help="Sample by the values of this column: the same values on every table and source that "
-        "has them, so that the samples of several tables join.",
+        help=(
+            "Sample by the values of this column. Every table and source that has the column gives "
+            "the same values, so that samples of several tables can be joined."
+        ),
+        example="CUSTOMER_ID --sample 1%",
     ),
     Option(
         name="limit-rows",
@@ -227,7 +273,8 @@ SELECTION = (
         owner=Selection,
         planned=True,
         record="limit_rows",
-        help="At most this many rows, whichever come first. One worker reads them.",
+        help="At most this many rows: the first that the database returns. One worker reads them.",
+        example="1000",
     ),
     Option(
         name="part",
@@ -238,9 +285,11 @@ SELECTION = (
         effect="selects",
         field="selection.part",
         owner=Selection,
-        help="Read only part K of N of the work units of a plan file, at the plan's snapshot; the "
-        "other parts run elsewhere, and `unloader merge` puts the parts together. auto/N takes K "
-        "from a job array of Slurm (numbered from 1), Kubernetes or AWS Batch.",
+        help=(
+            "Read only part K of N of the work units in a plan file, at the snapshot of the plan. "
+            "The other parts run elsewhere, and `unloader merge` combines the parts. auto/N takes "
+            "K from a job array of Slurm (numbered from 1), Kubernetes or AWS Batch."
+        ),
     ),
     Option(
         name="as-text",
@@ -254,8 +303,11 @@ SELECTION = (
         owner=Selection,
         planned=True,
         record="as_text",
-        help="Write the columns that match one of these patterns as exact text. Separated by "
-        "commas, or repeated.",
+        help=(
+            "Write the columns that match one of these patterns as exact text. Separate several "
+            "with commas, or repeat the option."
+        ),
+        example="'*_CODE'",
     ),
 )
 

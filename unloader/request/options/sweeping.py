@@ -13,7 +13,7 @@ from unloader.request.options.kinds import SECONDS, Choice, Kind, Parsed, PathTe
 from unloader.request.options.option import Option
 from unloader.request.settings import any_percent, percent_text
 
-SECTION = "Points of a sweep"
+SECTION = "Points"
 
 _point = partial(Option, section=SECTION, commands=("sweep",), effect="unrecorded")
 
@@ -52,7 +52,7 @@ def share(text: str) -> float:
     """Return the share that `5%` or `5` stands for.
 
     Raises:
-        ValueError: It is no percentage above 0 and up to 100.
+        ValueError: It is not a percentage above 0 and up to 100.
     """
     found = any_percent(text)
     if not found:
@@ -63,7 +63,7 @@ def share(text: str) -> float:
 SHARE = Parsed("PERCENT", share, write=percent_text, numbers=(int, float))
 
 AXES = ("format", "compression", "fetch-memory", "overlap-buffer", "numa", "placement")
-"""What a sweep may vary beside parallelism; the rest is the same for all points."""
+"""Options that a sweep may vary beside parallelism; all others are the same for all points."""
 
 
 def _declared() -> dict[str, Option]:
@@ -79,8 +79,9 @@ def _axis(name: str) -> Option:
         commands=("sweep",),
         default=None if one.initial is None else (one.initial,),
         metavar="",
+        common=False,
         section=SECTION,
-        help=f"{one.help} Several are measured one after the other.",
+        help=(f"{one.help} Several values are measured one after another."),
     )
 
 
@@ -91,60 +92,75 @@ OPTIONS = (
         name="parallelism",
         kind=Parsed("LEVELS", parse_levels, write=_write_levels, numbers=(int,)),
         default_text="1, 2, 4 and so on up to the usable cores",
-        help="Numbers of workers to measure, for instance 1,2,4 or 32..4:-4,3,2.",
+        help="Numbers of workers to measure. Write for instance 1,2,4 or 32..4:-4,3,2.",
+        common=True,
     ),
     *map(_axis, AXES),
     _point(
         name="repeats",
         kind=Whole(1, 100),
         default=3,
-        help="Measurements of each point. All points are measured once, in a random order, before "
-        "any is measured again.",
+        help=(
+            "Measurements of each point. All points are measured once, in a random order, before "
+            "the next round."
+        ),
     ),
     _point(
         name="max-spread",
         kind=SHARE,
         default=0.1,
-        help="Measure a point again, up to twice --repeats, whose speeds differ by more than this "
-        "share of their median. It is marked if they still do.",
+        help=(
+            "Measure a point again, up to twice --repeats, if its speeds differ by more than this "
+            "share of their median. The point is marked if they still differ."
+        ),
     ),
     _point(
         name="warm-up",
         kind=Whole(0, 100),
         default=1,
-        help="Measurements that are made first and not counted, so that all points find the same "
-        "caches.",
+        help=(
+            "Measurements at the start that are not counted, so that all points find the same "
+            "caches."
+        ),
     ),
     _point(
         name="sample",
         kind=SHARE,
         default_text="the whole table",
-        help="Read only this share of the table, in whole work units from all parts of it. All "
-        "points read the same rows.",
+        help=(
+            "Read only this share of the table. It has whole work units from all parts of the "
+            "table. All points read the same rows."
+        ),
+        common=True,
     ),
     _point(
         name="seconds",
         kind=SECONDS,
-        default_text="as long as it takes",
-        help="End each measurement after so many seconds.",
+        default_text="no limit",
+        help="End each measurement after this many seconds.",
+        common=True,
     ),
     _point(
         name="seed",
         kind=Whole(0),
         default=0,
-        help="Decides the random order; the same number gives the same order.",
+        help="Number that sets the random order. The same number gives the same order.",
     ),
     _point(
         name="csv",
         kind=PathText("FILE", only="file"),
         empty=False,
-        help="Write the points to FILE, a line for each measurement, as --replay reads them.",
+        help="Write the points to FILE, with a line for each measurement, for --replay.",
+        example="points.csv",
     ),
     _point(
         name="job",
         kind=PathText("FILE.toml", only="file"),
         empty=False,
-        help="Write a job file for unloader run: the options of this call with the recommended "
-        "ones. If nothing is recommended the exit status is 10.",
+        help=(
+            "Write a job file with the recommended options. It is for unloader run and has the "
+            "other options of this command. If nothing is recommended, the exit status is 10."
+        ),
+        common=True,
     ),
 )

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DIALECTS = ("rfc4180", "tsv", "excel", "mysql", "postgres", "sqlldr-var")
-"""Those of `writers.text.dialects`, repeated so that a help page need not import it."""
+"""The dialects of `writers.text.dialects`, repeated so that a help page need not import it."""
 
 _text = partial(
     Option,
-    section="Delimited text",
+    section="CSV",
     commands=READING,
     effect="changes",
     scope="route",
@@ -51,7 +51,8 @@ MARKS = (
         field=FORMAT,
         shape=_dialect,
         default=DIALECTS[0],
-        help="Named set of the options below; single options override it.",
+        help="Named set of the options below. Single options override it.",
+        example="sqlldr-var",
     ),
     _by_dialect(
         name="delimiter",
@@ -59,6 +60,7 @@ MARKS = (
         field=f"{FORMAT}.delimiter",
         not_for={"fixed": "delimiter"},
         help=r"Text between two values. Escapes: \xHH \t \n \r \\.",
+        example="';'",
     ),
     _by_dialect(
         name="enclosure",
@@ -66,32 +68,37 @@ MARKS = (
         field=f"{FORMAT}.enclosure",
         not_for={"fixed": "enclosure"},
         help="One or more characters around a value. Escapes as for --delimiter.",
+        example='"\'"',
     ),
     _by_dialect(
         name="enclose",
         kind=Choice("minimal", "strings", "all", "none"),
         field=f"{FORMAT}.enclose",
         not_for={"fixed": "enclosure"},
-        help="Values to enclose: where needed, all text and dates, all but NULL, or none.",
+        help="Values to enclose: where needed, all text and dates, all except NULL, or none.",
+        example="strings",
     ),
     _by_dialect(
         name="escape",
         kind=Choice("double", "backslash", "none"),
         field=f"{FORMAT}.escape",
         not_for={"fixed": "enclosure"},
-        help="How an enclosure inside a value is written; none refuses such a value.",
+        help="How an enclosure inside a value is written. none refuses such a value.",
+        example="backslash",
     ),
     _by_dialect(
         name="null",
         kind=TEXT,
         field=f"{FORMAT}.null",
-        help=r"Text of NULL, never enclosed. Escapes as for --delimiter; \N is itself.",
+        help=r"Text for NULL, never enclosed. Escapes as for --delimiter. \N is kept as it is.",
+        example="'\\N'",
     ),
     _by_dialect(
         name="eol",
         kind=END_OF_LINE,
         field=f"{FORMAT}.eol",
         help="End of a record. Escapes as for --delimiter.",
+        example="crlf",
     ),
     _by_dialect(
         name="header",
@@ -107,16 +114,19 @@ MARKS = (
         opposite=True,
         field=f"{FORMAT}.trailing_delimiter",
         not_for={"fixed": "delimiter"},
-        help="Write a delimiter after the last value, too.",
+        help="Also write a delimiter after the last value.",
     ),
     _by_dialect(
         name="record-length",
         kind=Whole(0, 20),
         metavar="DIGITS",
         field=f"{FORMAT}.record_length_digits",
-        not_for={"fixed": "length in front of them"},
-        help="Write the length of each record in bytes before it, with this many digits. 0 writes"
-        " none.",
+        not_for={"fixed": "length before them"},
+        help=(
+            "Write the length of each record in bytes before the record, with this many digits. 0 "
+            "writes no length."
+        ),
+        example="5",
     ),
 )
 
@@ -125,16 +135,20 @@ CHARACTERS = (
         name="encoding",
         kind=ENCODING,
         field=f"{FORMAT}.encoding",
-        help="Character encoding of the files, by Python's names.",
+        help="Character encoding of the files, by the names of Python.",
+        example="iso-8859-1",
     ),
     _text(
         name="substitute",
         kind=TEXT,
         field=f"{FORMAT}.substitute",
         owner=TextFormat,
-        default_text="such a value is refused",
-        help="Text that replaces each character missing from --encoding. Escapes as for "
-        "--delimiter.",
+        default_text="the value is refused",
+        help=(
+            "Text that replaces each character that --encoding does not have. Escapes as for "
+            "--delimiter."
+        ),
+        example="'?' --encoding iso-8859-1",
     ),
 )
 
@@ -145,7 +159,10 @@ FIXED = (
         field="fixed",
         owner=Request,
         shape=_fixed,
-        help="Write records of fixed width: each column in its own bytes, padded with blanks.",
+        help=(
+            "Write records of fixed width. Each column has a fixed number of bytes, padded with "
+            "blanks."
+        ),
     ),
     _text(
         name="width",
@@ -155,8 +172,11 @@ FIXED = (
         owner=FixedWidths,
         shape=_widths,
         default_text="by the column's type",
-        help="With --fixed, the width of a column's field in bytes. Separated by commas, or "
-        "repeated; in a job file also a table.",
+        help=(
+            "With --fixed: width of the field of a column in bytes. In a job file it can also be a "
+            "table. Separate several with commas, or repeat the option."
+        ),
+        example="NAME=40 --fixed",
     ),
 )
 
@@ -165,45 +185,53 @@ FORMS = (
         name="date-format",
         kind=Kind("MASK"),
         field=f"{FORMAT}.date_format",
-        help="Oracle mask of dates, for instance YYYYMMDDHH24MISS.",
+        help="Oracle mask of dates, such as YYYYMMDDHH24MISS.",
+        example="YYYYMMDDHH24MISS",
     ),
     _by_dialect(
         name="timestamp-format",
         kind=Kind("MASK"),
         field=f"{FORMAT}.timestamp_format",
-        help='Oracle mask of timestamps, for instance YYYY-MM-DD"T"HH24:MI:SS.FF6.',
+        help='Oracle mask of timestamps, such as YYYY-MM-DD"T"HH24:MI:SS.FF6.',
+        example="'YYYY-MM-DD HH24:MI:SS.FF6'",
     ),
     _by_dialect(
         name="timestamp-tz-format",
         kind=Kind("MASK"),
         field=f"{FORMAT}.timestamp_tz_format",
         help="Oracle mask of timestamps with a time zone.",
+        example="'YYYY-MM-DD HH24:MI:SS.FF6 TZH:TZM'",
     ),
     _by_dialect(
         name="decimal-separator",
         kind=Kind("TEXT"),
         field=f"{FORMAT}.decimal_separator",
         help="Character between the integer and the fraction of a number.",
+        example="',' --delimiter ';'",
     ),
     _by_dialect(
         name="boolean-format",
         kind=Choice("true/false", "t/f", "1/0"),
         field=f"{FORMAT}.boolean",
-        help="The words for true and for false.",
+        help="Words for true and false.",
+        example="1/0",
     ),
     _by_dialect(
         name="binary-format",
         kind=Choice("prefixed-hex", "hex", "base64"),
         field=f"{FORMAT}.binary",
-        help=r"How bytes are written; prefixed-hex is \x6869.",
+        help=r"Form of binary values. prefixed-hex is \x6869.",
+        example="base64",
     ),
     _text(
         name="guard-formulas",
         kind=FLAG,
         field=f"{FORMAT}.guard_formulas",
         owner=TextFormat,
-        help="Put ' in front of texts and column names that a spreadsheet takes for a formula: "
-        "those that begin with = + - @, a tab or an end of line. This changes values.",
+        help=(
+            "Put ' before texts and column names that a spreadsheet takes for a formula. They "
+            "begin with = + - @, a tab or an end of line. This changes values."
+        ),
     ),
     _text(
         name="encoder",
@@ -211,9 +239,12 @@ FORMS = (
         field="output.encoder",
         owner=OutputOptions,
         formats=("csv", "parquet"),
-        help="Use the compiled encoder, or the plain one: of text it writes the same bytes, of "
-        "Parquet (pyarrow) the same values. auto is the compiled one if it was built; see unloader "
-        "formats.",
+        help=(
+            "Use the compiled encoder (native), or the slower one (plain). Both write the same "
+            "text, and in Parquet the same values. auto is the compiled encoder if it was built; "
+            "see unloader formats."
+        ),
+        example="plain",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Options on what is done to rows between reading and writing: transforms and masks."""
+"""Options on transforms and masks: changes of rows between reading and writing."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from unloader.request.options.kinds import (
 )
 from unloader.request.options.option import Option
 
-TRANSFORMS = "Transforms and masks"
+TRANSFORMS = "Transforms"
+
+_MASK_KEY = (
+    "unloader run duckdb:///data/sales.db --table ORDERS --to orders \\\n"
+    "    --mask EMAIL=hmac --mask-key file:mask.key"
+)
 
 _COMMANDS = ("codecs", "plan", "run", "preflight", "sweep")
-"""Those that write rows anywhere, if only to measure it: none writes what is to be masked."""
+"""The commands that write rows, also to measure: none of them writes a clear value to be masked."""
 
 TRANSFORMING = (
     Option(
@@ -28,8 +33,12 @@ TRANSFORMING = (
         commands=_COMMANDS,
         effect="changes",
         planned=True,
-        help="Set a column to an expression of DuckDB's SQL over the row. A column that is not "
-        "there is added behind the last. Repeated for more; each sees those before it.",
+        help=(
+            "Set a column to an expression over the row, in the SQL of DuckDB. A new column is "
+            "added after the last one. Repeat the option for more columns. Each expression can use "
+            "the columns before it."
+        ),
+        example="'TOTAL=AMOUNT * 1.19'",
     ),
     Option(
         name="constant",
@@ -40,8 +49,8 @@ TRANSFORMING = (
         commands=_COMMANDS,
         effect="changes",
         planned=True,
-        help="Set a column to one text in every row; --cast gives it another type. Repeated for "
-        "more.",
+        help="Set a column to one text in every row. --cast changes its type. Can be repeated.",
+        example="SITE=berlin",
     ),
     Option(
         name="cast",
@@ -52,8 +61,11 @@ TRANSFORMING = (
         commands=_COMMANDS,
         effect="changes",
         planned=True,
-        help="Give a column another type, such as int64, decimal(12,2), date, timestamp[us] or "
-        "string. A value that the type does not hold exactly stops the run. Repeated for more.",
+        help=(
+            "Change the type of a column, such as int64, decimal(12,2), date, timestamp[us] or "
+            "string. A value that the type cannot hold exactly stops the run. Can be repeated."
+        ),
+        example="'AMOUNT=decimal(12,2)'",
     ),
     Option(
         name="mask",
@@ -64,8 +76,11 @@ TRANSFORMING = (
         commands=_COMMANDS,
         effect="changes",
         planned=True,
-        help="Mask a column by hmac, tokenize, redact, truncate, truncate-date, shift-date or ff1, "
-        "such as EMAIL=hmac or 'CARD=ff1,others=keep'. Repeated for more.",
+        help=(
+            "Mask a column by hmac, tokenize, redact, truncate, truncate-date, shift-date or ff1, "
+            "such as EMAIL=hmac or 'CARD=ff1,others=keep'. Can be repeated."
+        ),
+        example="EMAIL=hmac",
     ),
     Option(
         name="rename",
@@ -76,8 +91,11 @@ TRANSFORMING = (
         commands=_COMMANDS,
         effect="changes",
         planned=True,
-        help="Give a column another name in the files; all options above know it by its old one. "
-        "Repeated for more.",
+        help=(
+            "Change the name of a column in the files. All options above use the old name. Can be "
+            "repeated."
+        ),
+        example="CUST=CUSTOMER_ID",
     ),
     Option(
         name="output-columns",
@@ -88,11 +106,15 @@ TRANSFORMING = (
         commands=_COMMANDS,
         effect="selects",
         planned=True,
-        help="Write only these columns, in this order, by their names in the files. Those that "
-        "are left out can still be used by the options above. Separated by commas, or repeated.",
+        help=(
+            "Write only these columns, in this order, by their names in the files. The options "
+            "above can still use the other columns. Separate several with commas, or repeat the "
+            "option."
+        ),
+        example="ID,AMOUNT",
     ),
 )
-"""In the order in which they are done."""
+"""In the order in which they are applied."""
 
 MASK_KEY = Option(
     name="mask-key",
@@ -103,9 +125,12 @@ MASK_KEY = Option(
     commands=(*_COMMANDS, "resume"),
     effect="unrecorded",
     default_text="UNLOADER_MASKING_KEY_NAME, or the systemd credential unloader-masking-key-NAME",
-    help="Where the key of masks is found: file:PATH, env:VARIABLE, keyring:SERVICE/USER or "
-    "credential:NAME. With NAME= in front it is the key that a mask names by key=NAME; without it "
-    "the key default, which masks use that name none. Repeated for more.",
+    help=(
+        "Place of the key of masks: file:PATH, env:VARIABLE, keyring:SERVICE/USER or "
+        "credential:NAME. NAME=PLACE is the key for masks with key=NAME. PLACE alone is the "
+        "key for masks without key=. Can be repeated."
+    ),
+    example=_MASK_KEY,
 )
 
 OPTIONS = (*TRANSFORMING, MASK_KEY)

@@ -18,45 +18,56 @@ OPTIONS: tuple[Option, ...] = (
     _analysis(
         name="replay",
         kind=PathText("POINTS.csv", only="file"),
-        help="Analyse the points of this file, which has the columns parallelism and seconds, "
-        "and may have bytes, rows, and figures of the load, such as cpu.",
+        help=(
+            "Analyse the points in this file. It needs the columns parallelism and seconds. It can "
+            "have bytes, rows, and figures of the load such as cpu."
+        ),
+        common=True,
     ),
     _analysis(
         name="predict",
         kind=LEVELS,
         default_text="the measured levels, and twice the largest",
-        help="Parallelisms to predict the seconds of, for instance 1,2,4 or 32..4:-4,3,2.",
+        help="Numbers of workers to predict the seconds of, such as 1,2,4 or 32..4:-4,3,2.",
     ),
     _analysis(
         name="spread",
         kind=PERCENT,
         default=0.03,
-        help="Two levels that differ by no more are equally fast. Where levels were repeated, the "
-        "repeats tell it instead.",
+        help=(
+            "Two levels are equally fast if they differ by at most this share. If levels were "
+            "repeated, the repeats set it."
+        ),
     ),
     _analysis(
         name="cpu-limit",
         kind=PERCENT,
         default=0.75,
-        help="A level with busier CPUs cannot be sustained beside other work.",
+        help="Highest load of the CPUs that a level can sustain beside other work.",
     ),
     _analysis(
         name="queue-limit",
         kind=SECONDS,
         default=1.0,
-        help="A level where a stage waited longer for its consumer is not valid.",
+        help=(
+            "Longest wait of a stage for its consumer, in seconds. A level with a longer wait is "
+            "not valid."
+        ),
     ),
     _analysis(
         name="discount",
         kind=PERCENT,
         default=0.2,
-        help="Taken off the measured speed for the figure to plan production with.",
+        help="Share that is subtracted from the measured speed, to plan production.",
     ),
     _analysis(
         name="report",
         kind=PathText("FILE", only="file"),
         empty=False,
-        help="Write a page in HTML on the sweep to FILE: its curve, stages, timelines and load. It "
-        "needs no network. If it cannot be written the exit status is 10.",
+        help=(
+            "Write an HTML page on the sweep to FILE: its curve, stages, timelines and load. It "
+            "needs no network. If it cannot be written, the exit status is 10."
+        ),
+        example="sweep.html",
     ),
 )

@@ -35,10 +35,10 @@ VARIABLES = (
 MAX_DECIMAL = 38
 """Digits of the widest decimal that every reader of Parquet knows."""
 
-_session = partial(Option, section="Database session", owner=SessionOptions)
+_session = partial(Option, section="Session", owner=SessionOptions)
 _values = partial(
     Option,
-    section="What to unload",
+    section="Selection",
     commands=READING,
     effect="changes",
     scope="table",
@@ -72,6 +72,7 @@ def _library(directory: str) -> str:
 SESSION = (
     _session(
         name="session-sql",
+        example="\"ALTER SESSION SET TIME_ZONE = 'UTC'\"",
         kind=STATEMENTS,
         multiple=True,
         commands=REACHING,
@@ -83,6 +84,7 @@ SESSION = (
     ),
     _session(
         name="call-timeout",
+        example="60",
         kind=SECONDS,
         commands=CONNECTING,
         effect="none",
@@ -91,6 +93,7 @@ SESSION = (
     ),
     _session(
         name="client-library",
+        example="/opt/oracle/instantclient",
         kind=PathText("DIR"),
         commands=CONNECTING,
         effect="none",
@@ -101,6 +104,7 @@ SESSION = (
     ),
     _session(
         name="scn",
+        example="8123456789",
         kind=Whole(1),
         commands=READING,
         effect="selects",
@@ -109,6 +113,7 @@ SESSION = (
     ),
     _session(
         name="fetch",
+        example="tuples",
         kind=Choice("auto", "arrow", "tuples", "native"),
         commands=READING,
         effect="none",
@@ -149,6 +154,7 @@ SESSION = (
 VALUES = (
     _values(
         name="number-without-precision",
+        example="'decimal(38,10)'",
         kind=Parsed("FORM", _number_form),
         field="values.number_without_precision",
         record="number_without_precision",
@@ -157,6 +163,7 @@ VALUES = (
     ),
     _values(
         name="nanoseconds",
+        example="timestamp",
         kind=Choice("string", "timestamp"),
         field="values.nanoseconds",
         record="nanoseconds",

@@ -25,7 +25,7 @@ OPTIONS = (
     Option(
         name="enable-row-security",
         kind=FLAG,
-        section="Database session",
+        section="Session",
         commands=CONNECTING,
         effect="selects",
         field="source.session.enable_row_security",
@@ -36,8 +36,9 @@ OPTIONS = (
     ),
     Option(
         name="keep-snapshot",
+        example="12h",
         kind=_KEEPING,
-        section="Database session",
+        section="Session",
         commands=("plan", "run"),
         effect="none",
         field="source.session.keep_snapshot_seconds",
@@ -51,8 +52,9 @@ OPTIONS = (
     ),
     Option(
         name="lock-timeout",
+        example="30",
         kind=SECONDS,
-        section="Database session",
+        section="Session",
         commands=CONNECTING,
         effect="none",
         field="source.session.lock_timeout_seconds",
