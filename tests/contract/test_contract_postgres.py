@@ -414,7 +414,7 @@ def test_an_unreadable_table_is_not_there(postgres: Any, url: str, reader: str) 
     postgres.run("CREATE TABLE hidden (k integer)", url=url)
     with (
         closing(PostgresSource().open_catalog(spec_of(reader))) as catalog,
-        pytest.raises(SourceError, match=r"no table hidden.* or no right to read it"),
+        pytest.raises(SourceError, match=r"the table hidden.* or you have no right to read it"),
     ):
         catalog.describe(parse_table("hidden"))
 

@@ -146,7 +146,7 @@ def test_a_loaded_database_and_a_hand_hold_workers_up(
             assert len(re.findall("a limit on the run", page)) == 3
         run.wait_until(lambda: at_work(dest) == (4, 0), "all four at work again")
         told = command.run("set", str(dest), "--parallelism", "2")
-        assert re.search("has taken it: 2 of 4 workers", told)
+        assert re.search("has applied the change: 2 of 4 workers", told)
         run.wait_until(lambda: at_work(dest) == (2, 2), "two workers held up by hand")
         refused = command.error_of("set", str(dest), "--parallelism", "9", status=6)
         assert "the run has seats for 4 workers, but the request asks for 9" in refused

@@ -137,10 +137,10 @@ def test_text_that_the_source_encodes_is_dropped(postgres: Any, place: str) -> N
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (("--to", "null:x"), "null:x is no destination"),
+        (("--to", "null:x"), "null:x is not a destination"),
         (("--to", "null:,/tmp"), "mixes directories and streams"),
         (("--to", "null:", "--file-per", "table"), "which keeps nothing"),
-        (("--to", "null:", "--verify", "full"), "cannot read back what went to null:"),
+        (("--to", "null:", "--verify", "full"), "cannot read back the output to null:"),
     ],
 )
 def test_what_does_not_go_with_nowhere(database: str, options: tuple[str, ...], text: str) -> None:

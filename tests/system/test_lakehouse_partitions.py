@@ -158,10 +158,10 @@ def test_a_table_that_keeps_no_bounds_is_refused(source: str, the_lake: Lake) ->
         ("bucket(16, i)", 6, "rows are not sorted into partitions"),
         ("f", 6, "the statistics of a file do not show this value"),
         ("day(i)", 2, "the transform day does not exist for column 'i', which is long"),
-        ("nowhere", 2, "there is no column 'nowhere'"),
-        ("day(4, ts)", 2, "is no partition"),
-        ("truncate(region)", 2, "is no partition"),
-        ("week(ts)", 2, "is no partition"),
+        ("nowhere", 2, "unknown column 'nowhere'"),
+        ("day(4, ts)", 2, "is not a partition"),
+        ("truncate(region)", 2, "is not a partition"),
+        ("week(ts)", 2, "is not a partition"),
     ],
 )
 def test_partitions_that_cannot_be_had(

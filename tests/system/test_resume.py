@@ -81,7 +81,7 @@ def test_a_killed_run_is_continued(database: str, tmp_path: Path, options: tuple
     assert out.returncode == 0, out.stderr
     assert f"resumed: {len(done)} units, " in out.stderr
     rows = command.manifest_of(whole)["totals"]["rows"]
-    assert f" units ({len(done)} of them before), {rows:,} rows, " in out.stderr
+    assert f" units ({len(done)} finished earlier), {rows:,} rows, " in out.stderr
     assert comparable(dest) == comparable(whole)
     manifest = command.manifest_of(dest)
     assert len(manifest["workers"]) == 1

@@ -115,7 +115,7 @@ def test_a_run_is_seen_and_ended_by_the_directory_of_any_route(
     for name in ("one", "full", "two"):
         assert "running for" in command.run("status", str(to / name))
     assert "is writing to" in command.error_of("clean", str(to / "two"), status=6)
-    assert "has taken it" in command.run("set", str(to / "full"), "--parallelism", "1")
+    assert "has applied the change" in command.run("set", str(to / "full"), "--parallelism", "1")
     command.run("stop", str(to / "two"))
     assert running.finish()[0] == 130
     units = {name: len(staged_units(to / name)) for name in ("one", "full", "two")}

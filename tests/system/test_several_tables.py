@@ -211,7 +211,7 @@ def test_what_is_there_on_some_nights_may_be_missing(source: str, tmp_path: Path
         "plan", source, "--table", "nix*", "--allow-unmatched", "--to", place, status=4
     )
     assert "none of the requested tables is left" in error
-    assert "names what is no kind of table" in command.error_of(
+    assert "names an unknown kind of table" in command.error_of(
         "plan", source, "--table", "x*", "--table-kinds", "tables", status=2
     )
 
@@ -260,7 +260,7 @@ def test_what_cannot_be_unloaded_is_left_out_if_asked(source: str, tmp_path: Pat
     assert "1 of 2 tables is not complete: nothing: " in again
     shown = command.ended("plan", source, *options)
     assert shown.returncode == 0
-    assert "nothing  is left out: there is no table nothing" in shown.stdout
+    assert "nothing  is left out: the table nothing is not in" in shown.stdout
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_what_cannot_be_unloaded_is_left_out_if_asked(source: str, tmp_path: Pat
         (("--table", "sales.*", "--to", "pipe:{to}/p"), "is a stream"),
         (("--table", "sales.*", "--query", "SELECT 1", "--to", "{to}/x"), "exclude each other"),
         (("--query", "SELECT 1", "--schema", "hr", "--to", "{to}/x"), "does not apply to --query"),
-        (("--exclude-table", "x", "--to", "{to}/{{table}}"), "nothing says what to unload"),
+        (("--exclude-table", "x", "--to", "{to}/{{table}}"), "no table or query is given"),
         (("--table", 'a."b', "--table", "c", "--to", "{to}/{{table}}"), "neither a table name"),
         (("--tables-from", "{to}/none", "--to", "{to}/{{table}}"), "cannot be read"),
     ],

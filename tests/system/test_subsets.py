@@ -338,7 +338,7 @@ def test_a_plan_file_keeps_the_subset(sides: dict[str, Side], tmp_path: Path) ->
 
 
 REFUSED = {
-    "--sample-by says how a sample is taken": ("--table", "orders", "--sample-by", "order_id"),
+    "--sample-by needs --sample": ("--table", "orders", "--sample-by", "order_id"),
     "is not above 0 %": ("--table", "orders", "--sample", "0%"),
     "is more than 100 %": ("--table", "orders", "--sample", "101%"),
     "is below 1": ("--table", "orders", "--limit-rows", "0"),
@@ -351,7 +351,7 @@ REFUSED = {
         "--table", "orders", "--limit-rows", "5", "--split", "range",
     ),
     "may then find other rows": ("--table", "orders", "--limit-rows", "5", "--verify", "source"),
-    "there is no column 'customer' in main.orders. Next: use one of: order_id, customer_id": (
+    "unknown column 'customer' in main.orders. Next: use one of: order_id, customer_id": (
         "--table", "orders", "--sample", "1%", "--sample-by", "customer", "--columns", "order_id",
     ),
     "has the type DOUBLE, whose values cannot be keys": (
@@ -457,5 +457,5 @@ def test_tables_of_one_run_have_their_own_samples(sides: dict[str, Side], tmp_pa
     ]  # fmt: skip
     job.write_text(job.read_text().replace('sample-by = "id"', ""))
     error = command.error_of("run", str(job), "--quiet", "--overwrite", status=2)
-    assert "main.customers: --sample-by customer_id: there is no column" in error
+    assert "main.customers: --sample-by customer_id: unknown column" in error
     assert 'sample = "100%"' in error

@@ -107,7 +107,7 @@ def test_a_sweep_without_scipy_says_so_before_it_measures(database: str, tmp_pat
     sweep = ("sweep", database, "--table", "t", "--to", "null:", "--parallelism", "1", *QUICK)
     done = command.ended(*sweep)
     assert done.returncode == 0, done.stderr
-    assert "there will be no analysis" in done.stderr.splitlines()[0]
+    assert "will be measured and shown, without an analysis" in done.stderr.splitlines()[0]
     assert "pip install 'unloader[sweep]'" in done.stderr.splitlines()[0]
     job = tmp_path / "job.toml"
     refused = command.error_of(*sweep, "--job", str(job), status=3)
@@ -220,7 +220,7 @@ def test_a_run_is_left_alone(database: str, tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ((), "where the points write"),
+        ((), "the points have no destination"),
         (("--to", "-"), "accepts data only once"),
         (("--to", "out/{date}"), "has fields"),
         (("--to", "null:", "--parallelism", "4..1:2"), "does not lead from 4 to 1"),
@@ -228,7 +228,7 @@ def test_a_run_is_left_alone(database: str, tmp_path: Path, name: str) -> None:
         (("--to", "null:", "--numa", "auto,none"), "is not one of auto, off, require"),
         (("--to", "null:", "--sample", "0%"), "above 0"),
         (("--to", "null:", "--csv", "/nowhere/x.csv"), "cannot be written"),
-        (("--to", "null:", "--job", "job.txt"), "not be known as a job file"),
+        (("--to", "null:", "--job", "job.txt"), "not be recognized as a job file"),
     ],
 )
 def test_what_cannot_be_swept(

@@ -77,7 +77,7 @@ def test_postgres_reads_plain_names_in_lower_case(
 def test_postgres_searches_the_path_of_its_user(postgres: Any, url: str, tmp_path: Path) -> None:
     """Without a schema the session's search_path decides, and nothing beyond it is found."""
     error = command.error_of("run", url, "--table", "far", "--to", str(tmp_path / "no"), status=4)
-    assert "there is no table far in names" in error
+    assert "the table far is not in names" in error
     assert "name it in full, other.far" in error
     assert not (tmp_path / "no").exists()
     postgres.run("CREATE ROLE searcher LOGIN SUPERUSER", url=url)

@@ -148,7 +148,7 @@ def test_a_killed_run_is_said_to_be_interrupted(
     page = command.ended("status", str(dest))
     assert page.returncode == 7
     assert "killed" in page.stdout
-    assert "its snapshot has ended with it" in page.stdout
+    assert "its snapshot ended with the run" in page.stdout
     assert (seen(dest, status=7)["units"], seen(dest, status=7)["left"]["units"]) == (4, 2)
     assert " interrupted " in command.run("runs", str(tmp_path))
     again = started(parts, dest)
@@ -190,7 +190,7 @@ def test_a_run_that_leaves_nothing(parts: str, tmp_path: Path) -> None:
     assert run.finish()[0] == 130
     status, _, err = watching.finish()
     assert status == 6
-    assert f"run {told['run_id']} has ended and has left nothing" in err
+    assert f"run {told['run_id']} has ended without files" in err
 
 
 @pytest.mark.long(OTHER_ROUTES)
@@ -208,7 +208,9 @@ def test_a_run_over_several_directories_is_seen_from_each(parts: str, tmp_path: 
 
 def test_there_is_no_run(tmp_path: Path) -> None:
     """Where nothing is, that is said, with the exit status of a destination that is wrong."""
-    assert "there is no run in" in command.error_of("status", str(tmp_path), status=6)
+    assert "has no finished, active or interrupted run" in command.error_of(
+        "status", str(tmp_path), status=6
+    )
     assert "does not exist" in command.error_of("status", str(tmp_path / "x"), status=6)
     assert command.run("runs", str(tmp_path)).startswith("no runs in")
     assert "does not exist" in command.error_of("runs", str(tmp_path / "x"), status=6)

@@ -141,5 +141,5 @@ def _check_decoded(arguments: list[str]) -> None:
             encoding = sys.getfilesystemencoding()
             raise UsageError(
                 f"{what} holds bytes that are not text in {encoding}",
-                f"write it in {encoding}, or set LC_ALL to the encoding that it is written in",
+                f"write it in {encoding}, or set LC_ALL to its encoding",
             )

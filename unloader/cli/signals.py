@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 STOPPING = "stopping: the work units in progress are ended"
-STILL_STOPPING = "still stopping; one more signal ends the program at once"
+STILL_STOPPING = "still stopping; one more signal ends the program immediately"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _AGAIN_SECONDS = 0.01

@@ -135,7 +135,7 @@ def write_job(
 def _check_job(values: Mapping[str, Any]) -> None:
     if not str(values["job"]).lower().endswith(JOB_SUFFIX):
         raise UsageError(
-            f"--job {values['job']} would not be known as a job file",
+            f"--job {values['job']} would not be recognized as a job file",
             f"end its name with {JOB_SUFFIX}",
         )
     if any(map(holds_sql_password, values["session_sql"])):

@@ -47,7 +47,7 @@ def live_sweep(
 
     if not values["to"]:
         raise UsageError(
-            "nothing says where the points write",
+            "the points have no destination",
             "give a directory with --to, or --to null: to drop the output",
         )
     check_files(values)
@@ -96,7 +96,7 @@ def answer(context: click.Context, url: str, report: SweepReport) -> None:
         if report.interrupted:
             raise Interrupted(
                 "the sweep was stopped by a signal before all points were measured",
-                "what is shown is what was measured; sweep again for the rest",
+                "only measured points are shown; sweep again for the rest",
             )
         write_job(context, url, document["recommended_options"], document.get("doubts", ()))
 
@@ -128,7 +128,7 @@ def _without_analysis(values: Mapping[str, Any]) -> str:
         if values["job"]:
             raise
         return (
-            f"the points will be measured and shown, and there will be no analysis: "
+            f"the points will be measured and shown, without an analysis: "
             f"{error.message}. Next: {error.hint}"
         )
     return ""
@@ -191,7 +191,7 @@ def _variants(
                 f"these are more than {MOST_POINTS} points", "give fewer values of fewer options"
             )
     if not found:
-        raise UsageError("no codec of --compression goes with a --format", "give others")
+        raise UsageError("no codec of --compression fits a --format", "give others")
     return found
 
 

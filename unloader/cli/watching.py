@@ -100,7 +100,7 @@ class _Watch:
         """
         self._account.end(time.time(), error)
         if self._traces is not None and (problem := self._traces.end()):
-            _notice(f"the traces could not all be sent: {problem}")
+            _notice(f"some traces could not be sent: {problem}")
         self._write_metrics()
         hook = self._hook(error)
         why = self._run(hook) if hook is not None else ""
@@ -111,7 +111,7 @@ class _Watch:
             return
         failed = FollowUpFailed(
             f"the run is complete, but the command of --{hook.event} failed: {why}",
-            "see what it wrote, and do by hand what it should have done; do not run it again",
+            "read its output, and do its work by hand; do not unload again",
         )
         self._account.end(time.time(), failed)
         self._write_metrics()
@@ -126,7 +126,7 @@ class _Watch:
             return None
         variables = self._values["hook_env"]
         if missing := ", ".join(name for name in variables if name not in os.environ):
-            _notice(f"--hook-env: not set, so the command does not get it: {missing}")
+            _notice(f"--hook-env: the command does not get these unset variables: {missing}")
         return Hook(
             event=event,
             command=command,

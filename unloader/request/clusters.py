@@ -18,7 +18,7 @@ def parse_cluster(text: str) -> str:
     text = text.strip()
     if text == "none" or LOCAL.fullmatch(text) or _ADDRESS.fullmatch(text):
         return text.rstrip("/")
-    raise ValueError(f"{text!r} is no cluster; write {FORMS}")
+    raise ValueError(f"{text!r} is not a cluster; write {FORMS}")
 
 
 def own_workers(address: str) -> int:

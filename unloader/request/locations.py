@@ -232,14 +232,15 @@ def _unknown(
                 "the source is a file, and not a source URL", f"write {kind}://{path}"
             )
         return UsageError(
-            "the source is a file of neither SQLite nor DuckDB", "name a database, or a job file"
+            "the source is a file, and not a database of SQLite or DuckDB",
+            "name a database, or a job file",
         )
     known_forms = map(form_of, dict.fromkeys(kinds.values()))
     in_order = sorted(known_forms, key=lambda form: form.what == "file")
     forms = ", ".join(form.written for form in in_order)
     return UsageError(
         "the source is not a source URL, and is not shown since it may hold a password",
-        f"write one of {forms}; the password is no part of it: {PASSWORD_PLACES}",
+        f"write one of {forms}; leave the password out: {PASSWORD_PLACES}",
     )
 
 
@@ -300,13 +301,13 @@ def _check_path(kind: str, rest: str) -> None:
             return
         if os.path.exists(near):
             raise UsageError(
-                f"{kind}:{rest} means the file {path}, which is not there",
+                f"{kind}:{rest} means the file {path}, which does not exist",
                 f"if {near} of this directory is meant, write {kind}://{os.path.abspath(near)}",
             )
         if "@" not in path:
             return
         raise UsageError(
-            f"the {kind}: URL names a file that is not there; it is not shown since its @ may "
+            f"the {kind}: URL names a file that does not exist; it is not shown since its @ may "
             "belong to a password",
             f"write {kind}:///path/to/file",
         )
@@ -314,6 +315,6 @@ def _check_path(kind: str, rest: str) -> None:
     meant = unquote(rest.lstrip("/"))
     known = bool(meant) and os.path.exists(meant)
     raise UsageError(
-        f"what follows {kind}: is not // and the absolute path of a file or folder",
+        f"the URL {kind}: needs // and the absolute path of a file or folder",
         f"write {kind}://{os.path.abspath(meant) if known else '/path/to/file'}",
     )

@@ -36,7 +36,7 @@ def parse_mask(item: str) -> Mask:
     parts = list(_parts(column, text))
     method = parts[0][0]
     if parts[0][1] is not None:
-        raise ValueError(f"the mask of {column} begins with no method; {_methods()}")
+        raise ValueError(f"the mask of {column} does not begin with a method; {_methods()}")
     given: dict[str, str] = {}
     for name, value in parts[1:]:
         if value is None or name in given:
@@ -54,9 +54,9 @@ def parse_key_place(item: str) -> tuple[str, str]:
     match = _KEY_PLACE.fullmatch(item.strip())
     if match is None:
         raise ValueError(
-            "what is given is no place of a key, and is not shown; write file:PATH, env:VARIABLE, "
-            "keyring:SERVICE/USER or credential:NAME, and the name of the key with = in front of "
-            "it where there are several"
+            "the value is not a place of a key, and is not shown; write file:PATH, env:VARIABLE, "
+            "keyring:SERVICE/USER or credential:NAME, with NAME= before it if there are "
+            "several keys"
         )
     return match[1] or "", match[2]
 
@@ -75,8 +75,8 @@ def _parts(column: str, text: str) -> Iterator[tuple[str, str | None]]:
         match = _PARAMETER.match(text, at)
         if match is None:
             raise ValueError(
-                f"the mask of {column} is not METHOD,PARAMETER=VALUE,...; a value with a comma or "
-                "a quote stands in double quotes"
+                f"the mask of {column} is not METHOD,PARAMETER=VALUE,...; put double quotes around "
+                "a value with a comma or a quote"
             )
         quoted, plain = match[2], match[3]
         yield match[1], quoted.replace('""', '"') if quoted is not None else _stripped(plain)
@@ -94,7 +94,7 @@ def _made(column: str, method: str, given: dict[str, str]) -> Mask:
 
     known = _classes()
     if method not in known:
-        raise ValueError(f"there is no mask {method!r}; {_methods()}")
+        raise ValueError(f"unknown mask {method!r}; {_methods()}")
     first, *others = fields(known[method])
     hints = hints_of(known[method])
     allowed = {field.name: field for field in others}

@@ -137,7 +137,9 @@ def no_such_table(
     hint = "list the tables with: unloader describe SOURCE"
     if near:
         hint = f"name it in full, {_listed(near, folding)}"
-    return SourceError(f"there is no table {wanted} in {where}, or no right to read it", hint)
+    return SourceError(
+        f"the table {wanted} is not in {where}, or you have no right to read it", hint
+    )
 
 
 def _listed(tables: Sequence[TableSummary], folding: Folding) -> str:
@@ -212,7 +214,7 @@ def one_column(names: Sequence[str], wanted: str, folding: Folding) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise UsageError(f"there is no column {wanted!r}", "use one of: " + ", ".join(names[:50]))
+        raise UsageError(f"unknown column {wanted!r}", "use one of: " + ", ".join(names[:50]))
     raise UsageError(
         f"column {wanted!r} may mean {' or '.join(found)}", "put double quotes around the name"
     )

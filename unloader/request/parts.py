@@ -37,14 +37,14 @@ def parse_part(text: str, environment: Mapping[str, str] | None = None) -> Part:
     """
     found = _PART.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"{text!r} is no part: write 3/16, or auto/16 in a job array")
+        raise ValueError(f"{text!r} is not a part: write 3/16, or auto/16 in a job array")
     of = int(found["of"])
     if found["number"] != "auto":
         number, what = int(found["number"]), "the part"
     else:
         number, what = _index(os.environ if environment is None else environment)
     if not 1 <= number <= of:
-        raise ValueError(f"{what} is {number}, and there are parts 1 to {of}")
+        raise ValueError(f"{what} is {number}, and the parts are 1 to {of}")
     return Part(number=number, of=of)
 
 
@@ -65,7 +65,7 @@ def _index(environment: Mapping[str, str]) -> tuple[int, str]:
     (name,) = there
     text = environment[name].strip()
     if not re.fullmatch("[0-9]+", text):
-        raise ValueError(f"{name} is {text!r}, which is no number")
+        raise ValueError(f"{name} is {text!r}, which is not a number")
     what = f"{name} + 1" if INDEXES[name] else name
     return int(text) + INDEXES[name], what
 

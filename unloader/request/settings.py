@@ -222,7 +222,7 @@ def parse_width(item: str) -> tuple[str, int]:
     if not equals or not name:
         raise ValueError(f"{item!r} is not a width; write COLUMN=BYTES")
     if not re.fullmatch("[0-9]{1,9}", width) or not int(width):
-        raise ValueError(f"{item!r} has no number of bytes from 1 on")
+        raise ValueError(f"{item!r} needs a number of bytes from 1")
     return name, int(width)
 
 
@@ -237,12 +237,14 @@ def parse_assignment(item: str) -> tuple[str, str]:
     """
     match = _NAMED.match(item)
     if match is None:
-        raise ValueError("there is no NAME=...; a name that is not plain stands in double quotes")
+        raise ValueError(
+            "it does not begin with NAME=; put double quotes around a name that is not plain"
+        )
     quoted, plain = match.groups()
     text = item[match.end() :]
     name = plain if quoted is None else quoted.replace('""', '"')
     if not text.strip():
-        raise ValueError(f"nothing stands behind {name}=")
+        raise ValueError(f"{name}= has no value")
     return name, text
 
 
@@ -270,7 +272,7 @@ def parse_order(text: str) -> Order:
     match = _ORDER.fullmatch(text)
     if match is None:
         raise ValueError(
-            f"{text!r} is no order; write for instance DAY, ID desc or PRICE desc nulls last"
+            f"{text!r} is not an order; write for instance DAY, ID desc or PRICE desc nulls last"
         )
     name, direction, nulls = (part or "" for part in match.groups())
     descending = direction.lower() == "desc"
@@ -306,7 +308,7 @@ def parse_partition(text: str) -> Partition:
     word = word.lower()
     if not word or (word in _WITH_A_NUMBER) != (int(number or 0) > 0):
         raise ValueError(
-            f"{text!r} is no partition; write for instance REGION, day(CREATED) or truncate(4, ID)"
+            f"{text!r} is not a partition; write REGION, day(CREATED) or truncate(4, ID)"
         )
     return Partition(column=inner, transform=f"{word}[{int(number)}]" if number else word)
 
@@ -324,7 +326,7 @@ def parse_numbers(text: str) -> tuple[int, ...]:
             raise ValueError(f"{text!r} is not a list of numbers; write for instance 0,2-3")
         first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
         if last > MAX_NUMBER:
-            raise ValueError(f"{text!r} goes beyond {MAX_NUMBER}")
+            raise ValueError(f"{text!r} is greater than {MAX_NUMBER}")
         found.update(range(first, last + 1, step))
     return tuple(sorted(found))
 

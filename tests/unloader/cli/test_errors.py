@@ -284,7 +284,7 @@ def test_a_database_file_is_recognized_by_its_first_bytes(here: Path) -> None:
     for name, said in (
         ("one.db", f"write sqlite://{here}/one.db"),
         ("two.db", f"write duckdb://{here}/two.db"),
-        ("three.csv", "neither SQLite nor DuckDB"),
+        ("three.csv", "not a database of SQLite or DuckDB"),
     ):
         assert said in error_of("describe", name, status=2)
     assert f"written sqlite://{here}/one.db" in error_of("run", "one.db", status=2)

@@ -101,7 +101,7 @@ def test_a_variable_that_is_named_is_passed_on(
     assert done.returncode == 0
     found = facts(tmp_path)
     assert {name: found[name] for name in SECRETS} == SECRETS
-    assert "--hook-env: not set, so the command does not get it: NOT_SET_1" in done.stderr
+    assert "--hook-env: the command does not get these unset variables: NOT_SET_1" in done.stderr
     shown = [line for line in done.stderr.splitlines() if "cnry" in line]
     assert shown == ["ODDLY_CALLED=cnry-20"]
 
@@ -110,7 +110,7 @@ def test_a_value_is_not_taken_for_a_name(source: str, to: tuple[str, ...]) -> No
     """`NAME=VALUE` is refused, and not shown."""
     done = command.ended("run", source, *to, "--hook-env", "DB_PASS=cnry-1")
     assert done.returncode == 2
-    assert "give names alone" in done.stderr
+    assert "give names without values" in done.stderr
     assert "cnry" not in done.stderr
 
 

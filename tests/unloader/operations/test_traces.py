@@ -164,7 +164,7 @@ def test_a_collector_that_is_not_there(source: str, to: tuple[str, ...]) -> None
     )
     assert done.returncode == 0
     notices = [line for line in checked(done.stderr) if line["event"] == "notice"]
-    assert "the traces could not all be sent" in notices[-1]["text"]
+    assert "some traces could not be sent" in notices[-1]["text"]
 
 
 @pytest.mark.parametrize(

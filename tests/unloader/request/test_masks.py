@@ -45,9 +45,9 @@ def test_a_mask_is_read(text: str, mask: object) -> None:
     [
         ("A", "NAME="),
         ("=hmac", "NAME="),
-        ("A=", "nothing stands behind"),
+        ("A=", "has no value"),
         ("A=sha256", "'sha256'"),
-        ("A=hmac=x", "no method"),
+        ("A=hmac=x", "does not begin with a method"),
         ("A=hmac,", "not METHOD"),
         ("A=hmac,length", "without a value"),
         ("A=hmac,length=1,length=2", "twice"),

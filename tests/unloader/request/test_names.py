@@ -200,7 +200,7 @@ def test_other_schemas_do_not_hide_a_table() -> None:
 )
 def test_an_unknown_table_is_named(text: str, next_step: str) -> None:
     """No other schema is looked into; the error names those of that name, or how to list all."""
-    with pytest.raises(SourceError, match=rf"there is no table .* in the file.*{next_step}"):
+    with pytest.raises(SourceError, match=rf"the table .* is not in the file.*{next_step}"):
         resolve(
             parse_table(text),
             TABLES,
@@ -270,14 +270,14 @@ def test_patterns_stand_for_all_columns_that_match(
         (("zip*",), (), r"--columns zip\* matches no column"),
         ((), ("zip*",), r"--exclude zip\* matches no column"),
         ((), ("*",), "no column is left"),
-        (('"i*"',), (), "there is no column"),
-        (("nope",), (), "there is no column 'nope'"),
-        ((), ("nope",), "there is no column 'nope'"),
+        (('"i*"',), (), "unknown column"),
+        (("nope",), (), "unknown column 'nope'"),
+        ((), ("nope",), "unknown column 'nope'"),
         (("other",), (), "may mean Other or OTHER"),
         (("id", "ID"), (), "names 'id' twice"),
         (("id",), ("id",), "no column is left"),
-        (('"ID"',), (), "there is no column"),
-        (("",), (), "there is no column"),
+        (('"ID"',), (), "unknown column"),
+        (("",), (), "unknown column"),
     ],
 )
 def test_columns_that_cannot_be_chosen(

@@ -123,7 +123,7 @@ def test_the_directory_of_all_tables_may_be_the_one_that_is_dated(tmp_path: Path
     to = f"{tmp_path}/{{date}}/{{table}}"
     url = f"duckdb://{tmp_path}/none.db"
     night = ("run", url, "--to", to, "--keep", "2", "--latest-link", "latest")
-    assert "side by side" in command.error_of(*night, "--table", "t", status=2)
+    assert "a separate directory for each run" in command.error_of(*night, "--table", "t", status=2)
     error = command.error_of(*night, "--table", "*", status=4)
     assert "none.db" in error
     job = tmp_path / "night.toml"

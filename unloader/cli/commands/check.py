@@ -37,7 +37,7 @@ def command(context: click.Context, /, job: str, **values: Any) -> None:
     """
     if not job.lower().endswith(".toml"):
         raise UsageError(
-            "what stands in the place of JOB.toml is not shown, and not named as a job file",
+            "JOB.toml does not end with .toml, and is not shown",
             "name it *.toml; see a table with: unloader describe SOURCE --table T",
         )
     from unloader.cli.jobs import answer

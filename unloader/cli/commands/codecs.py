@@ -110,11 +110,11 @@ def _sorted(found: CodecReport) -> list[Prediction]:
 
 def _shown(found: CodecReport) -> str:
     if not found.predictions:
-        return "there are no rows to measure"
+        return "the table has no rows to measure"
     what = "table" if found.scope == "table" else "GB"
     lines = render.table(
-        ("codec", ">ratio", ">MB/s a core", ">CPU s/GB", f">bytes a {what}",
-         f">seconds a {what}", "limit", "preset", "library"),
+        ("codec", ">ratio", ">MB/s per core", ">CPU s/GB", f">bytes per {what}",
+         f">seconds per {what}", "limit", "preset", "library"),
         (_line(found, each) for each in _sorted(found)),
     )  # fmt: skip
     return f"{lines}\n\n{_facts(found)}"
@@ -154,15 +154,15 @@ def _facts(found: CodecReport) -> str:
                 "sample",
                 f"{counted(sample.rows, 'row')}, {render.size(sample.bytes)} from {units}",
             ),
-            ("fetch", f"{_rate(sample.bytes, sample.fetch_seconds)} a worker"),
-            ("encode", f"{_rate(sample.bytes, sample.encode_cpu_seconds)} a core"),
+            ("fetch", f"{_rate(sample.bytes, sample.fetch_seconds)} per worker"),
+            ("encode", f"{_rate(sample.bytes, sample.encode_cpu_seconds)} per core"),
             ("disk", speed),
             ("predicted", f"{render.size(load.bytes)} uncompressed, {workers} on {cores}"),
-            ("seconds are", "the largest of CPU s / cores in use, a worker's slowest stage / "
+            ("seconds are", "the largest of CPU s / cores in use, slowest stage of a worker / "
              "workers, bytes / disk speed"),
         )
     )  # fmt: skip
 
 
 def _rate(size: int, seconds: float) -> str:
-    return render.megabytes_per_second(size / seconds) if seconds else "no time at all"
+    return render.megabytes_per_second(size / seconds) if seconds else "not measurable"

@@ -74,7 +74,7 @@ def _encoder(name: str, reason: str | None) -> str:
     title = f"{name} encoder".ljust(17)
     if reason is None:
         return f"{title}native (compiled)"
-    return f"{title}plain, which is slower; the native one cannot be used: {reason}"
+    return f"{title}plain, which is slower; the native encoder cannot be used: {reason}"
 
 
 def _codec(codec: dict[str, Any]) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ def command(context: click.Context, /, source: str, **values: Any) -> None:
     elif not values["output"]:
         if redact(text) != text:
             raise UsageError(
-                "a name in the job file looks like a password, and standard output hides such",
+                "a name in the job file looks like a password, and standard output hides passwords",
                 "write it to a file: --output FILE",
             )
         render.emit(text)
@@ -79,7 +79,7 @@ def _save(path: Path, text: str) -> None:
             file.write(text)
     except FileExistsError:
         raise OutputFailed(
-            f"{path} is there already", "choose another --output, or remove it"
+            f"{path} exists already", "choose another --output, or remove it"
         ) from None
     except OSError as error:
         raise OutputFailed(

@@ -134,7 +134,7 @@ def _check_shown_whole(document: dict[str, Any]) -> None:
     run = render.json_text(kept)
     if redact(run) != run:
         raise UsageError(
-            "the plan holds what looks like a password, which is not written to standard output",
+            "the plan holds a text that looks like a password, and standard output hides passwords",
             "write it to a file with --output FILE",
         )
 
@@ -217,7 +217,11 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
 
     plan, table, simulation = planned.run.plan, planned.run.plan.table, planned.simulation
     rows, sizes = [unit.rows for unit in plan.units], [unit.bytes for unit in plan.units]
-    idle = f"{simulation.idle_share * 100:.0f} % of the workers' time idle"
+    balance = (
+        f"the busiest worker reads {_cost(simulation.makespan, plan.cost_unit)} "
+        f"(at best {_cost(simulation.lower_bound, plan.cost_unit)}); "
+        f"the workers are idle {simulation.idle_share * 100:.0f} % of the time"
+    )
     return render.facts(
         (
             ("table", render.name(table.label)),
@@ -229,11 +233,7 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
             ("rows", render.about(render.count(_sum(rows, table.rows)), "estimate")),
             ("bytes", render.about(render.size(_sum(sizes, table.bytes)), "in the source")),
             ("ranges from", table.ranges_from or render.UNKNOWN),
-            (
-                "finish",
-                f"predicted {_cost(simulation.makespan, plan.cost_unit)}, lower bound "
-                f"{_cost(simulation.lower_bound, plan.cost_unit)}; {idle}",
-            ),
+            ("balance", balance),
             ("compression", label(planned.run.output.compression)),
             ("digest", plan.digest),
         )

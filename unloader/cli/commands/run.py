@@ -109,7 +109,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
 def _check_part(argument: SourceArgument, values: dict[str, Any]) -> None:
     if values["part"] is not None and argument.plan is None:
         raise UsageError(
-            "--part needs a plan file: the parts of a table are those of one plan",
+            "--part needs a plan file, because all parts belong to one plan",
             "make one with unloader plan SOURCE --output plan.json, and run plan.json --part "
             f"{part_text(values['part'])}",
         )
@@ -248,16 +248,16 @@ def _masked(manifest: Manifest) -> Iterator[tuple[str, str]]:
     for each in manifest.columns:
         if each.clear_values_of:
             names = ", ".join(map(render.name, each.clear_values_of))
-            yield "not masked", f"{render.name(each.name)}, which has clear values of {names}"
+            yield "not masked", f"{render.name(each.name)}, which has unmasked values of {names}"
 
 
 def _not_all(selected: tuple[Setting, ...]) -> str:
     names = [each.name for each in selected]
     if "query" in names:
-        return " (those of the query)"
+        return " (the rows of the query)"
     if not {"where", "partition", "sample", "limit-rows", "part", "session-sql"} & set(names):
         return ""
-    return " (only those that were selected)"
+    return " (only the selected rows)"
 
 
 def _places(manifest: Manifest, places: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -79,7 +79,8 @@ def _wish(given: dict[str, Any]) -> Wish:
 def _text(changed: ChangedRun, destination: PlacePath) -> str:
     run, known = f"run {changed.run_id}", changed.parallelism
     if not changed.taken or known is None:
-        return f"{run} is asked. Next: unloader status {destination} --watch"
-    limit = f"; held by {known.limit}" if known.limit else ""
-    mode = ", the best number is searched" if known.mode == "adaptive" else ""
-    return f"{run} has taken it: {known.workers} of {counted(known.of, 'worker')}{mode}{limit}"
+        return f"{run} was asked. Next: unloader status {destination} --watch"
+    limit = f"; limited by {known.limit}" if known.limit else ""
+    mode = ", searching for the best number" if known.mode == "adaptive" else ""
+    workers = f"{known.workers} of {counted(known.of, 'worker')}"
+    return f"{run} has applied the change: {workers}{mode}{limit}"

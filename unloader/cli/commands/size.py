@@ -53,7 +53,7 @@ def _question(values: dict[str, Any]) -> Question:
     if values["window"] is not None and not values["window"]:
         raise UsageError("--window is 0", "give the time in which the unload must end, such as 1h")
     if values["discount"] >= 1:
-        raise UsageError("--discount takes off everything", "give less than 100%")
+        raise UsageError("--discount leaves nothing", "give less than 100%")
     if not values["cpu_limit"]:
         raise UsageError("--cpu-limit leaves no CPU", "give more than 0%")
     if any(not each.strip() for each in values["from"]):

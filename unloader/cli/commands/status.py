@@ -59,7 +59,7 @@ def command(
             found = _again(found, destination)
     except KeyboardInterrupt:
         raise Interrupted(
-            f"no longer watching run {found.run_id}, which goes on",
+            f"stopped watching run {found.run_id}, which continues",
             f"end it with: unloader stop {destination}",
         ) from None
     _show(found, values, more=watch, last=True)
@@ -90,7 +90,7 @@ def _again(before: RunStatus, destination: PlacePath) -> RunStatus:
         return _look(destination)
     except OutputFailed as error:
         raise OutputFailed(
-            f"run {before.run_id} has ended and has left nothing: {error.message}",
+            f"run {before.run_id} has ended without files: {error.message}",
             "see its own log for why it ended",
         ) from error
 
@@ -101,8 +101,8 @@ def _look(destination: PlacePath) -> RunStatus:
     found = api.status(destination)
     if found.state == "none":
         raise OutputFailed(
-            f"there is no run in {destination}, neither a manifest nor one that goes on or broke",
-            "name the directory that was given with --to; a run has it once it is planned",
+            f"{destination} has no finished, active or interrupted run",
+            "give the directory of --to; a run writes there after planning",
         )
     return found
 

@@ -51,11 +51,11 @@ def command(destination: PlacePath, timeout: float, **values: Any) -> None:
 def _text(ended: StoppedRun, destination: PlacePath) -> str:
     run, took = f"run {ended.run_id}", render.seconds(ended.seconds)
     if ended.state == "running":
-        return f"{run} is asked to end. Next: unloader status {destination} --watch"
+        return f"{run} was asked to stop. Next: unloader status {destination} --watch"
     if ended.state == "finished":
-        return f"{run} was just being finished; it is complete in {destination}"
+        return f"{run} was already finishing, and is complete in {destination}"
     if ended.state == "none":
-        return f"{run} has ended after {took}; it had no finished work units, and nothing is left"
+        return f"{run} has ended after {took}. No work unit was finished, and no file remains"
     of_all = "" if ended.units is None else f" of {ended.units:,}"
     return (
         f"{run} has ended after {took} with {ended.units_done:,}{of_all} work units finished. "

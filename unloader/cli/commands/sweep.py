@@ -82,7 +82,7 @@ def _check_one_curve(file: PointsFile, path: str) -> None:
         if len(found) > 1:
             raise ConfigError(
                 f"{path} has points of several curves: {name} is {', '.join(found)}",
-                "keep the lines of one of them, each curve in a file of its own",
+                "keep the lines of one curve in each file",
             )
 
 

@@ -97,14 +97,14 @@ def _shown(found: Survey, width: int) -> str:
 def _facts(found: Survey) -> list[tuple[str, str]]:
     topology = found.topology
     pairs = [
-        ("machine", found.recorded_at or "this one, as far as this process may use it"),
+        ("machine", found.recorded_at or "this one, limited to the CPUs of this process"),
         ("nodes", _nodes(topology)),
         ("CPUs", _cpus(topology)),
         ("memory", _memory(topology)),
         ("workers", _workers(found)),
     ]
     if topology.cpu_quota is not None:
-        quota = f"{topology.cpu_quota:g} CPUs' worth of time, by the control group"
+        quota = f"the time of {topology.cpu_quota:g} CPUs, by the control group"
         pairs.insert(3, ("quota", quota))
     if found.near is not None:
         pairs.append(("near", _near(found)))
@@ -119,7 +119,7 @@ def _nodes(topology: Topology) -> str:
     if None not in sockets:
         text += f" in {counted(len(sockets), 'socket')}"
     if bare:
-        text += f"; {bare:,} without CPUs that we may use"
+        text += f"; {bare:,} without usable CPUs"
     return text
 
 
@@ -131,7 +131,7 @@ def _cpus(topology: Topology) -> str:
     parts = [f"{count:,} ({' + '.join(shapes)})"]
     speeds = {speed for node in topology.nodes for speed in node.speeds}
     parts += [f"cores of {len(speeds)} speeds"] if len(speeds) > 1 else []
-    parts += [f"{denied:,} more not ours"] if denied else []
+    parts += [f"{denied:,} more not usable"] if denied else []
     parts += [f"off: {ranges(topology.offline_cpus)}"] if topology.offline_cpus else []
     return "; ".join(parts)
 

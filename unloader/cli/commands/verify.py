@@ -53,7 +53,9 @@ def command(
     from unloader.cli.options.encryption import keys_at
 
     if source is None and values["password_prompt"]:
-        raise UsageError("--password-prompt without SOURCE", "give the SOURCE, or leave it out")
+        raise UsageError(
+            "--password-prompt needs SOURCE", "give SOURCE, or leave --password-prompt out"
+        )
     spec = None if source is None else connect_to(source, values, given(context))
     from unloader import api
 

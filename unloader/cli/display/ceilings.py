@@ -44,7 +44,14 @@ def _parts(found: Ceilings) -> Iterator[str]:
         )
     if found.source is not None:
         yield render.table(
-            (">workers", ">rows/s", ">MB/s", ">a worker", ">network MB/s", ">CPU s a million rows"),
+            (
+                ">workers",
+                ">rows/s",
+                ">MB/s",
+                ">rows/s per worker",
+                ">network MB/s",
+                ">CPU s per million rows",
+            ),
             map(_level, found.source.levels),
         )
     if found.encoder is not None:
@@ -59,7 +66,7 @@ def _parts(found: Ceilings) -> Iterator[str]:
 
 def _writing(found: Ceilings) -> str:
     how = found.writing
-    past = ", past the page cache" if how.direct_io else ""
+    past = ", without the page cache" if how.direct_io else ""
     return (
         f"{how.overlap_buffers} buffers of {render.size(how.overlap_buffer)}, {how.checksum}, "
         f"each file synced{past}"
@@ -93,12 +100,12 @@ def _level(level: SourceLevel) -> tuple[str, ...]:
 
 def _encoder(found: EncoderCeiling) -> str:
     rate = found.bytes_per_cpu_second
-    shown = f"{render.megabytes_per_second(rate)} a core" if rate else render.UNKNOWN
+    shown = f"{render.megabytes_per_second(rate)} per core" if rate else render.UNKNOWN
     sample = f"{counted(found.sample_rows, 'row')} of {found.row_bytes:.1f} bytes on average"
     lines = render.facts(
         ((f"{found.format} encoder", shown), ("sample", f"{sample}, before compression"))
     )
-    table = render.table(("codec", ">ratio", ">MB/s a core"), map(_codec, found.codecs))
+    table = render.table(("codec", ">ratio", ">MB/s per core"), map(_codec, found.codecs))
     return f"{lines}\n\n{table}"
 
 

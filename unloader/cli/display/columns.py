@@ -49,7 +49,7 @@ def legend(text: str) -> str:
     if match is None:
         return ""
     first, last, step = (int(number) for number in match.groups())
-    return f"{match[0]} stands for {first},{first + step},{first + 2 * step} and so on to {last}"
+    return f"{match[0]} means {first},{first + step},{first + 2 * step} and so on to {last}"
 
 
 def _run(numbers: Sequence[int], start: int) -> tuple[int, int]:

@@ -242,7 +242,7 @@ def ended_text(figures: Figures, finished: bool) -> str:
     seconds = max(figures.seconds, 1e-3)
     rows = (figures.rows - figures.rows_kept) / seconds
     size = (figures.bytes - figures.bytes_kept) / seconds
-    kept = f" ({figures.units_kept} of them before)" if figures.units_kept else ""
+    kept = f" ({figures.units_kept} finished earlier)" if figures.units_kept else ""
     tables = ""
     if figures.tables is not None:
         tables = f"{tables_text(replace(figures.tables, largest_open=''))}, "

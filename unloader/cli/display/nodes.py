@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MOST_LINES = 32
 """Above it nodes that are alike share a line."""
 
-_FOLDED = frozenset({">node", ">socket", "CPUs", "cores", "not ours"})
+_FOLDED = frozenset({">node", ">socket", "CPUs", "cores", "not usable"})
 
 _LARGEST_MATRIX = 16
 """Nodes of which every distance is shown."""
@@ -27,7 +27,7 @@ def node_table(topology: Topology, seats: tuple[Seat, ...], width: int) -> str:
     workers = Counter(seat.node for seat in seats)
     columns = _Columns(topology, workers, bar=12 if width < 100 else 24)
     rows = [columns.row(group) for group in _groups(topology, workers)]
-    heads = [">node", ">socket", "CPUs", "cores", ">memory", "not ours", "workers"]
+    heads = [">node", ">socket", "CPUs", "cores", ">memory", "not usable", "workers"]
     empty = {at for at in (1, 5) if all(row[at] in ("", render.UNKNOWN) for row in rows)}
     empty |= set() if any(seat.cpus for seat in seats) else {6}
     kept = [at for at in range(len(heads)) if at not in empty]
@@ -106,7 +106,7 @@ class _Columns:
     def _load(self, node: Node, several: bool) -> str:
         workers, cpus = self._workers[node.id], len(node.cpus)
         if not cpus:
-            return "no CPU this process may use" if node.cpus_denied else "has no CPUs"
+            return "no usable CPU" if node.cpus_denied else "has no CPUs"
         length = max(1, round(self._bar * cpus / self._most_cpus))
         full = min(length, -(-length * workers // cpus))
         drawn = "#" * full + "." * (length - full)

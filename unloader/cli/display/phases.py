@@ -17,12 +17,12 @@ _PLANNING = {
     "columns": "reading the columns",
     "partitions": "listing the partitions",
     "extents": "reading where rows are stored",
-    "planning": "cutting the table into work units",
-    "locking": "locking and checking what is read",
+    "planning": "splitting the table into work units",
+    "locking": "locking and checking the tables",
     "measuring": "measuring codecs on a sample",
 }
 _LATER = {
-    "confirming": "checking the files that are done",
+    "confirming": "checking the finished files",
     "unloading": "unloading",
     "counting": "counting the rows in the source",
     "publishing": "giving the files their final names",

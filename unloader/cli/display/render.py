@@ -49,7 +49,9 @@ def emit(text: str, *, done: str = "", asked: bool = True) -> None:
         AnswerLost: It cannot be written otherwise, such as to a full disk.
     """
     if asked and was_closed(1):
-        raise AnswerLost("the result has no standard output to be written to", _SEND_ELSEWHERE)
+        raise AnswerLost(
+            "the result cannot be written, because standard output is closed", _SEND_ELSEWHERE
+        )
     try:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()

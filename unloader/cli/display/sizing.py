@@ -27,7 +27,7 @@ def _parts(found: Sizing) -> Iterator[str]:
         map(_space, found.space),
     )
     table = render.table(("step", ">value", "unit", "arithmetic"), map(_step, found.steps))
-    yield f"{table}\n\nvalues are rounded to six digits, and reckoned with as they are shown"
+    yield f"{table}\n\nvalues are rounded to six digits, and the arithmetic uses the rounded values"
     yield render.facts(
         (
             *(("measured", each) for each in found.origins),

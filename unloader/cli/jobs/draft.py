@@ -17,29 +17,27 @@ if TYPE_CHECKING:
 _HEAD = """\
 # A job file of unloader. Each key is an option of `unloader run`.
 #
-#   unloader check FILE      all that can be known without reading rows
-#   unloader run FILE        unload what it names
+#   unloader check FILE      check it without reading rows
+#   unloader run FILE        unload its tables
 #
-# Values may have variables of the environment, "${NAME}" or "${NAME:-default}". A line
-# shown-variables = ["NAME"] lists them, since what they hold is shown and recorded.
-# Editors with taplo complete the keys and check the values, once this line is made to lead to the
-# file that is in the docs of unloader:
+# Values may use environment variables, "${NAME}" or "${NAME:-default}". List them in a line
+# shown-variables = ["NAME"], because their contents are shown and recorded.
+# Editors with taplo complete the keys and check the values. They need this line, with the path of
+# the file in the docs of unloader:
 #   #:schema /path/to/job.schema.json
 """
 
 _OPTIONS = """\
-# Keys that other files have in common with this one; what stands here overrides them.
+# Keys that are shared with other files. The keys of this file override them.
 # include = ["base.toml"]
 
-# format = "parquet"          # csv if nothing is said
-# compression = "zstd"        # none for csv, zstd for parquet
-# parallelism = 8             # the number of usable cores
-# verify = "full"             # count
+# format = "parquet"          # the default is csv
+# compression = "zstd"        # the default: none for csv, zstd for parquet
+# parallelism = 8             # the default is the number of usable cores
+# verify = "full"             # the default is count
 """
 
-_TO = (
-    "# A directory for each table and each day. {run_id} in place of {date} makes one for each run."
-)
+_TO = "# A directory for each table and each day. Write {run_id} instead of {date} for each run."
 
 
 def draft(url: str, settings: Mapping[str, str], tables: Sequence[SchemaTable]) -> str:

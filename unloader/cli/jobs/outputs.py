@@ -208,9 +208,11 @@ class OutputReader:
     def _broken(self, context: click.Context) -> Iterator[UsageError]:
         """Yield the rules that an output breaks, but for what follows from a mistake before."""
         if not context.params["to"] and "to" not in self.wrong:
-            yield UsageError("nothing says where the output goes", "give it the key to")
+            yield UsageError("the output has no destination", "give it the key to")
         for error in rules.broken(context.params, given(context)):
-            if not (error.message.startswith("nothing says") and self.wrong & {"table", "query"}):
+            if not (
+                error.message.startswith("no table or query") and self.wrong & {"table", "query"}
+            ):
                 yield error
 
     def _source(self, context: click.Context, output: JobOutput) -> SourceSpec | None:

@@ -26,7 +26,7 @@ def plan_tables(context: click.Context, argument: SourceArgument, values: dict[s
     """Show what a run over several tables would do."""
     if values["output"]:
         raise UsageError(
-            "--output writes the plan of one table, and this is of several",
+            "--output writes the plan of one table, and there are several tables",
             "leave it out, and give run the same options or job file: it plans in the same way",
         )
     asked = tables_request(context, argument, values)

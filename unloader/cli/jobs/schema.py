@@ -36,7 +36,7 @@ def schema() -> dict[str, Any]:
     entries = {
         _entry(TABLE): _object(
             {**of_table, ROUTE: _list_of(ROUTE, "Outputs of this table alone.")},
-            "One table or query, with what holds for it alone.",
+            "One table or query, with its own keys.",
         ),
         _entry(ROUTE): _object(
             {NAME: _NAME, **of_route}, "One output: its columns, rows, format and destination."
@@ -51,12 +51,12 @@ def schema() -> dict[str, Any]:
         },
         SHOWN: {
             **_TEXTS,
-            "description": "Variables of the environment that values of this job may have. What "
-            "they hold is shown and recorded.",
+            "description": "Environment variables that values of this job may use. Their "
+            "contents are shown and recorded.",
         },
         RUN: _object({SOURCE: _SOURCE, **run}, "The same keys as at the top."),
-        DEFAULTS: _object(run, "Values that count where nothing else says anything."),
-        ROUTE: _list_of(ROUTE, "Outputs of each table that has none of its own."),
+        DEFAULTS: _object(run, "Values of keys that are not set elsewhere."),
+        ROUTE: _list_of(ROUTE, "Outputs of each table without separate outputs."),
         **run,
         TABLE: {"anyOf": [run[TABLE], tables]},
     }
@@ -76,7 +76,7 @@ def text() -> str:
 _NAME = {
     "type": "string",
     "pattern": f"^{ROUTE_NAME.pattern}$",
-    "description": "What the route is called.",
+    "description": "Name of the route.",
 }
 
 

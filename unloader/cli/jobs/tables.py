@@ -84,9 +84,9 @@ def _check_subject(context: click.Context, job: JobFile) -> None:
             ParameterSource.ENVIRONMENT,
         ):
             raise UsageError(
-                f"--{key.replace('_', '-')} does not go with the {len(job.tables)} [[table]] "
-                f"entries of {job.path}, which say what is unloaded",
-                "leave it out; --exclude-table leaves out some of their tables",
+                f"--{key.replace('_', '-')} does not apply to the {len(job.tables)} [[table]] "
+                f"entries of {job.path}, which name the tables",
+                "leave it out; --exclude-table excludes some of their tables",
             )
 
 
@@ -122,7 +122,7 @@ def _context_of(
     inner = calls.context(known)
     inner.params[ONE_OF_SEVERAL] = True
     if context.command.name == "run" and not (inner.params["to"] or len(routes) > 1):
-        raise UsageError("nothing says where the output goes", "give it the key to")
+        raise UsageError("the output has no destination", "give it the key to")
     return inner
 
 
@@ -136,12 +136,13 @@ def _check_places(entries: tuple[AskedTables, ...]) -> None:
             for place in directories_of(output):
                 if "{table}" not in place and first.setdefault(place, entry.label) != entry.label:
                     raise UsageError(
-                        f"{first[place]} and {entry.label} go to one directory, {place}",
-                        "write {table} into it, or give each entry its own to",
+                        f"{first[place]} and {entry.label} go to the same directory, {place}",
+                        "add {table} to it, or give each entry a separate to",
                     )
     if len(kinds) > 1:
         raise UsageError(
-            "some tables go to directories, and others nowhere", "give all of them the same --to"
+            "some tables go to directories, and other tables are dropped",
+            "give all tables the same --to",
         )
 
 
@@ -149,8 +150,7 @@ def _kind_of(output: OutputOptions) -> str:
     kind = destination_kind(output.destinations)
     if kind in ("stdout", "pipe", "pipes"):
         raise UsageError(
-            f"--to {output.destination} is a stream, and each of several tables has files of its "
-            "own",
+            f"--to {output.destination} is a stream, and several tables need separate files",
             "give a directory, --to '/extract/{schema}.{table}', or run one table",
         )
     return kind

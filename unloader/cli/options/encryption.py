@@ -104,5 +104,7 @@ def _recipient(text: str) -> str:
             "give the public key, which `age-keygen -y FILE` shows, and make a new private one",
         )
     if not text.startswith(RECIPIENT):
-        raise UsageError("--encrypt-to has what is no public key of age; it is not shown", _FORM)
+        raise UsageError(
+            "a value of --encrypt-to is not a public key of age, and is not shown", _FORM
+        )
     return text

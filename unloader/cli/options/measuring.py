@@ -49,7 +49,7 @@ def measured_parts(values: Mapping[str, Any]) -> tuple[Part, ...]:
         if name not in PARTS:
             near = get_close_matches(name, PARTS, n=1)
             meant = f"did you mean {near[0]}?" if near else f"use {', '.join(PARTS)}"
-            raise UsageError("--without names something that is not measured anyway", meant)
+            raise UsageError("--without names an unknown part", meant)
     parts = tuple(part for part in PARTS if part not in values["without"])
     if not parts:
         raise UsageError("--without leaves out everything", "leave one of its items out")
@@ -60,12 +60,12 @@ def _validate_without_source(values: Mapping[str, Any], given: frozenset[str]) -
     for name in _OF_A_SOURCE:
         if name in given:
             raise UsageError(
-                f"--{name} needs a SOURCE, and none is given",
+                f"--{name} needs a SOURCE",
                 "write unloader preflight SOURCE, or leave it out",
             )
     if not values["to"]:
         raise UsageError(
-            "nothing says what to measure", "give a SOURCE with --table, or --to, or both"
+            "there is nothing to measure", "give a SOURCE with --table, or --to, or both"
         )
     # What is not about a source holds as it does for a run.
     rules.validate({**values, "table": "T", "query": None}, given)

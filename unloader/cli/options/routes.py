@@ -117,7 +117,7 @@ def _together(requests: Sequence[Request], routes: Sequence[Route]) -> Request:
     first = requests[0]
     if any(each.selection.where != first.selection.where for each in requests):
         raise UsageError(
-            "routes have different values of where, which the database evaluates once for all",
+            "routes have different values of where, and the database evaluates where once for all",
             "write the condition of each route as its filter",
         )
     if len(routes) == 1 and first.output.filter is None:
@@ -135,8 +135,7 @@ def _together(requests: Sequence[Request], routes: Sequence[Route]) -> Request:
 def _check_verify(request: Request) -> None:
     if request.routes is not None and request.verify == "source":
         raise UsageError(
-            "--verify source compares one output with the source, and there are several or a "
-            "filter",
+            "--verify source compares one output without a filter",
             "use --verify full",
         )
 
@@ -222,7 +221,7 @@ def _check_keys(entry: Entry, options: Mapping[str, Option]) -> None:
             name = each.key.replace("_", "-")
             near = get_close_matches(each.key, options, n=1, cutoff=0.5)
             raise UsageError(
-                f"route {entry.name}: {name} is no option of a route",
+                f"route {entry.name}: {name} is not an option of a route",
                 f"did you mean {near[0].replace('_', '-')}?"
                 if near
                 else "give it outside of the route, as --" + name,
@@ -232,11 +231,11 @@ def _check_keys(entry: Entry, options: Mapping[str, Option]) -> None:
 def _check_place(values: Mapping[str, Any], *, alone: bool) -> None:
     places: tuple[str, ...] = values.get("to") or ()
     if not places and "to" in values:
-        raise UsageError("nothing says where it goes", "give it the key to")
+        raise UsageError("it has no destination", "give it the key to")
     if not alone and destination_kind(places) not in (*KEPT, "null"):
         raise UsageError(
-            f"it goes to {', '.join(places)}, and several routes go to directories",
-            "give it a directory, or run it by itself",
+            f"it goes to {', '.join(places)}, and several routes need directories",
+            "give it a directory, or unload it in a separate run",
         )
 
 

@@ -86,7 +86,7 @@ def source_argument(
         url = urls[0] if urls else ""
         if "://" not in url and Path(url).is_file():
             raise UsageError(
-                f"{url} is a file, and neither a source URL nor named as a job or a plan",
+                f"{url} is a file, and not a source URL, a job file or a plan",
                 f"name a job file *.toml and a plan *.json; a database in a file is written "
                 f"{database_in(url) or 'duckdb'}://{Path(url).absolute()}",
             )
@@ -126,8 +126,8 @@ def finished_directory(ctx: click.Context, argument: click.Parameter, place: str
         return path_of(home_of(place))
     if looks_like_source(place, KINDS):
         raise UsageError(
-            "what stands where DEST belongs looks like a source, and is not shown",
-            f"write unloader {ctx.info_name} DEST; a directory of such a name is written ./NAME",
+            "DEST looks like a source, and is not shown",
+            f"write unloader {ctx.info_name} DEST; write ./NAME if this is the name of a directory",
         )
     try:
         found = path_of(place)
@@ -196,7 +196,7 @@ def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> Sourc
     ctx.obj.routes = routes if len(routes) > 1 and "route" in own else ()
     if len(routes) > 1 and not ctx.obj.routes:
         raise UsageError(
-            f"{ctx.info_name} looks at one output, and {path} has {counted(len(routes), 'route')}",
+            f"{ctx.info_name} handles one output, and {path} has {counted(len(routes), 'route')}",
             "write a job file with one of them",
         )
     ctx.default_map = {
@@ -297,7 +297,7 @@ def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
     if not isinstance(job, dict):
         raise _no_plan(path, "holds no plan")
     if document.get(JOB_DIGEST) != job_digest(job):
-        raise _no_plan(path, "was edited after it was made: its job has another digest")
+        raise _no_plan(path, "was edited after it was made: the digest of its job differs")
     values = {name.replace("-", "_"): value for name, value in job.items()}
     # The plan stands for these; a variable set for all jobs must not seem to change them.
     planned = (option.key for option, _ in _plan_options().values() if option.planned)

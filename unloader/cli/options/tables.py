@@ -86,7 +86,7 @@ def choice_of(values: Mapping[str, Any]) -> TableChoice | None:
 def _family(word: str) -> Family:
     known = KINDS.get(word.lower())
     if known is None:
-        raise UsageError("--table-kinds names what is no kind of table", f"use {', '.join(KINDS)}")
+        raise UsageError("--table-kinds names an unknown kind of table", f"use {', '.join(KINDS)}")
     return known
 
 

@@ -70,7 +70,7 @@ def _places(items: Iterable[str]) -> dict[str, str]:
         place = _expanded(place)
         if found.setdefault(name or DEFAULT_KEY, place) != place:
             raise UsageError(
-                f"--mask-key says twice where the key {name or DEFAULT_KEY} is",
+                f"--mask-key names two places for the key {name or DEFAULT_KEY}",
                 "give the keys names, such as --mask-key customers=file:PATH",
             )
     return found

@@ -18,7 +18,7 @@ def mistakes_between(job: JobFile) -> Iterator[Mistake]:
             yield _mistake(table.place, "it names neither a table nor a query", entry=table.label)
     for given in job.values if job.tables else ():
         if given.key in SUBJECT:
-            text = f"the key {given.key!r} stands beside [[table]], which says what is unloaded"
+            text = f"the key {given.key!r} does not apply beside [[table]], which names the tables"
             yield _mistake(given.place, text, key=given.key)
 
 
@@ -27,7 +27,7 @@ def _names(routes: Sequence[Entry]) -> Iterator[Mistake]:
     seen: set[str] = set()
     for each in routes:
         if each.name in seen:
-            text = "another route beside it has this name"
+            text = "another route has the same name"
             yield _mistake(each.place, text, key="name", entry=each.label)
         seen.update(filter(None, (each.name,)))
 

@@ -185,7 +185,7 @@ class _Reader:
                 self.report(section.mistake(written, text, hint))
                 return
         if key in found:
-            text = f"the key {written!r} is there twice"
+            text = f"the key {written!r} is given twice"
             self.report(section.mistake(written, text, "remove one of the two"))
             return
         found[key] = Given(

@@ -48,8 +48,7 @@ def the_only(job: JobFile) -> tuple[Entry | None, Entry | None]:
     if len(job.tables) > 1:
         raise UsageError(
             f"this command takes one table, and {job.path} has {len(job.tables)}",
-            "write a job file for each, and put what they have in common into one that they "
-            "include",
+            "write a job file for each, and put their common keys into a file that they include",
         )
     return first_of(job)
 
@@ -82,8 +81,8 @@ def _check_narrowing(job: JobFile, table: Entry | None, route: Entry | None) -> 
     for given in () if route is None else route.values:
         if given.key in above & {"columns", "exclude", "where"}:
             raise UsageError(
-                f"{given.where()}: the key {given.key!r} stands above the route, too, and run "
-                "does not select twice",
+                f"{given.where()}: the key {given.key!r} is also set above the route, and rows "
+                "are selected once",
                 "write it in one of the two places",
             )
 

@@ -84,7 +84,7 @@ class Section:
         if key in known or key in self.own:
             return None
         if isinstance(value, (dict, list)) and _has_tables(value):
-            shown = f"there is no table [{written}]" if _may_be_shown(written) else _UNSHOWN
+            shown = f"unknown table [{written}]" if _may_be_shown(written) else _UNSHOWN
             hint = "write its keys at the top of the file, or below a line [run]"
             return self.mistake(written, shown, hint, named=False)
         if key in self.others and key not in keys_of(self.options):
@@ -108,9 +108,9 @@ class Section:
     def _elsewhere(self, written: str, option: Option) -> Mistake:
         """Return the mistake of an option that is not of one table or route alone."""
         if option.scope == "table":
-            text = f"the key {written!r} is of a table, not of one route of it"
+            text = f"the key {written!r} belongs to a table, and not to one of its routes"
             return self.mistake(written, text, "write it below [[table]], or at the top")
-        text = f"the key {written!r} is of the whole run, not of one {self.scope}"
+        text = f"the key {written!r} belongs to the whole run, and not to one {self.scope}"
         return self.mistake(written, text, "write it at the top of the file")
 
     def _no_key(self, written: str, known: Iterable[str]) -> Mistake:
@@ -121,7 +121,7 @@ class Section:
         near = get_close_matches(written.replace("_", "-").lower(), names, n=1, cutoff=0.5)
         named = _may_be_shown(written)
         hint = f"did you mean {near[0]!r}?" if near else "use one of: " + ", ".join(sorted(names))
-        shown = f"there is no key {written!r}" if named else _UNSHOWN
+        shown = f"unknown key {written!r}" if named else _UNSHOWN
         return self.mistake(written, shown, hint, named=named)
 
 

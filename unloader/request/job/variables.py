@@ -72,7 +72,7 @@ def _replaced(
     if not form["end"] or inside is None:
         # What is written there is not shown: it may be anything.
         raise ValueError(
-            "a ${ begins no variable; write ${NAME} or ${NAME:-default}, or $${ for ${ itself"
+            "a ${ does not begin a variable; write ${NAME}, ${NAME:-default}, or $${ for ${ itself"
         )
     name, text = inside["name"], environ.get(inside["name"], "")
     if shown is None:

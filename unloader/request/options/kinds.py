@@ -200,7 +200,7 @@ class Variables(Items):
         names = super().read(value)
         if not all(re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) for name in names):
             # It is not shown: `NAME=VALUE` may have been meant.
-            raise ValueError("one is not the name of a variable; give names alone, without values")
+            raise ValueError("an item is not the name of a variable; give names without values")
         return names
 
 

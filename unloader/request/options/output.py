@@ -302,7 +302,7 @@ FILES = (
         effect="changes",
         default_text="none for csv, zstd for parquet",
         help=(
-            "Codec, such as zstd, zstd:3 or gzip. The codecs are none, gzip, zstd, lz4 and snappy "
+            "Codec, such as zstd, zstd:3 or gzip. All codecs: none, gzip, zstd, lz4, snappy "
             "(Parquet only). fastest, balanced and smallest measure a sample of the rows and "
             "choose."
         ),

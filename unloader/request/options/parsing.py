@@ -109,7 +109,7 @@ def _encoding(text: str) -> str:
 
 def _mode(text: str) -> int:
     if not re.fullmatch("0?[0-7]{3}", text.strip()):
-        raise ValueError("it is not the rights of a file; write three octal digits, such as 640")
+        raise ValueError("it is not a file mode; write three octal digits, such as 640")
     mode = int(text, 8)
     if not mode & 0o400:
         raise ValueError(f"{mode:03o} does not let the owner read; write for instance 640")

@@ -96,7 +96,7 @@ to = "./out/orders"
     ]
     messages = [message for *_, message in found]
     assert "idd" in messages[3]
-    assert "no column 'nothing'" in messages[4]
+    assert "unknown column 'nothing'" in messages[4]
     assert "used is not empty: it holds mine.txt" in messages[6]
     assert "file is not a directory" in messages[7]
     assert "two outputs go to ./out/orders" in messages[8]
@@ -113,8 +113,8 @@ to = "./out/orders"
     [
         ('source = "duckdb:///nowhere/x.db"\ntable = "t"\nto = "out"', 4, "nowhere"),
         ('table = "t"\nto = "out"', 2, "names no source"),
-        ('source = "duckdb:///x.db"\ntable = "t"', 2, "nothing says where the output goes"),
-        ('source = "duckdb:///x.db"\nto = "out"', 2, "nothing says what to unload"),
+        ('source = "duckdb:///x.db"\ntable = "t"', 2, "the output has no destination"),
+        ('source = "duckdb:///x.db"\nto = "out"', 2, "no table or query is given"),
         ('source = "postgresql://u:t1ger@h/d"\ntable = "t"\nto = "out"', 2, "password"),
         (
             'source = "duckdb:///${NOWHERE}.db"\ntable = "t"\nto = "out"',

@@ -83,7 +83,7 @@ def test_one_table_is_a_job_that_runs(unloader: Run, tmp_path: Path) -> None:
     (written,) = (tmp_path / "extract").rglob("*.csv")
     assert written.read_text() == "a\n7\n"
     again = unloader("init", url, "--output", "job.toml")
-    assert (again.returncode, "is there already" in again.stderr) == (6, True)
+    assert (again.returncode, "exists already" in again.stderr) == (6, True)
 
 
 def test_a_schema_is_chosen_where_there_are_several(unloader: Run, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_job_of_many_is_refused_in_one_sentence(unloader: Run, tmp_path: Path)
     path.write_text("source = 'duckdb:///x.db'\n" + "[[table]]\ntable = 'A'\n" * 2)
     result = unloader("run", "job.toml", "--to", "out")
     assert result.returncode == 2
-    assert "[[table]] 1 and [[table]] 2 go to one directory, out" in result.stderr
+    assert "[[table]] 1 and [[table]] 2 go to the same directory, out" in result.stderr
     assert "takes one table, and job.toml has 2" in unloader("codecs", "job.toml").stderr
     path.write_text("table = 'A'\n[[route]]\nto = 'a'\n[[route]]\nto = 'b'\n")
     assert "job.toml has 2 routes" in unloader("codecs", "job.toml").stderr

@@ -221,7 +221,7 @@ def test_numbers_in_turns_are_written_short(
     )
     text = shown(unloader("topology", "--sysfs", machine(TreeSpec(nodes=nodes))))
     assert {words[1] for words in lines_of(text, "node")} == {"0-62:2", "1-63:2"}
-    assert text.count("0-62:2 stands for 0,2,4 and so on to 62") == 1
+    assert text.count("0-62:2 means 0,2,4 and so on to 62") == 1
 
 
 def test_distances_are_a_matrix_only_while_it_fits(

@@ -29,7 +29,7 @@ def test_ranges_are_written_as_people_do() -> None:
 
 def test_a_stride_is_explained_where_there_is_one() -> None:
     """The first of a text stands for all; a text without one needs no word."""
-    assert legend("node 1  1-61:4,64") == "1-61:4 stands for 1,5,9 and so on to 61"
+    assert legend("node 1  1-61:4,64") == "1-61:4 means 1,5,9 and so on to 61"
     assert legend("node 1  0-3,8") == ""
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
-WAITS = r"planning: (?:listing the partitions|locking and checking what is read) \.\.\."
+WAITS = r"planning: (?:listing the partitions|locking and checking the tables) \.\.\."
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def test_a_variable_that_narrows_is_told_everywhere(
     assert result.returncode == 0, result.stderr
     assert f"selected by: {SAID}" in result.stderr
     told = dict(line.split("  ", 1) for line in result.stdout.splitlines())
-    assert told["rows"].strip() == "10 (only those that were selected)"
+    assert told["rows"].strip() == "10 (only the selected rows)"
     assert told["selected by"].strip() == SAID
     assert told["verified"].strip() == "ok (count, 10 rows of the same selection in the source)"
     assert settings_in(tmp_path / "out") == {

@@ -68,8 +68,8 @@ def test_rows_in_another_order_stop_the_run(unloader: Run, database: str, tmp_pa
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        (("--sorted-by", "id sideways"), "is no order"),
-        (("--sorted-by", "nowhere"), "no column 'nowhere'"),
+        (("--sorted-by", "id sideways"), "is not an order"),
+        (("--sorted-by", "nowhere"), "unknown column 'nowhere'"),
         (("--sorted-by", "id,ID desc"), "--sorted-by names 'id' twice"),
         (("--row-group-bytes", "0"), "--row-group-bytes"),
         (("--data-page-version", "3.0"), "--data-page-version"),

@@ -122,7 +122,7 @@ def test_a_mark_of_the_byte_order_is_no_mistake(tmp_path: Path) -> None:
     [
         ("[[run]]\ntable = 'a'\n", 1, "not a table"),
         ("run = 1", 1, "not a table"),
-        ("table = 't'\n[output]\nto = 'x'", 2, r"no table \[output\]"),
+        ("table = 't'\n[output]\nto = 'x'", 2, r"unknown table \[output\]"),
         ("table = 't'\n[run.where]\nto = 'x'", 2, "'where' is a table"),
         ("\n[RUN]\ntabel = 't'", 3, "did you mean 'table'"),
         ("where = '''\ntabel = 5\n'''\ntabel = 5", 4, "did you mean 'table'"),
@@ -218,16 +218,16 @@ password = "tiger"
 """,
     )
     assert mistakes(path) == [
-        "base.toml, line 1: there is no key 'tabel'",
+        "base.toml, line 1: unknown key 'tabel'",
         "job.toml, line 2: the key 'where' is a whole number",
-        "job.toml, line 5: [[table]] 2: the key 'parallelism' is of the whole run, not of one "
+        "job.toml, line 5: [[table]] 2: the key 'parallelism' belongs to the whole run, and not to one "
         "table",
-        "job.toml, line 6: [[table]] 2: there is no key 'forma'",
-        "job.toml, line 8: [[table]] 2, [[route]] 1: the key 'partition' is of a table, not of one "
-        "route of it",
+        "job.toml, line 6: [[table]] 2: unknown key 'forma'",
+        "job.toml, line 8: [[table]] 2, [[route]] 1: the key 'partition' belongs to a table, and not "
+        "to one of its routes",
         "job.toml, line 11: [[route]] 1: the name of a route is not a plain word in quotes",
         "job.toml holds a password, where backups and version control find it",
-        "job.toml, line 14: [[route]] x: another route beside it has this name",
+        "job.toml, line 14: [[route]] x: another route has the same name",
         "base.toml, line 3: [[table]] 1: it names neither a table nor a query",
         "invalid value for the key 'retries' of base.toml, line 2: the value is not a whole "
         "number.",
@@ -241,11 +241,11 @@ password = "tiger"
     [
         ("[table]\ntable = 'A'", r"begin each entry with a line \[\[table\]\]"),
         ("route = 'x'", r"begin each entry with a line \[\[route\]\]"),
-        ("table = 'A'\n[[route]]\nto = 'x'\n[[route.table]]\ntable = 'B'", "there is no table"),
+        ("table = 'A'\n[[route]]\nto = 'x'\n[[route.table]]\ntable = 'B'", "unknown table"),
         ("defaults = 1", r"write its keys below one line \[defaults\]"),
         ("query = 'SELECT 1'\n[[table]]", "names neither"),
-        ("[[table]]\ntable = 'A'\n[defaults]\nsource = 'x'", "there is no key 'source'"),
-        ("[[table]]\ntable = 'A'\n[run]\ntable = 'B'", "stands beside"),
+        ("[[table]]\ntable = 'A'\n[defaults]\nsource = 'x'", "unknown key 'source'"),
+        ("[[table]]\ntable = 'A'\n[run]\ntable = 'B'", "does not apply beside"),
     ],
 )
 def test_what_is_no_entry_is_refused(tmp_path: Path, text: str, what: str) -> None:
@@ -330,10 +330,10 @@ def test_variables_are_replaced_wherever_text_stands(
     [
         ("${MISSING}", "the variable MISSING is not set"),
         ("${EMPTY}", "the variable EMPTY is not set"),
-        ("${MISSING", "begins no variable"),
-        ("${1A}", "begins no variable"),
-        ("${MISSING-x}", "begins no variable"),
-        ("${MISSING:-${OTHER}}", "begins no variable"),
+        ("${MISSING", "does not begin a variable"),
+        ("${1A}", "does not begin a variable"),
+        ("${MISSING-x}", "does not begin a variable"),
+        ("${MISSING:-${OTHER}}", "does not begin a variable"),
         ("${UNLOADER_PASSWORD}", "the variable UNLOADER_PASSWORD holds a secret"),
         ("${DB_PASS:-x}", "the variable DB_PASS holds a secret"),
         ("${HARMLESS}", "the variable HARMLESS holds a secret"),

@@ -258,7 +258,7 @@ def test_looking_back_takes_a_right(server: OracleServer, catalog: OracleCatalog
 def test_reading_takes_a_right(server: OracleServer, catalog: OracleCatalog) -> None:
     """A table that may not be read at all is as good as not there."""
     catalog.snapshot("snapshot")
-    with pytest.raises(SourceError, match=r"no table hr\.staff"):
+    with pytest.raises(SourceError, match=r"the table hr\.staff"):
         catalog.describe(parse_table("hr.staff"))
 
 

@@ -59,7 +59,7 @@ def _speed(level: Level, work: Work) -> str:
     rate = work.of / level.seconds
     if work.unit == "bytes":
         return render.megabytes_per_second(rate)
-    return render.rows_per_second(rate) if work.unit == "rows" else f"{rate * 3600:.4g} an hour"
+    return render.rows_per_second(rate) if work.unit == "rows" else f"{rate * 3600:.4g} per hour"
 
 
 def _facts(found: Analysis) -> Iterator[tuple[str, str]]:
@@ -68,15 +68,17 @@ def _facts(found: Analysis) -> Iterator[tuple[str, str]]:
     yield "recommended", _choice(found.recommended, "no level is valid")
     for doubt in found.doubts:
         yield "DOUBTFUL", doubt
-    yield "sustained", _choice(found.sustained, "no level was measured to stay below the CPU limit")
-    yield "production", _choice(found.production, "no level stays below the CPU limit")
-    yield "limit below", found.below_knee.text
+    yield "sustained", _choice(found.sustained, "no level was measured below the CPU limit")
+    yield "production", _choice(found.production, "no level is below the CPU limit")
+    yield "limit below knee", found.below_knee.text
     if found.above_knee is not None:
-        yield "limit beyond", found.above_knee.text
+        yield "limit above knee", found.above_knee.text
     yield "model", _model(found)
     others = (each for each in found.curves if each != found.chosen)
     yield "other models", "; ".join(map(_curve, others)) or "none: too few levels"
-    spread = "of the repeats" if found.spread.measured else "assumed, as no level was repeated"
+    spread = (
+        "from the repeats" if found.spread.measured else "assumed, because no level was repeated"
+    )
     yield "spread", f"{found.spread.share:.1%}, {spread}"
     if found.extrapolation is not None:
         yield "trial", _trial(found)
@@ -87,8 +89,8 @@ def _knee(knee: Knee) -> str:
         return knee.note
     high = "no upper bound" if knee.high is None else f"{knee.high:.3g}"
     how = {
-        "law": "of the model's curve",
-        "levels": "read off the levels, as no model describes them",
+        "law": "from the curve of the model",
+        "levels": "from the levels, because no model fits them",
     }[knee.method]
     interval = f"{CONFIDENCE:.0%} interval {knee.low:.3g} to {high}"
     return f"{knee.parallelism:.3g} workers ({interval}), {how}"
@@ -103,13 +105,13 @@ def _choice(choice: Choice | None, otherwise: str) -> str:
 def _model(found: Analysis) -> str:
     if found.chosen is None:
         return "none: too few levels"
-    holds = "" if found.described else "; DOES NOT DESCRIBE the levels"
+    holds = "" if found.described else "; DOES NOT FIT the levels"
     return _curve(found.chosen) + holds
 
 
 def _curve(curve: Curve) -> str:
     figures = "".join(f", {name} {value:.3g}" for name, value in curve.parameters.items())
-    return f"{curve.law}{figures} (levels deviate by {curve.deviation:.1%})"
+    return f"{curve.law}{figures} (the levels differ from it by {curve.deviation:.1%})"
 
 
 def _prediction(each: Prediction) -> tuple[str, ...]:
@@ -130,9 +132,9 @@ def _trial(found: Analysis) -> str:
     trial = found.extrapolation
     assert trial is not None
     each = trial.prediction
-    what = f"from the levels up to {trial.up_to} alone, {counted(each.parallelism, 'worker')}"
+    what = f"{counted(each.parallelism, 'worker')}, predicted from the levels up to {trial.up_to}"
     measured = f"measured {trial.measured_seconds:,.4g} s"
     if each.seconds is None:
-        return f"{what} cannot be predicted ({each.reason}); {measured}"
+        return f"{what}: not possible ({each.reason}); {measured}"
     verdict = "in the interval" if trial.inside else "NOT in the interval"
-    return f"{what} would take {each.low:,.4g} to {each.high:,.4g} s; {measured}: {verdict}"
+    return f"{what}: {each.low:,.4g} to {each.high:,.4g} s; {measured}, {verdict}"

@@ -142,7 +142,7 @@ def _facts(report: SweepReport) -> Iterator[tuple[str, str]]:
             f"{taken.units} of {counted(taken.of_units, 'work unit')} ({taken.share:.1%}){rows}",
         )
     if report.options.seconds is not None:
-        yield "time", f"at most {report.options.seconds:g} s a measurement"
+        yield "time", f"at most {report.options.seconds:g} s for each measurement"
     yield (
         "order",
         f"{report.options.repeats} rounds, random order of seed {report.options.seed}, "

@@ -84,16 +84,16 @@ def next_step(status: RunStatus) -> str:
         return ""
     place = shlex.quote(status.home or status.destination)
     if status.problem:
-        stay = "; tables that are published stay" if status.tables or status.home else ""
+        stay = "; published tables stay" if status.tables or status.home else ""
         return (
-            f"it cannot be resumed: {status.problem}. unloader clean {place} removes what it has "
-            f"staged{stay}"
+            f"it cannot be resumed: {status.problem}. unloader clean {place} removes its "
+            f"staged files{stay}"
         )
     kept, all_units = (status.left.units if status.left is not None else 0), status.units
     live = status.live
     if live is not None and live.resumable is False:
         return (
-            f"its snapshot has ended with it: unloader resume {place} --new-snapshot "
+            f"its snapshot ended with the run: unloader resume {place} --new-snapshot "
             "unloads everything again"
         )
     until = "" if live is None else live.snapshot_kept_until
@@ -105,19 +105,19 @@ def next_step(status: RunStatus) -> str:
         left = many.total - many.done - many.failed
         if not left:
             return (
-                "the tables that are missing were left out before the first row, and resume cannot "
-                "unload them: unload them in another run, and remove the record of this one with: "
+                "the missing tables were left out before the first row, and resume cannot unload "
+                "them. Unload them in another run. Remove the record of this run with: "
                 f"unloader clean {place}"
             )
         tables = counted(left, "table that is", "tables that are")
         return (
             f"unloader resume {place} keeps {units} of the {tables} not complete, and "
-            f"unloads the rest{until and f', until {until}'}"
+            f"unloads the rest{until and f'; possible until {until}'}"
         )
     rest = "" if all_units is None else f" and unloads the other {all_units - kept:,}"
     return (
         f"unloader resume {place} keeps "
-        f"{counted(kept, 'finished work unit')}{rest}{until and f', until {until}'}"
+        f"{counted(kept, 'finished work unit')}{rest}{until and f'; possible until {until}'}"
     )
 
 
@@ -150,7 +150,7 @@ def _facts(status: RunStatus, now: datetime, width: int | None) -> Iterator[tupl
 def _state(status: RunStatus, now: datetime) -> str:
     live = status.live
     if status.state == "running":
-        stopping = ", asked to end" if live is not None and live.stopping else ""
+        stopping = ", asked to stop" if live is not None and live.stopping else ""
         return f"running{_for(status.since, now)}{stopping}"
     if status.state == "interrupted":
         if live is None or not live.ended:
@@ -213,7 +213,7 @@ def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Iterato
 
 
 def _parallelism(known: ParallelismStatus) -> str:
-    paused = f", {known.paused} held up in the middle of a unit" if known.paused else ""
+    paused = f", {known.paused} paused within a unit" if known.paused else ""
     return f"{known.workers} of {known.of} ({known.mode}){paused}: {known.reason}"
 
 

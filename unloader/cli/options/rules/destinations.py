@@ -42,9 +42,8 @@ def check_destination(values: Mapping[str, Any], given: frozenset[str]) -> None:
     for place in places:
         if lake_kind(place) is None and looks_like_source(place, KINDS):
             raise UsageError(
-                "--to looks like a URL or a login, which is not shown, and output goes to a "
-                "directory",
-                "give a directory; one of such a name is written ./NAME",
+                "--to looks like a URL or a login and not like a directory; it is not shown",
+                "give a directory; write ./NAME if this is its name",
             )
     if not is_kept(places):
         _stream(values, given, places)
@@ -106,14 +105,18 @@ def _earlier_runs(values: Mapping[str, Any], places: tuple[str, ...]) -> None:
         several = is_of_several(values) or values.get(ONE_OF_SEVERAL, False)
         if not places or not all(_tells_runs_apart(place, several=several) for place in places):
             raise UsageError(
-                f"{flag(name)} needs a directory for each run, side by side",
+                f"{flag(name)} needs a separate directory for each run",
                 "put {date} or {run_id} into the last part of --to, and nowhere else: "
                 "--to '/extract/{table}/{date}'"
-                + (", or that of all tables: --to '/extract/{date}/{table}'" if several else ""),
+                + (
+                    ", or into the directory of all tables: --to '/extract/{date}/{table}'"
+                    if several
+                    else ""
+                ),
             )
     if values.get("keep") is not None and values["verify"] == "none":
         raise UsageError(
-            "--keep removes earlier runs once the new one is verified, and --verify is none",
+            "--keep does not apply to --verify none: it removes earlier runs after a verified run",
             "leave one of the two out",
         )
     link = values.get("latest_link")
@@ -137,14 +140,14 @@ def _stream(values: Mapping[str, Any], given: frozenset[str], places: tuple[str,
         raise _alone(places)
     if kind == "null" and places[0] not in (NULL, NULL_ROWS):
         raise UsageError(
-            f"--to {places[0]} is no destination",
+            f"--to {places[0]} is not a destination",
             f"write {NULL} to drop the output, or {NULL_ROWS} to drop the rows before they are "
             f"encoded; a directory of that name is ./{places[0]}",
         )
     what = "standard output" if kind == "stdout" else places[0]
     if kind != "null" and is_of_several(values):
         raise UsageError(
-            f"--to {places[0]} is a stream, and each of several tables has files of its own",
+            f"--to {places[0]} is a stream, and several tables need separate files",
             "give a directory, --to '/extract/{schema}.{table}', or run one table",
         )
     for option in out_of_place("streams", given):
@@ -158,7 +161,7 @@ def _stream(values: Mapping[str, Any], given: frozenset[str], places: tuple[str,
             )
     if "verify" in given and values["verify"] == "full":
         raise UsageError(
-            f"--verify full cannot read back what went to {what}", "use --verify count"
+            f"--verify full cannot read back the output to {what}", "use --verify count"
         )
     parallelism = values["parallelism"]
     if is_one_stream(kind) and "parallelism" in given and parallelism not in (0, 1):
@@ -177,10 +180,12 @@ def _standard_output(values: Mapping[str, Any]) -> None:
     if values.get("json"):
         raise UsageError(
             "--json and --to - both write to standard output",
-            "leave --json out; the exit status tells the result",
+            "leave --json out; the exit status shows the result",
         )
     if was_closed(1):
-        raise UsageError("--to - has no standard output to write to", "give it a reader or a file")
+        raise UsageError(
+            "--to - needs standard output, and it is closed", "give it a reader or a file"
+        )
     text = values["format"] == "csv" and values["compression"] in (None, Compression())
     if not text and sys.stdout.isatty():
         raise UsageError(
@@ -201,7 +206,8 @@ def _pipe(values: Mapping[str, Any], place: str) -> None:
     check_template(template, per_unit=per_unit, parts=False, option="--to")
     if not per_unit and "{partition}" in template:
         raise UsageError(
-            f"--to {place} names a partition, and is one pipe for all", "add {unit} to it"
+            f"--to {place} has the field {{partition}}, and is one pipe for all partitions",
+            "add {unit} to it",
         )
 
 
@@ -209,8 +215,7 @@ def _alone(places: tuple[str, ...]) -> UsageError:
     kinds = {destination_kind((place,)) for place in places}
     if kinds == {"directories", "objects"}:
         return UsageError(
-            "--to names directories and an object store, and one run publishes all of its files at "
-            "once",
+            "--to names directories and an object store, and one output goes to one kind of place",
             "give places of one kind, or two routes",
         )
     return UsageError(

@@ -83,7 +83,7 @@ def check_transforms(values: Mapping[str, Any], given: frozenset[str]) -> None:
         raise UsageError(
             f"--verify source compares with the source's own columns, and --{changed[0]} changes "
             "them",
-            "use --verify full, which compares the files with what was meant to be written",
+            "use --verify full, which compares the files with the values to be written",
         )
 
 
@@ -106,11 +106,9 @@ def check_encryption(values: Mapping[str, Any], given: frozenset[str]) -> None:
             "give --parquet-key-file as well, or leave --encrypt-to out",
         )
     if values["parquet_key_name"] is not None and not keyed:
-        raise UsageError(
-            "--parquet-key-name names a key, and there is none", "give --parquet-key-file"
-        )
+        raise UsageError("--parquet-key-name needs a key", "give --parquet-key-file")
     if "decrypt_with" in given and values["decrypt_with"] and not values["encrypt_to"]:
         raise UsageError(
-            "--decrypt-with is for text that is encrypted, and this is not",
+            "--decrypt-with needs an output of encrypted text",
             "give --encrypt-to, or leave --decrypt-with out",
         )

@@ -23,15 +23,13 @@ def check_table(values: Mapping[str, Any], given: frozenset[str]) -> None:
         for name in _OF_TABLES:
             if places and values.get(name) not in (None, ()) and name in given:
                 raise UsageError(
-                    f"{flag(name)} is for a table, and --to {', '.join(places)} is none",
+                    f"{flag(name)} is for a table, and --to {', '.join(places)} is not a table",
                     "give --to iceberg://CATALOG/NAMESPACE.TABLE, delta:PLACE or "
                     "ducklake:CATALOG/SCHEMA.TABLE, or leave it out",
                 )
         return
     if len(places) > 1:
-        raise UsageError(
-            f"--to {places[0]} is a table, which is where all files go", "give it alone"
-        )
+        raise UsageError(f"--to {places[0]} is a table, and all files go into it", "give it alone")
     _check_modes(values, places[0])
     _check_partitions(values, places[0])
     _check_others(values, given, places[0])
@@ -40,7 +38,7 @@ def check_table(values: Mapping[str, Any], given: frozenset[str]) -> None:
 def _check_modes(values: Mapping[str, Any], place: str) -> None:
     if values.get("replace_where") is not None and values.get("save_mode") != "overwrite":
         raise UsageError(
-            "--replace-where says which rows are replaced, and none are",
+            "--replace-where selects the rows to replace, and no rows are replaced",
             "give --save-mode overwrite, or leave it out",
         )
     if values.get("branch") is not None and lake_kind(place) != "iceberg":
@@ -52,7 +50,7 @@ def _check_modes(values: Mapping[str, Any], place: str) -> None:
         )
     if values.get("branch") is not None and values.get("save_mode") in (None, "create"):
         raise UsageError(
-            "--branch is one of a table that is there, and --save-mode is create",
+            "--branch needs an existing table, and --save-mode is create",
             "give --save-mode append or overwrite, or leave --branch out",
         )
 
@@ -64,8 +62,8 @@ def _check_partitions(values: Mapping[str, Any], place: str) -> None:
         raise UsageError("--partition-by is for Iceberg tables", "leave it out")
     if values.get("save_mode") not in (None, "create"):
         raise UsageError(
-            f"--partition-by is for a table that is made, and --save-mode is {values['save_mode']}",
-            "leave it out: a table that is there has its own partitions",
+            f"--partition-by is for a new table, and --save-mode is {values['save_mode']}",
+            "leave it out: an existing table has its own partitions",
         )
 
 
@@ -77,12 +75,12 @@ def _check_others(values: Mapping[str, Any], given: frozenset[str], place: str) 
         )
     if any(mark in place for mark in ("{}?" if lake_kind(place) == "iceberg" else "{}")):
         raise UsageError(
-            f"--to {place} has a field or an option, and a table's name has none",
+            f"--to {place} has a field or an option, and the name of a table cannot have one",
             "write the name of the table",
         )
     if is_of_several(values) or values.get(ONE_OF_SEVERAL):
         raise UsageError(
-            f"--to {place} is one table, and each of several has files of its own",
+            f"--to {place} is one table, and several tables need separate files",
             "run one table at a time",
         )
     if values.get("part") is not None:

@@ -13,8 +13,7 @@ def check_slow_hours(values: Mapping[str, Any], given: frozenset[str]) -> None:
     """Check that slow hours have a number of workers, and the number hours."""
     if "slow_parallelism" in given and not values["slow_between"]:
         raise UsageError(
-            "--slow-parallelism says how many workers work in the hours of --slow-between, and "
-            "there are none",
+            "--slow-parallelism is for the hours of --slow-between, which is not set",
             "give --slow-between, or leave --slow-parallelism out",
         )
 
@@ -23,7 +22,7 @@ def check_snapshot(values: Mapping[str, Any], given: frozenset[str]) -> None:
     """Check that a moment is asked for only where one is kept."""
     if values["scn"] is not None and values["consistency"] == "none":
         raise UsageError(
-            "--scn does not apply to --consistency none, which reads each work unit as it comes",
+            "--scn does not apply to --consistency none, which reads without a snapshot",
             "leave one of the two out",
         )
 
@@ -34,7 +33,7 @@ def check_skipping(values: Mapping[str, Any], given: frozenset[str]) -> None:
         return
     if not values["resume_or_start"]:
         raise UsageError(
-            "--skip-finished leaves a finished run alone where --resume-or-start finds one",
+            "--skip-finished needs --resume-or-start",
             "give --resume-or-start, too, or leave --skip-finished out",
         )
     if values["overwrite"]:
@@ -50,8 +49,8 @@ def check_skipping(values: Mapping[str, Any], given: frozenset[str]) -> None:
     for place in values["to"] or ():
         if "{run_id}" in place:
             raise UsageError(
-                f"--to {place} is another directory for each run, so --skip-finished finds no "
-                "finished run in it",
+                f"--to {place} is a different directory for each run, so --skip-finished "
+                "finds no finished run there",
                 "use {date} in place of {run_id}, or leave --skip-finished out",
             )
 
@@ -83,6 +82,6 @@ def check_verification(values: Mapping[str, Any], given: frozenset[str]) -> None
     if values["verify"] == "source" and values["consistency"] == "none":
         raise UsageError(
             "--verify source compares with the source at the run's snapshot, and --consistency "
-            "none takes none",
+            "none reads without a snapshot",
             "leave one of the two out, or use --verify full",
         )

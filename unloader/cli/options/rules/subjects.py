@@ -22,7 +22,7 @@ def check_subject(values: Mapping[str, Any], given: frozenset[str]) -> None:
                     f"{flag(key)} does not apply to --query", "leave one of the two out"
                 )
     elif not (names or values.get("schema") or values.get("tables_from")):
-        raise UsageError("nothing says what to unload", "give --table or --query")
+        raise UsageError("no table or query is given", "give --table or --query")
 
 
 def check_query(values: Mapping[str, Any], given: frozenset[str]) -> None:
@@ -50,20 +50,20 @@ def check_part(values: Mapping[str, Any], given: frozenset[str]) -> None:
         return
     if values["file_per"] == "table":
         raise UsageError(
-            "--file-per table is one file, and each part would write its own",
+            "--file-per table is one file, and each part writes separate files",
             "leave one of the two out",
         )
     for name in ("keep", "latest_link"):
         if values.get(name) is not None:
             raise UsageError(
-                f"{flag(name)} looks after whole runs, and --part writes a part of one",
-                "leave it out, and look after the directories once they are merged",
+                f"{flag(name)} applies to whole runs, and --part writes a part of a run",
+                "leave it out, and manage the directories after the merge",
             )
     for place in values.get("to") or ():
         if "{run_id}" in place:
             raise UsageError(
-                f"--to {place}: each part is a run with an id of its own, so they would not be in "
-                "one directory",
+                f"--to {place}: each part has a different run_id, so the parts would be in "
+                "different directories",
                 "use {date} instead, which is the day of the plan's snapshot",
             )
 
@@ -75,13 +75,14 @@ def check_subset(values: Mapping[str, Any], given: frozenset[str]) -> None:
     share, by, most = values["sample"], values["sample_by"], values["limit_rows"]
     if by is not None and share is None:
         raise UsageError(
-            "--sample-by says how a sample is taken, and no --sample how large it is",
+            "--sample-by needs --sample, which sets the size of the sample",
             "give --sample as well, for instance 1%",
         )
     units = share is not None and share < 1 and by is None
     if units and values["query"] is not None:
         raise UsageError(
-            "--sample takes whole work units, and a query is one", "give --sample-by as well"
+            "--sample takes whole work units, and a query is one work unit",
+            "give --sample-by as well",
         )
     if most is None:
         return

@@ -68,8 +68,8 @@ def validate_plan_file(values: Mapping[str, Any]) -> None:
     """Raise UsageError if a plan file would keep a password, or is missing where it is needed."""
     if values["keep_snapshot"] and not values["output"]:
         raise UsageError(
-            "--keep-snapshot keeps the snapshot of a plan while its file is there, and no --output "
-            "names one",
+            "--keep-snapshot keeps the snapshot of a plan while its file exists, and --output is "
+            "missing",
             "give --output FILE, or leave --keep-snapshot out",
         )
     if values["output"] and any(map(holds_sql_password, values["session_sql"])):

@@ -73,10 +73,10 @@ def test_what_a_name_means(session: Session, typed: str, owner: str, name: str) 
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        ("nosuch", "no table nosuch"),
-        ("staff", r"no table staff .*name it in full, HR\.STAFF"),
-        ('"EMp"', "no table EMp"),
-        ("hr.secret", r"no table hr\.secret"),
+        ("nosuch", "the table nosuch"),
+        ("staff", r"the table staff .*name it in full, HR\.STAFF"),
+        ('"EMp"', "the table EMp"),
+        ("hr.secret", r"the table hr\.secret"),
         ("lost", r"synonym of HR\.SECRET"),
         ("round", "synonym of itself"),
     ],
