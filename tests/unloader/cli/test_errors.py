@@ -267,7 +267,7 @@ def test_a_masking_key_in_place_of_its_variable_is_not_shown(here: Path) -> None
     duckdb.connect("s.db").execute("CREATE TABLE t AS SELECT 'a' AS s").close()
     run = ("run", f"duckdb://{here}/s.db", "--table", "t", "--to", "o", "--mask", "s=hmac")
     error = error_of(*run, "--mask-key", "env:c2VjcmV0=", status=2)
-    assert "does not name a place" in error
+    assert "does not give a place" in error
     assert "c2Vj" not in error
     error = error_of(*run, "--mask-key", "env:c2VjcmV0", status=3)
     assert "put the name of a variable after env:, and not the key" in error

@@ -139,7 +139,7 @@ DESTINATION = (
             "tables": "use --save-mode overwrite, which replaces the rows of the table",
         },
         help=(
-            "Replace an earlier run in the destination. This is done when the new run is complete. "
+            "Replace an earlier run in DEST. This is done when the new run is complete. "
             "It removes the old manifest, the files in the manifest, and the unpublished files of "
             "an interrupted run. All other files stay. If one of them has a name of the new run, "
             "the run fails."
