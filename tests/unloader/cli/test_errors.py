@@ -270,7 +270,7 @@ def test_a_masking_key_in_place_of_its_variable_is_not_shown(here: Path) -> None
     assert "does not give a place" in error
     assert "c2Vj" not in error
     error = error_of(*run, "--mask-key", "env:c2VjcmV0", status=3)
-    assert "put the name of a variable after env:, and not the key" in error
+    assert "after env: put the name of a variable instead of the key" in error
     assert "c2Vj" not in error
 
 
