@@ -106,7 +106,7 @@ def test_files_that_maintenance_has_replaced(
 
     lake.lines("DELETE FROM lake.main.t WHERE i >= 0")
     (change,) = _log(homes[2], env)["changes"]
-    assert (change["snapshot"], change["operation"]) == ("5", "tables_deleted_from")
+    assert (change["snapshot"], change["operation"]) == ("5", "deleted_from_table")
     assert not change["keeps_rows"]
     lake.lines(f"CALL ducklake_expire_snapshots('lake', older_than => now()); {cleanup}")
     for home in homes[1:]:

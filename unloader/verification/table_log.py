@@ -100,9 +100,10 @@ def run_in_table(
             f"the manifest has {counted(manifest.totals.rows, 'row')}, the log of {table.name} "
             f"has {counted(log.rows, 'row')} for the run"
         )
+    first = "find out what has changed the log" if differences else "restore the files"
     return RunInTable(
-        hint=f"restore the files; before you unload again, remove the rows of run "
-        f"{manifest.run_id} from {table.name}, or they are there twice",
+        hint=f"{first}; before you unload again, remove the rows of run {manifest.run_id} from "
+        f"{table.name}, or they are there twice",
         log=log,
         missing=missing,
         differences=tuple(differences),

@@ -7,6 +7,7 @@ tells of the run in what it says of itself, and each file of the run has the run
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -316,13 +317,18 @@ def _run_log(lake: DuckDBPyConnection, number: str, run_id: str, names: Sequence
 
 
 def _snapshots(lake: DuckDBPyConnection, number: str) -> _Snapshots:
-    """Return the time of each snapshot in microseconds, and what it did to a table."""
+    """Return the time of each snapshot in microseconds, and what it did to a table.
+
+    `ducklake_snapshots` is not used: in DuckDB 1.4 it leaves out compactions.
+    """
     found = lake.execute(
-        "SELECT snapshot_id, epoch_us(snapshot_time), changes "
-        f"FROM ducklake_snapshots('{CATALOG}') ORDER BY snapshot_id"
+        "SELECT snapshot_id, epoch_us(snapshot_time::TIMESTAMPTZ), changes_made "
+        f"FROM {RECORDS}.ducklake_snapshot JOIN {RECORDS}.ducklake_snapshot_changes "
+        "USING (snapshot_id) ORDER BY snapshot_id"
     ).fetchall()
+    of_table = re.compile(rf"(?:^|,)(\w+):{number}(?=,|$)")
     return {
-        str(snapshot): (time, tuple(what for what, names in changes.items() if number in names))
+        str(snapshot): (time, tuple(of_table.findall(changes or "")))
         for snapshot, time, changes in found
     }
 
