@@ -350,6 +350,17 @@ def test_a_warehouse_in_an_object_store(
     command.run("verify", "iceberg://lake/ns.t", source)
     log = [name for name in s3.objects("delta/") if name.startswith("_delta_log/")]
     assert len(log) == 3
+    for base in ("wh/ns/t/data", "delta"):
+        files = sorted(name for name in s3.objects(f"{base}/") if name.endswith(".parquet"))
+        home = files[0].partition("/")[0]
+        replaced = [name for name in files if name.startswith(f"{home}/")]
+        for name in replaced:
+            s3.client().delete_object(Bucket=s3.bucket, Key=f"{base}/{name}")
+        answer = json.loads(command.run("verify", s3.place(f"{base}/{home}"), "--json"))
+        (change,) = answer["table_log"]["changes"]
+        assert not change["keeps_rows"]
+        assert answer["table_log"]["rows"] == ROWS
+        assert [f"{home}/{name}" for name in answer["table_log"]["missing_files"]] == replaced
 
 
 def _kill(running: command.Running) -> None:
