@@ -124,6 +124,12 @@ def test_iceberg_overwritten_and_rolled_back(source: str, the_lake: Lake) -> Non
     assert (change["snapshot"], change["operation"]) == (str(snapshots[1]), "overwrite")
     assert verified(str(second), source)[0]["table_log"]["changes"] == []
     with the_lake.table("t").manage_snapshots() as refs:
+        refs.create_tag(snapshots[0], "kept")
+    (first / "t.0001.parquet").rename(first / "elsewhere")
+    error = command.error_of("verify", str(first), status=8)
+    assert "t.0001.parquet" in error
+    (first / "elsewhere").rename(first / "t.0001.parquet")
+    with the_lake.table("t").manage_snapshots() as refs:
         refs.rollback_to_snapshot(snapshots[0])
     assert verified(str(first))[0]["table_log"]["changes"] == []
     remove(second, names_in(second))

@@ -64,6 +64,12 @@ def run_log(table: Table, was: LakeTable, run_id: str, names: Sequence[str]) -> 
     known = {each.snapshot_id: each for each in table.metadata.snapshots}
     own, head = _of_run(known.values(), run_id), known.get(int(head_of(table, was.branch) or 0))
     used, removed_by = _files_in(table, head, paths, own)
+    if len(used) < len(paths):
+        # Of all manifests: another commit may have added the files again. What a tag or another
+        # branch has is also used.
+        used, removed_by = _files_in(table, head, paths, None)
+        for number in {each.snapshot_id for each in table.metadata.refs.values()}:
+            used |= _files_in(table, known.get(number), paths, None)[0]
     gone = paths.keys() - used
     if gone or own is None:
         known |= _earlier(table)
