@@ -105,5 +105,5 @@ def _dialect(name: str, text: Any) -> tuple[str, ...]:
 
 
 def _escaped(text: str) -> str:
-    """Return text as the options take it, or what says that there is none."""
+    """Return a text as the options take it, or the sign for an empty text."""
     return text.encode("unicode_escape").decode() if text else render.UNKNOWN

@@ -1,4 +1,4 @@
-"""`unloader resume`: go on with a run that was broken off."""
+"""`unloader resume`: resume an interrupted run."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def command(context: click.Context, /, destination: PlacePath, **values: Any) ->
 
 
 def _masking_keys(values: Mapping[str, Any]) -> tuple[MaskingKey, ...]:
-    """Return where keys of masks are found now, if that is said."""
+    """Return the places of the keys of masks, if they are given."""
     if not values["mask_key"]:
         return ()
     from unloader.cli.options.transforming import given_keys

@@ -88,7 +88,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     if planned is not None and job.selection.part is not None:
         units = len(planned.plan.units)
         if job.selection.part.number > units:
-            # Whoever starts a job array does not know how many units there will be.
+            # A job array is submitted before the number of units is known.
             _answer_empty(job.selection.part, units, values)
             return
     if values["skip_finished"]:
@@ -116,7 +116,7 @@ def _check_part(argument: SourceArgument, values: dict[str, Any]) -> None:
 
 
 def _answer_empty(part: Part, units: int, values: dict[str, Any]) -> None:
-    """Say that a part has nothing to read, which is no failure."""
+    """Show that a part has nothing to read, which is not a failure."""
     if values["json"]:
         shown = {"number": part.number, "of": part.of, "units": 0, "of_units": units}
         render.emit_json({"part": shown})
@@ -241,7 +241,7 @@ def _filtered(verified: VerifiedRecord) -> Iterator[tuple[str, str]]:
 
 
 def _masked(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield the columns that are masked, and those that have clear values of them."""
+    """Yield the masked columns, and the columns that have unmasked values of them."""
     masked = [each.name for each in manifest.columns if each.masked is not None]
     if masked:
         yield "masked", ", ".join(map(render.name, masked))

@@ -1,4 +1,4 @@
-"""`unloader set`: change the number of workers of a run that goes on."""
+"""`unloader set`: change the number of workers of an active run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from unloader.status.wishes import Wish
 
 _LIMITS = ("max_sessions", "max_cpu", "slow_between", "slow_parallelism")
-"""What is to be changed beside the number of workers, which is asked for in a word of its own."""
+"""The limits that can be changed; the request has the number of workers in a separate field."""
 
 
 @click.command(

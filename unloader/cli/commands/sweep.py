@@ -44,8 +44,9 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     run into a separate directory, which is removed. An option with several values makes a point of
     each value with each parallelism.
 
-    The answer has the knee with its interval, levels that are outliers, the limits of the speed on
-    both sides of the knee, the recommended parallelism, and the predicted seconds of other levels.
+    The answer has the knee with its interval, and levels that are outliers. It shows the limits of
+    the speed on both sides of the knee, the recommended parallelism, and the predicted seconds of
+    other levels.
     """
     if values["replay"] is not None:
         if argument.url:

@@ -18,7 +18,7 @@ class Kind:
     takes: tuple[type, ...] = (str,)
     """Kinds of TOML values that a job file may have for it; of a list, kinds of its items."""
     expected = "text in quotes"
-    """The same for the user."""
+    """The kinds of `takes` in words, for the user."""
     lists = False
     """A job file may have a list for it, although the option is not repeated."""
     is_path = False
@@ -28,7 +28,7 @@ class Kind:
     where any text may."""
 
     def __init__(self, shown: str) -> None:
-        """Take what the help page shows for the value."""
+        """Set the text for the value on the help page."""
         self.shown = shown
 
     def read(self, value: Any) -> Any:
@@ -77,12 +77,12 @@ class Whole(Kind):
 
 
 class PathText(Kind):
-    """A path; `only` says what it must be if it is there, and is for the shell's completion."""
+    """A path; `only` is the kind that it must have if it exists, for completion in the shell."""
 
     is_path = True
 
     def __init__(self, shown: str, only: str = "") -> None:
-        """Take what is shown, and `file` or `directory` if it can be one of them only."""
+        """Set the shown text, and `file` or `directory` if only that is allowed."""
         super().__init__(shown)
         self.only = only
 
@@ -100,7 +100,7 @@ class Parsed(Kind):
         numbers: tuple[type, ...] = (),
         pattern: str = "",
     ) -> None:
-        """Take both ways, the least value, which TOML numbers may stand for it, and `pattern`."""
+        """Set both conversions, the least value, the TOML numbers that are taken, and `pattern`."""
         super().__init__(shown)
         self.takes, self.pattern, self.minimum = (str, *numbers), pattern, minimum
         if numbers:
@@ -128,7 +128,7 @@ class Items(Kind):
     expected = "text in quotes, or a list of texts"
 
     def __init__(self, shown: str, *, keep_quotes: bool) -> None:
-        """Take what is shown, and whether a name in double quotes differs from one without."""
+        """Set the shown text, and whether a name in double quotes differs from a plain name."""
         super().__init__(shown)
         self._keep_quotes = keep_quotes
 
@@ -158,7 +158,7 @@ class TableNames(Kind):
 
 
 class Places(Items):
-    """Destinations; an empty text is left to the rules, which know what it means."""
+    """Destinations; the rules decide the meaning of an empty text."""
 
     is_path = True
 
@@ -247,10 +247,10 @@ class Assignments(Kind):
     takes = (str, dict)
     expected = "text in quotes, a list of texts, or a table"
     nested = False
-    """A table of a job file may have tables of its own, with parameters."""
+    """A table of a job file may contain tables with parameters."""
 
     def __init__(self, shown: str, check: Callable[[str], Any] = settings.parse_assignment) -> None:
-        """Take what is shown, and what reads an item or raises ValueError."""
+        """Set the shown text, and the function that reads an item or raises ValueError."""
         super().__init__(shown)
         self._check = check
 
@@ -278,7 +278,7 @@ class Masks(Assignments):
     nested = True
 
     def __init__(self, shown: str) -> None:
-        """Take what is shown."""
+        """Set the shown text."""
         super().__init__(shown, masks.parse_mask)
 
     def text_of(self, value: Any) -> str:
@@ -298,7 +298,7 @@ class KeyPlaces(Assignments):
     """`PLACE` or `NAME=PLACE` of a key, which is not shown: it may be the key itself."""
 
     def __init__(self, shown: str) -> None:
-        """Take what is shown."""
+        """Set the shown text."""
         super().__init__(shown, masks.parse_key_place)
 
     def item_of(self, name: str, value: Any) -> str:
@@ -307,7 +307,7 @@ class KeyPlaces(Assignments):
 
 
 class NumberList(Kind):
-    """`0,2-3`, or a list of numbers in a job file; `all` is no restriction."""
+    """`0,2-3`, or a list of numbers in a job file; `all` sets no restriction."""
 
     takes = (str, int)
     expected = "text in quotes, a whole number, or a list of whole numbers"

@@ -23,7 +23,7 @@ from unloader.request.options import (
 from unloader.request.options.option import Option
 
 BEFORE_SOURCES: tuple[Option, ...] = (*display.OWN, *subject.OPTIONS, *tables.OPTIONS)
-"""Those in front of the options that sources declare."""
+"""The options before the options of the sources."""
 
 BEHIND_SOURCES: tuple[Option, ...] = (
     routes.FILTER,
@@ -44,4 +44,4 @@ BEHIND_SOURCES: tuple[Option, ...] = (
     *tuning.OPTIONS,
     *display.SHOWN,
 )
-"""Those behind them."""
+"""The options after the options of the sources."""

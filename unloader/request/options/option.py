@@ -11,8 +11,8 @@ from unloader.request.options.kinds import FLAG, Kind
 from writers.records import dataclass
 
 Effect = Literal["selects", "changes", "none", "unrecorded"]
-"""selects: fewer rows or columns, or others; changes: what is written of them, where to, and how it
-is checked; none: neither; unrecorded: secrets and how things are shown, in no log or manifest."""
+"""selects: fewer or different rows or columns. changes: how they are written and checked, and where.
+none: neither. unrecorded: secrets and options of the display, in no log and no manifest."""
 
 Scope = Literal["run", "table", "route"]
 """The part of a job that an option belongs to. In a job file, an option of a run is at the top, one
@@ -65,9 +65,9 @@ class Option:
     shape: Callable[[Any], Any] | None = None
     """Returns the value of the field for a value of the option, where the two differ."""
     default: Any = None
-    """The default of an option without a field; None is no value."""
+    """The default of an option without a field; None means that it has no value."""
     default_text: str = ""
-    """Shown in place of a default that depends on something else; the option is None then."""
+    """Shown instead of a default that depends on something else; the value is then None."""
     formats: tuple[str, ...] = ()
     """The formats that know it; empty is all."""
     in_files: bool = True
@@ -86,7 +86,7 @@ class Option:
     secret: bool = False
     """Its value may hold a password, so only the number of its items is shown."""
     metavar: str = ""
-    """What the help page shows for the value; if empty, what the kind shows."""
+    """Text for the value on the help page; empty for the text of the kind."""
     common: bool = False
     """It is on the first screen of help, with the first sentence of `help`."""
     example: str = ""
@@ -94,7 +94,7 @@ class Option:
     record: str = ""
     """Key of its value in the options of the manifest; empty if it is not recorded there."""
     not_for: Mapping[Circumstance, str] = dataclasses.field(default_factory=dict)
-    """Where it does not apply, and why, or what is missing there."""
+    """Where it does not apply, and the reason."""
 
     @cached_property
     def key(self) -> str:

@@ -209,9 +209,9 @@ DESTINATION = (
         owner=OutputOptions,
         empty=False,
         help=(
-            "Partition the new Iceberg table by a column, or by the year, month, day or hour of a "
-            "column, such as day(CREATED), or by truncate(4, NAME). Rows are not moved: each file "
-            "must hold rows of one partition. Can be repeated."
+            "Partition the new Iceberg table by a column, or by a function of it. The functions "
+            "are year, month, day, hour and truncate, such as day(CREATED) or truncate(4, NAME). "
+            "Rows are not moved: each file must hold rows of one partition. Can be repeated."
         ),
         example=f"{_LAKE} --partition-by 'day(CREATED)'",
     ),
@@ -427,7 +427,7 @@ PARQUET_KEY_FILE = Option(
     empty=False,
     help=(
         "Encrypt Parquet files, and read encrypted ones, with the key in FILE. The key is 16, "
-        "24 or 32 bytes in base64. Only you may have the right to read FILE. Without this "
+        "24 or 32 bytes in base64. FILE must not be readable for other users. Without this "
         "option, the key comes from UNLOADER_PARQUET_KEY or from the systemd credential "
         "unloader-parquet-key."
     ),
@@ -443,8 +443,8 @@ DECRYPT_WITH = Option(
     effect="unrecorded",
     empty=False,
     help=(
-        "Read encrypted text with the private keys in FILE, which age-keygen makes. Only you "
-        "may have the right to read FILE. Only a check of the values needs it (full, source)."
+        "Read encrypted text with the private keys in FILE, which age-keygen makes. FILE must "
+        "not be readable for other users. Only a check of the values needs it (full, source)."
     ),
     example=_DECRYPT,
 )

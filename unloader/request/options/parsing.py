@@ -33,7 +33,7 @@ def _parallelism(text: str) -> int:
 
 
 ADAPTIVE = -1
-"""Stands for the word in an option's value, as 0 does for auto."""
+"""The value for the word `adaptive`; 0 is the value for `auto`."""
 
 
 def _run_parallelism(text: str) -> int:

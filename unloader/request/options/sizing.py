@@ -111,9 +111,9 @@ OPTIONS = (
         kind=_FILES,
         multiple=True,
         help=(
-            "Measured figures: the directory or manifest of a finished run, the points of a sweep "
-            "as CSV or JSON, or a file that `unloader preflight --save` wrote. Separate several "
-            "with commas, or repeat the option."
+            "Files with measured figures. They are the directory or manifest of a finished run, "
+            "the points of a sweep as CSV or JSON, or a file from `unloader preflight --save`. "
+            "Separate several with commas, or repeat the option."
         ),
         common=True,
     ),

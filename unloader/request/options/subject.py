@@ -36,8 +36,8 @@ PASSWORD_FILE = Option(
     effect="unrecorded",
     kept=False,
     help=(
-        "Read the password from FILE. It is the first line of FILE, and only you may have the "
-        "right to read FILE. This option takes precedence over UNLOADER_PASSWORD."
+        "Read the password from FILE. The password is its first line. FILE must not be "
+        "readable for other users. This option takes precedence over UNLOADER_PASSWORD."
     ),
     common=True,
     example="~/.secrets/db01",

@@ -49,7 +49,7 @@ class Several(Kind):
 
 
 def share(text: str) -> float:
-    """Return the share that `5%` or `5` stands for.
+    """Return the share of a text such as `5%` or `5`.
 
     Raises:
         ValueError: It is not a percentage above 0 and up to 100.
