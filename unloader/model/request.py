@@ -1,4 +1,4 @@
-"""A whole job as the user asked for it."""
+"""A whole job as the user requested it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMPARING: tuple[VerifyLevel, ...] = ("full", "source")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One of several parts that a plan's work units are shared out to."""
+    """One of several parts that the work units of a plan are divided into."""
 
     number: int
     """From 1."""
@@ -31,45 +31,45 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What the user wants out of the source."""
+    """The part of the source that the user requests."""
 
     table: TableName | None = None
     query: str | None = None
     query_name: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
-    """What the query is called where a table has its name; None is `query`."""
+    """The name of the query, in place of the name of a table; None means `query`."""
     columns: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     where: str | None = None
     partitions: tuple[str, ...] = ()
-    """Glob patterns; empty is all."""
+    """Glob patterns; empty means all partitions."""
     as_text: tuple[str, ...] = ()
     sample: float | None = field(default=None, metadata={json_fields.OPTIONAL: True})
-    """A share, above 0 and up to 1, which is all; None is all, too."""
+    """A share above 0 and up to 1; 1 and None mean all rows."""
     sample_by: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
-    """The column by whose values rows are sampled; None takes whole work units."""
+    """The column whose values decide on the sample; None samples whole work units."""
     limit_rows: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
-    """No more rows than these; None is all."""
+    """The most rows; None means all rows."""
     part: Part | None = field(default=None, metadata={json_fields.OPTIONAL: True})
-    """The part of a plan that is read here; None is all of it."""
+    """The part of a plan that is read here; None means the whole plan."""
 
     @property
     def sampled_share(self) -> float | None:
-        """The share that is asked for; None is everything."""
+        """The requested share; None means everything."""
         return None if self.sample is None or self.sample >= 1 else self.sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """How the table is to be cut, and for how many workers."""
+    """How to split the table, and for how many workers."""
 
     parallelism: int | None = None
-    """None is as many as the machine has usable CPUs."""
+    """None means the number of usable CPUs of the machine."""
     split: str = "auto"
-    """As `PlanLimits.split`."""
+    """The same values as `PlanLimits.split`."""
     unit_bytes: int | None = None
 
     def limits(self, parallelism: int) -> PlanLimits:
-        """Return the limits of a plan for so many workers."""
+        """Return the limits of a plan for this number of workers."""
         from partition_planner.model import PlanLimits
 
         return PlanLimits(parallelism=parallelism, split=self.split, unit_bytes=self.unit_bytes)
@@ -81,35 +81,35 @@ class SeatOptions:
 
     numa: Literal["auto", "off", "require"] = "auto"
     nodes: tuple[int, ...] = ()
-    """Empty is all."""
+    """Empty means all nodes."""
     placement: Literal["spread", "close"] = "spread"
     bind: Literal["none", "node", "core"] = "node"
     memory_policy: Literal["local", "preferred", "bind", "interleave"] = "preferred"
     near: str | None = None
-    """Network interface, block device or path whose node is preferred among equals; None = none."""
+    """Network interface, block device or path whose node is preferred among equal nodes."""
 
 
 Cause = Literal["start", "trial", "faster", "not faster", "limit", "asked"]
-"""Why another number of workers works: a number is tried, was found faster, or was not and the one
-before it is taken again; a limit begins or ends to hold; somebody asks for it."""
+"""Why the number of workers changes: a number is tried, was faster, or was not faster and the
+previous number is restored; a limit starts or stops to apply; a user requests it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConcurrencyOptions:
-    """How many workers may work at a time, where that may change while a run goes on."""
+    """How many workers may work at a time, if the number can change during a run."""
 
     adaptive: bool = False
-    """As many as make the run fastest, found by measuring."""
+    """The number of workers that makes the run fastest, found by measuring."""
     max_sessions: int | None = None
-    """Sessions of the run in the database, the parent's own included; None is no limit."""
+    """Sessions of the run in the database, including the parent; None sets no limit."""
     max_cpu: float | None = None
-    """Busy share of the CPUs of this host, 0 to 1, above which fewer work; None does not look."""
+    """Busy share of the CPUs of this host, 0 to 1, above which fewer work; None does not check."""
     max_db_load: int | None = None
-    """Active sessions in the database, those of others and ours together; None does not look."""
+    """All active sessions in the database, including the run; None does not check."""
     slow_between: str | None = None
-    """`HH:MM-HH:MM` in local time, when fewer work; None is never."""
+    """`HH:MM-HH:MM` in local time, when fewer workers work; None means never."""
     slow_parallelism: int = 1
-    """How many work then."""
+    """The number of workers in these hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,33 +117,33 @@ class ClusterOptions:
     """The Dask cluster whose workers read the work units."""
 
     address: str | None = None
-    """`tcp://HOST:PORT` or `tls://HOST:PORT` of its scheduler, `local:N` for one of our own, or
-    `none` for none, as None is."""
+    """`tcp://HOST:PORT` or `tls://HOST:PORT` of its scheduler, or `local:N` for a cluster on this
+    machine. `none` and None mean that no cluster is used."""
     security: str | None = None
-    """Absolute path of the directory or file that says where certificates and key are."""
+    """Absolute path of the directory or file with the places of certificates and key."""
 
     @property
     def is_asked(self) -> bool:
-        """Whether there is one."""
+        """Whether a cluster is used."""
         return self.address not in (None, "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryOptions:
-    """When an attempt is repeated, and when it counts as stalled."""
+    """When an attempt is repeated, and when it is stalled."""
 
     retries: int = 3
     delay_seconds: float = 1.0
-    """Before the first repetition; doubled before each further one."""
+    """The delay before the first retry; it doubles before each further retry."""
     delay_max_seconds: float = 60.0
-    """No delay is longer, unless the first one is."""
+    """The longest delay, except for a longer first delay."""
     stall_seconds: float = 300.0
-    """Without any progress; 0 is never."""
+    """The longest time without progress; 0 sets no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedWidths:
-    """Records of fixed width are asked for; their fields are decided when the columns are known."""
+    """Records of fixed width; their fields are decided when the columns are known."""
 
     given: tuple[tuple[str, int], ...] = ()
     """Columns as the user wrote their names, and the bytes of their fields."""
@@ -151,19 +151,19 @@ class FixedWidths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One option that somebody has set, and where; for the log, the manifest and the result."""
+    """One option that is set, and its origin; for the log, the manifest and the result."""
 
     name: str
-    """As in a job file."""
+    """Its name in a job file."""
     value: str
-    """As it was written; never a secret."""
+    """The value as it was written; never a secret."""
     origin: str
     """command line, environment variable X, job file X or plan file X."""
     effect: Literal["selects", "changes", "none"] = "none"
-    """selects: fewer rows or columns, or others; changes: how the output is written or checked;
+    """selects: fewer or other rows or columns. changes: how the output is written or checked.
     none: neither."""
     from_variable: bool = False
-    """Set for every job that is started there, and maybe not meant for this one."""
+    """A variable sets it for every job in that environment, perhaps not on purpose for this job."""
 
     @property
     def text(self) -> str:
@@ -176,20 +176,20 @@ class Route:
     """One of several outputs of one scan."""
 
     name: str
-    """As the user calls it; empty where the only output has no name."""
+    """The name that the user gave; empty for a single output without a name."""
     output: OutputOptions
     columns: tuple[str, ...] = ()
-    """As `Selection.columns`, of what is read."""
+    """The columns of the output, among the columns that are read."""
     exclude: tuple[str, ...] = ()
     fixed: FixedWidths | None = None
-    """As `Request.fixed`."""
+    """The same type as `Request.fixed`."""
     settings: tuple[Setting, ...] = ()
-    """What was set for it alone."""
+    """Settings of this route alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One whole job as the user asked for it; what comes of it is a `ResolvedRun`."""
+    """One whole job as the user requested it; it is resolved to a `ResolvedRun`."""
 
     source: SourceSpec
     selection: Selection
@@ -201,27 +201,27 @@ class Request:
     values: ValueOptions = field(default_factory=ValueOptions)
     fetch_bytes: int = 32 * 1024 * 1024
     worker_memory_bytes: int = 0
-    """What a worker may hold after a unit without being replaced; 0 is any amount."""
+    """Memory that a worker may hold after a unit without being replaced; 0 sets no limit."""
     verify: VerifyLevel = "count"
     settings: tuple[Setting, ...] = ()
-    """What was set, and where; everything of it is in the fields above, too."""
+    """All settings with their origins; their values are also in the fields above."""
     fixed: FixedWidths | None = None
-    """For records of fixed width; None for delimited text and Parquet."""
+    """The widths of records of fixed width; None for delimited text and Parquet."""
     ceilings: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
     """Absolute path of a file of ceilings that the run is compared with; None compares nothing."""
     concurrency: ConcurrencyOptions | None = field(
         default=None, metadata={json_fields.OPTIONAL: True}
     )
-    """None is a fixed number of workers without limits."""
+    """None means a fixed number of workers without limits."""
     cluster: ClusterOptions | None = field(default=None, metadata={json_fields.OPTIONAL: True})
-    """None is workers on this machine."""
+    """None means workers on this machine."""
     routes: tuple[Route, ...] | None = field(default=None, metadata={json_fields.OPTIONAL: True})
-    """Every output, the first one being `output`; None where one output takes all that is read.
-    The selection then has no columns: each route has its own."""
+    """All outputs, with `output` as the first; None for a single output with all columns and rows.
+    With routes, the selection has no columns: each route has its columns."""
     on_route_failure: Literal["stop", "drop"] | None = field(
         default=None, metadata={json_fields.OPTIONAL: True}
     )
-    """What becomes of the other routes when one fails; None is stop."""
+    """What to do with the other routes when one fails; None means stop."""
 
     @property
     def uses_cluster(self) -> bool:
@@ -229,7 +229,7 @@ class Request:
         return self.cluster is not None and self.cluster.is_asked
 
     def of_outputs(self) -> tuple[Request, ...]:
-        """Return what each output would be asked for as the only one."""
+        """Return a request for each output, as if it were the only output."""
         if self.routes is None:
             return (self,)
         return tuple(
@@ -248,36 +248,36 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesOptions:
-    """What is said of a run over several tables as a whole."""
+    """The options of a run over several tables as a whole."""
 
     destination: str
     """`--to`, with its fields."""
     overwrite: bool = False
     publish: Literal["table", "run"] = "table"
-    """table: each as soon as it is whole and counted; run: all at the end."""
+    """table: each table as soon as it is complete and counted. run: all tables at the end."""
     on_failure: Literal["stop", "continue"] = "stop"
-    """What becomes of the other tables when one fails."""
+    """What to do with the other tables when one fails."""
     settings: tuple[Setting, ...] = field(default=(), metadata={json_fields.OPTIONAL: True})
-    """What was set for the run, and where; what one table adds stands in its request."""
+    """Settings of the run with their origins; the request of a table has its further settings."""
     job: str = ""
-    """Tells whether another run was asked for the same; see `unloader.resolve.tables.same`."""
+    """Shows whether another run has the same job; see `unloader.resolve.tables.same`."""
     home: str = ""
     """The directory of all tables, where `resume` reads them again; empty follows `--to`."""
     replaces: tuple[str, ...] = ()
-    """Broken runs of the same job. What they have published in the run's own directories is
+    """Interrupted runs of the same job. Their published files in the directories of this run are
     replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCounts:
-    """How far a run over several tables is with them."""
+    """The progress of a run over several tables."""
 
     total: int
     done: int = 0
-    """Published."""
+    """Published tables."""
     staged: int = 0
-    """Whole and counted by the source, but published only together with all others."""
+    """Complete tables, counted by the source, that are published together with all tables."""
     failed: int = 0
-    """Or left out."""
+    """Failed or excluded tables."""
     largest_open: str = ""
-    """The largest one of which rows are still to be read, by the source's estimate."""
+    """The largest table with rows still to read, by the estimate of the source."""

@@ -11,7 +11,7 @@ from unloader.request.options.kinds import FLAG, Kind
 from writers.records import dataclass
 
 Effect = Literal["selects", "changes", "none", "unrecorded"]
-"""selects: fewer or different rows or columns. changes: how they are written and checked, and where.
+"""selects: fewer or other rows or columns. changes: how they are written and checked, and where.
 none: neither. unrecorded: secrets and options of the display, in no log and no manifest."""
 
 Scope = Literal["run", "table", "route"]
