@@ -142,7 +142,7 @@ def test_a_loaded_database_and_a_hand_hold_workers_up(
             run.wait_until(lambda: at_work(dest) == (1, 3), "three workers held up")
             assert "(--max-db-load 7)" in live(dest)["parallelism"]["limit"]
             page = command.run("status", str(dest))
-            assert re.search(r"^workers +1 of 4 \(fixed\), 3 held up", page, re.MULTILINE)
+            assert re.search(r"^workers +1 of 4 \(fixed\), 3 paused within a unit", page, re.MULTILINE)
             assert len(re.findall("a limit on the run", page)) == 3
         run.wait_until(lambda: at_work(dest) == (4, 0), "all four at work again")
         told = command.run("set", str(dest), "--parallelism", "2")
@@ -256,7 +256,7 @@ def test_slow_hours_and_sessions_bound_a_fixed_number(file: str, tmp_path: Path)
         (("--max-cpu", "0"), "is not a share from 1% to 100%"),
         (("--slow-between", "8-18"), "is not HH:MM-HH:MM, such as 08:00-18:00"),
         (("--slow-between", "08:00-08:00"), "begins and ends at the same time"),
-        (("--slow-parallelism", "2"), "in the hours of --slow-between"),
+        (("--slow-parallelism", "2"), "for the hours of --slow-between"),
         (("--parallelism", "many"), "is neither auto, adaptive nor a number of workers"),
     ],
 )

@@ -99,6 +99,8 @@ def no_part(context: click.Context, given: str, groups: Sequence[str]) -> UsageE
     if _SECRETIVE.match(f"--{name}"):
         return _no_password()
     same = _same_option(name, context)
+    if same is not None and same[:2] != "--":
+        return UsageError(f"{command} has no such option", f"use {same}")
     options = [each.lstrip("-") for each in _options_of(context)]
     near = [same.split()[0]] if same else get_close_matches(name, groups, n=1)
     near = near or get_close_matches(name, options, n=1)

@@ -146,6 +146,7 @@ def test_help_takes_a_name_with_and_without_dashes(words: tuple[str, ...]) -> No
         (("run", "--paralelism", "4"), "did you mean --parallelism (group Speed)"),
         (("run", "--threads", "4"), "use --parallelism (group Speed). See unloader help run --par"),
         (("help", "run", "threads"), "did you mean unloader help run --parallelism?"),
+        (("help", "run", "dry-run"), "use unloader plan"),
         (("help", "run", "parket"), "did you mean unloader help run parquet?"),
         (("help", "run", "zzzz"), "use an option, or one of the groups source, selection, tables"),
         (("help", "run", "password"), "no option takes a password"),

@@ -17,7 +17,7 @@ from unloader.request.options.option import READING, Option
 from unloader.request.options.subject import SOURCE
 from unloader.sources.options import unknown_to
 
-SCREEN_COLUMNS = 80
+_SCREEN_COLUMNS = 80
 _NAME_COLUMNS = 33
 """Width of the widest common option, `--verify [none|count|full|source]`."""
 
@@ -64,7 +64,7 @@ def short_page(ctx: click.Context) -> str:
     """Return the first screen of the context's command."""
     command = ctx.command
     assert isinstance(command, ShortHelp)
-    formatter = click.HelpFormatter(max_width=SCREEN_COLUMNS)
+    formatter = click.HelpFormatter(max_width=_SCREEN_COLUMNS)
     command.format_usage(ctx, formatter)
     formatter.write_paragraph()
     formatter.write_text(command.short_help or command.help or "")
