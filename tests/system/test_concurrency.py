@@ -142,7 +142,9 @@ def test_a_loaded_database_and_a_hand_hold_workers_up(
             run.wait_until(lambda: at_work(dest) == (1, 3), "three workers held up")
             assert "(--max-db-load 7)" in live(dest)["parallelism"]["limit"]
             page = command.run("status", str(dest))
-            assert re.search(r"^workers +1 of 4 \(fixed\), 3 paused within a unit", page, re.MULTILINE)
+            assert re.search(
+                r"^workers +1 of 4 \(fixed\), 3 paused within a unit", page, re.MULTILINE
+            )
             assert len(re.findall("a limit on the run", page)) == 3
         run.wait_until(lambda: at_work(dest) == (4, 0), "all four at work again")
         told = command.run("set", str(dest), "--parallelism", "2")

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 """As in `typing`, which costs milliseconds in which a signal would show a traceback."""
 
 _YOUNG_OBJECTS = 100_000
-"""So many new objects let the garbage collector look among them."""
+"""The number of new objects that starts the garbage collector."""
 
 _INTERRUPT_STATUS = 130
 
@@ -23,7 +23,7 @@ _INTERRUPTED = (
     '"kind": "Interrupted", "message": "interrupted before anything was unloaded", '
     '"hint": "run it again", "exit_code": 130, "traceback": null}\n'
 )
-"""The same as a line of a log in JSON, from before anything is imported that could make one."""
+"""The error as a line of a JSON log, for the time before the JSON modules are imported."""
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +97,7 @@ def _report(error: BaseException, invocation: Invocation) -> int:
 
 
 def _interrupted() -> int:
-    """Tell of a signal during the start; imports nothing, since an import was just broken off."""
+    """Report a signal during the start; imports nothing, because an import was just interrupted."""
     text = "unloader: error: interrupted before anything was unloaded. Next: run it again\n"
     if "json" in sys.argv or "--log-format=json" in sys.argv:
         at = time.strftime("%Y-%m-%dT%H:%M:%S.000+00:00", time.gmtime())

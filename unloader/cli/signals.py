@@ -1,9 +1,9 @@
 """SIGINT, SIGTERM and SIGHUP: one rule for all three, from the first instruction to the last.
 
 Before a run begins, and in commands without one, a signal raises KeyboardInterrupt, which ends the
-program with one line. While a run goes on, the first signal asks it to stop in good order. After a
-run a signal comes too late: what is done stays done. A signal that was ignored when the program
-started stays ignored, as `nohup` and background jobs of a shell want it.
+program with one line. During a run, the first signal asks it to stop in an orderly way. After a
+run, a signal comes too late and changes nothing. A signal that was ignored when the program started
+stays ignored, as `nohup` and background jobs of a shell need it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _received: list[int] = []
 
 
 def heed() -> None:
-    """Let each of the signals raise KeyboardInterrupt, once; later ones are passed over."""
+    """Make the first of the signals raise KeyboardInterrupt; later signals are ignored."""
     _received.clear()
     sys.unraisablehook = _raise_again
     for number in _not_ignored():
@@ -36,7 +36,7 @@ def heed() -> None:
 
 
 def pass_over() -> None:
-    """Let signals change nothing any more: the program is about to end with a status of its own."""
+    """Ignore further signals: the program is about to end with its exit status."""
     _raise_no_more()
     for number in _not_ignored():
         if signal.getsignal(number) is _interrupt:
@@ -44,20 +44,20 @@ def pass_over() -> None:
 
 
 def pass_over_for_good() -> None:
-    """Ignore the signals: at its end the interpreter gives others their default action back."""
+    """Ignore the signals: at its end, the interpreter restores the default action of all others."""
     for number in _not_ignored():
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
 def seen_while_waiting() -> Iterator[None]:
-    """Have the signals of `heed` seen while the main thread waits for as long as somebody takes.
+    """Handle the signals of `heed` while the main thread waits without a time limit.
 
-    Python looks for signals before a call that waits in the kernel, and again when one breaks it
-    off. One that comes in between is not seen before the wait is over: so each is sent once more,
-    until it is.
+    Python checks for signals before a call that waits in the kernel, and again when a signal
+    interrupts the call. A signal between the check and the call is not handled before the wait is
+    over. So each signal is sent again until it is handled.
     """
-    # Not needed at the start, whose imports are to be few.
+    # Not needed at the start, which imports few modules.
     import socket
     import threading
 
@@ -84,10 +84,10 @@ def seen_while_waiting() -> Iterator[None]:
 
 
 def is_interrupt(error: BaseException | None) -> bool:
-    """Return whether a signal is behind an error.
+    """Return whether a signal caused an error.
 
-    An import that is broken off may end with an error of another kind: what a class calls while it
-    is made ends in Python before 3.12 with a RuntimeError, whatever it raised.
+    An interrupted import may end with an error of another kind: before Python 3.12, a call during
+    the creation of a class ends with a RuntimeError for every exception.
     """
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
@@ -100,17 +100,17 @@ def is_interrupt(error: BaseException | None) -> bool:
 def stop_on_signals(
     announce: Callable[[str], None], *, earlier: bool = True
 ) -> Iterator[Callable[[], bool]]:
-    """Yield a function that says whether a signal asked to stop.
+    """Yield a function that returns whether a signal asked to stop.
 
-    The first signal sets that flag, the second gives the signals their default action back, so
-    that a third one kills. Former handlers return at the end, but for those of `heed`: a signal
-    after the run must not turn its status into another.
+    The first signal sets that flag. The second signal restores the default action, so that a third
+    signal kills. The former handlers are restored at the end, except for the handlers of `heed`: a
+    signal after the run must not change its status.
 
     Args:
-        announce: Tells the user; called within the handler, so it must not use buffered output.
-        earlier: A signal that came before counts, too.
+        announce: Informs the user; called in the handler, so it must not use buffered output.
+        earlier: Whether an earlier signal counts.
     """
-    # One that was raised where an exception is lost, such as in a destructor, still counts.
+    # A signal whose exception was lost, such as in a destructor, still counts.
     received = list(_received) if earlier else []
     _raise_no_more()
 
@@ -144,9 +144,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _raise_again(lost: Any) -> None:
-    """Raise a KeyboardInterrupt a moment later that was lost in a destructor or a callback.
+    """Raise a KeyboardInterrupt again that was lost in a destructor or a callback.
 
-    The imports of the start are full of callbacks that Python throws the exceptions of away.
+    The imports of the start run many callbacks whose exceptions Python drops.
     """
     if not isinstance(lost.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(lost)
@@ -156,13 +156,13 @@ def _raise_again(lost: Any) -> None:
 
 
 def _raise_no_more() -> None:
-    """Take back what `_raise_again` has begun; an alarm of anybody else goes on."""
+    """Cancel the alarm of `_raise_again`; other alarms are kept."""
     if signal.getsignal(signal.SIGALRM) is _interrupt:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _late(number: int, frame: FrameType | None) -> None:
-    """Do nothing; whoever sends more signals ends the program at once."""
+    """Do nothing for two signals; later signals end the program immediately."""
     _received.append(number)
     if len(_received) > 2:
         for each in SIGNALS:

@@ -188,7 +188,7 @@ def _variants(
         found.append((written, one))
         if len(found) > MOST_POINTS:
             raise UsageError(
-                f"these are more than {MOST_POINTS} points", "give fewer values of fewer options"
+                f"there are more than {MOST_POINTS} points", "give fewer values of fewer options"
             )
     if not found:
         raise UsageError("no codec of --compression fits a --format", "give others")

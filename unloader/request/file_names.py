@@ -81,7 +81,7 @@ def check_template(
     for name, needed in (("unit", per_unit), ("part", parts)):
         if needed and name not in used:
             raise UsageError(
-                f"{option} {template} gives several files one name", f"add {{{name}}} to it"
+                f"{option} {template} gives several files the same name", f"add {{{name}}} to it"
             )
     odd = re.search(rf"[{_COMMANDS}/]", template)
     if odd or template.startswith(_NO_START):

@@ -27,7 +27,7 @@ def parse_levels(text: str) -> tuple[int, ...]:
                 raise ValueError(f"{level} is not a number of workers from 1 to {LARGEST_LEVEL}")
             found[level] = None
             if len(found) > MOST_LEVELS:
-                raise ValueError(f"these are more than {MOST_LEVELS} levels")
+                raise ValueError(f"there are more than {MOST_LEVELS} levels")
     return tuple(found)
 
 

@@ -1,7 +1,7 @@
-"""Where a database is: source URLs, read without a driver and never with a secret inside.
+"""Source URLs, which are read without a driver and never contain a secret.
 
-A source that is not accepted is never shown, not in part either: whatever was typed there may hold
-a password. The errors say which forms there are, and where the password belongs.
+No part of a refused source is shown: the text may hold a password. The errors show the forms of a
+URL, and the places for a password.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class UrlForm:
     """How the URLs of a kind of source are written, as the source declares it."""
 
     written: str
-    """For errors, with what is to be filled in in capitals: postgresql://USER@HOST:5432/DATABASE"""
+    """A template for errors, with placeholders in capitals: postgresql://USER@HOST:5432/DATABASE"""
     what: Literal["file", "server", "other"]
-    """file: nothing but the absolute path of a file or folder. server: a user's name perhaps, and a
-    target behind an @. other: what the source itself makes of it."""
+    """file: the absolute path of a file or folder. server: an optional user, and a target after
+    an @. other: the source interprets it."""
     target: re.Pattern[str] | None = None
-    """server: all that may be a target; anything else might be a part of a password."""
+    """server: the pattern of a target; other text might be a part of a password."""
     decoded: bool = False
     """server: the target is matched, as the driver reads it, with its %XX decoded."""
 
@@ -164,7 +164,7 @@ def user_of(url: str) -> str:
 
 
 def holds_password(url: str) -> bool:
-    """Return whether a URL has a password behind the user or in its key=value pairs."""
+    """Return whether a URL has a password after the user or in its key=value pairs."""
     return redact_forms(url) != url or holds_field(unquote(url))
 
 

@@ -50,8 +50,8 @@ def test_levels_are_single_or_ranges_with_a_step(text: str, expected: tuple[int,
         ("1..8:-2", "the step of 1..8:-2 does not lead from 1 to 8; write 1..8:+2"),
         ("8..1:2", "does not lead from 8 to 1"),
         ("1..8:0", "the step of 1..8:0"),
-        ("1..9999", "these are more than 1000 levels"),
-        ("1..999999999", "these are more than 1000 levels"),
+        ("1..9999", "there are more than 1000 levels"),
+        ("1..999999999", "there are more than 1000 levels"),
     ],
 )
 def test_what_is_no_level_is_refused_with_its_text(text: str, message: str) -> None:

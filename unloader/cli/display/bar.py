@@ -125,7 +125,7 @@ class BarDisplay:
             self._speeds.add(now, self._tally.figures(now).rows)
 
     def stopping(self, text: str) -> None:
-        """Tell that a signal asked to stop; safe within a signal handler."""
+        """Show that a signal asked to stop; safe in a signal handler."""
         if self._live is None:
             with suppress(OSError):
                 os.write(2, f"{text}\n".encode())

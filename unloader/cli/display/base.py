@@ -15,7 +15,7 @@ class Display(Protocol):
         """Take one event."""
 
     def stopping(self, text: str) -> None:
-        """Tell that a signal asked to stop; safe within a signal handler."""
+        """Show that a signal asked to stop; safe in a signal handler."""
 
     def close(self, finished: bool) -> None:
         """End the display; `finished` tells success from failure."""

@@ -32,7 +32,7 @@ from unloader.nouns import counted
 from unloader.status.tally import Figures, Tally
 
 LONG_SECONDS = 1.0
-"""A phase that lasts so long gets a line in a log of text."""
+"""A phase that lasts at least this many seconds gets a line in a log of text."""
 
 MOST_TABLE_LINES = 50
 """With more tables than these a log of text has no line for each that is complete: it is read as a
@@ -60,7 +60,7 @@ class LogDisplay:
         self._phase_told = True
 
     def __call__(self, event: Event) -> None:
-        """Take one event and write what is due."""
+        """Process one event and write the due lines."""
         now = time.monotonic()
         if isinstance(event, RunStarted):
             self.close(True)
@@ -121,7 +121,7 @@ class LogDisplay:
             self._tell_phase()
 
     def stopping(self, text: str) -> None:
-        """Tell that a signal asked to stop; safe within a signal handler."""
+        """Show that a signal asked to stop; safe in a signal handler."""
         with suppress(OSError):
             line = writing.line_of("stopping", {"text": text}) if self._as_json else _line(text)
             os.write(2, (line + "\n").encode())
@@ -163,7 +163,7 @@ def _line(text: str) -> str:
 
 
 def started_text(event: RunStarted) -> str:
-    """Return the line that tells what is about to be done."""
+    """Return the line on the work that is about to start."""
     rows = "" if event.rows is None else f", about {counted(event.rows, 'row')}"
     workers = ("at most " if event.adaptive else "") + counted(event.workers, "worker")
     point = f", at {event.snapshot}" if event.snapshot else ""
@@ -218,7 +218,7 @@ def setting_text(event: SettingUsed) -> str:
 
 
 def progress_text(figures: Figures, phase: str) -> str:
-    """Return the line that tells how far the run is."""
+    """Return the line on the progress of the run."""
     if not figures.units:
         return f"{phase_text(phase)}, {render.seconds(figures.seconds)} so far"
     parts = [
@@ -238,7 +238,7 @@ def progress_text(figures: Figures, phase: str) -> str:
 
 
 def ended_text(figures: Figures, finished: bool) -> str:
-    """Return the line that tells what was done."""
+    """Return the line on the finished work."""
     seconds = max(figures.seconds, 1e-3)
     rows = (figures.rows - figures.rows_kept) / seconds
     size = (figures.bytes - figures.bytes_kept) / seconds
@@ -256,7 +256,7 @@ def ended_text(figures: Figures, finished: bool) -> str:
 
 
 def failed_text(event: UnitFailed) -> str:
-    """Return the line on a failed attempt and what becomes of the unit."""
+    """Return the line on a failed attempt and on the retry of the unit."""
     if event.retry_in_seconds is None:
         again = "not retried"
     elif not event.counted:

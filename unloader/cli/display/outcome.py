@@ -37,7 +37,7 @@ def report(error: BaseException, invocation: Invocation) -> int:
 
 
 def known_error(error: BaseException) -> UnloaderError:
-    """Return what ended the program, as the user is told it."""
+    """Return the error that ended the program, in the words for the user."""
     known = _known(error)
     if known is not None:
         return known
@@ -56,12 +56,12 @@ def one_line(error: UnloaderError) -> str:
 
 
 def _shortened(error: UnloaderError) -> UnloaderError:
-    """Return the error without the middle of what nobody reads: a value may be megabytes long."""
+    """Return the error without the middle of long values, which may have megabytes."""
     return UnloaderError(*(render.shortened(each) for each in (error.message, error.hint)))
 
 
 def _details(error: BaseException) -> str:
-    """Return the traceback; of a wrong command line without texts, which repeat what was typed."""
+    """Return the traceback; for a wrong command line without its words."""
     if not isinstance(error, click.ClickException):
         return "".join(traceback.format_exception(error))
     return f"Traceback:\n{''.join(traceback.format_tb(error.__traceback__))}"
@@ -121,7 +121,7 @@ def _answer(error: UnloaderError) -> None:
 
 
 def _reader_left() -> bool:
-    """Return whether stdout is a pipe that nobody reads, and if so stop writing to it for good."""
+    """Return whether stdout is a pipe without a reader; if so, stop writing to it."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):

@@ -41,7 +41,7 @@ class Ticking:
             self._display(event)
 
     def stopping(self, text: str) -> None:
-        """Tell that a signal asked to stop; safe within a signal handler."""
+        """Show that a signal asked to stop; safe in a signal handler."""
         self._display.stopping(text)
 
     def close(self, finished: bool) -> None:

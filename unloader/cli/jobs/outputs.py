@@ -208,7 +208,7 @@ class OutputReader:
     def _broken(self, context: click.Context) -> Iterator[UsageError]:
         """Yield the rules that an output breaks, but for what follows from a mistake before."""
         if not context.params["to"] and "to" not in self.wrong:
-            yield UsageError("the output has no destination", "give it the key to")
+            yield UsageError("the output has no destination", "set the key 'to'")
         for error in rules.broken(context.params, given(context)):
             if not (
                 error.message.startswith("no table or query") and self.wrong & {"table", "query"}

@@ -122,7 +122,7 @@ def _context_of(
     inner = calls.context(known)
     inner.params[ONE_OF_SEVERAL] = True
     if context.command.name == "run" and not (inner.params["to"] or len(routes) > 1):
-        raise UsageError("the output has no destination", "give it the key to")
+        raise UsageError("the output has no destination", "set the key 'to'")
     return inner
 
 

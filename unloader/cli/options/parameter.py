@@ -1,4 +1,4 @@
-"""A declared option as a parameter of click: flag, variable and key of a job file at once."""
+"""A declared option as a parameter of click: a flag, a variable and a key of a job file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ else:
     ParamType = click.ParamType
 
 GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
-"""Said for this very job, unlike a variable that may be set for all of them."""
+"""The sources that set an option for this job; a variable may be set for all jobs."""
 
 
 class KindType(ParamType):
@@ -35,7 +35,7 @@ class KindType(ParamType):
         self.name = kind.shown
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return what the text means, or fail with the kind's own words."""
+        """Return the value of the text, or fail with the words of the kind."""
         try:
             return self.kind.read(value)
         except ValueError as error:
@@ -129,7 +129,7 @@ class JobOption(click.Option):
             found = super().process_value(ctx, value)
         except click.MissingParameter:
             if self.declared.name == "to" and (ctx.params.get("route") or ctx.obj.routes):
-                return ()  # Each route says where it goes.
+                return ()  # Each route has a destination.
             raise
         return tuple(chain.from_iterable(found)) if self.multiple else found
 
@@ -151,7 +151,7 @@ class JobOption(click.Option):
             raise click.BadParameter(f"{error}.", ctx, self) from error
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
-        """Return where the wrong value stands: the option, the variable or the job file's key."""
+        """Return the place of a wrong value: an option, a variable, or a key of a job file."""
         place = ctx.get_parameter_source(str(self.name)) if ctx is not None else None
         if place is ParameterSource.ENVIRONMENT:
             return f"the variable {self.envvar}"
@@ -187,14 +187,14 @@ def given_values(ctx: click.Context) -> Iterator[tuple[JobOption, Any]]:
 
 
 def on_command_line(ctx: click.Context) -> frozenset[str]:
-    """Return the names of the parameters that stand on the command line."""
+    """Return the names of the parameters on the command line."""
     return frozenset(name for name in ctx.params if ctx.get_parameter_source(name) is GIVEN[0])
 
 
 def given(ctx: click.Context) -> frozenset[str]:
     """Return the names of the parameters that the command line or the job file sets.
 
-    What stands in [defaults] is said for other tables, too, as a variable is.
+    A value in [defaults] may be meant for other tables, like a variable.
     """
     found = (name for name in ctx.params if ctx.get_parameter_source(name) in GIVEN)
     return frozenset(name for name in found if not is_default_of_job(ctx, name))

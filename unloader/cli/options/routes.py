@@ -231,7 +231,7 @@ def _check_keys(entry: Entry, options: Mapping[str, Option]) -> None:
 def _check_place(values: Mapping[str, Any], *, alone: bool) -> None:
     places: tuple[str, ...] = values.get("to") or ()
     if not places and "to" in values:
-        raise UsageError("it has no destination", "give it the key to")
+        raise UsageError("it has no destination", "set the key 'to'")
     if not alone and destination_kind(places) not in (*KEPT, "null"):
         raise UsageError(
             f"it goes to {', '.join(places)}, and several routes need directories",

@@ -12,7 +12,7 @@ EntryKind = Literal["table", "route"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where something stands in a job file."""
+    """A place in a job file."""
 
     path: str
     line: int | None = None
@@ -35,7 +35,7 @@ class Given:
     written: Any = None
     """As TOML has it, with the names of its variables."""
     entry: str = ""
-    """The entry that it stands in, such as `[[table]] 2`; empty at the top."""
+    """The entry of the key, such as `[[table]] 2`; empty at the top."""
     is_default: bool = False
     """It stands in [defaults], and is passed over where it does not apply."""
 
@@ -50,13 +50,13 @@ class Entry:
 
     kind: EntryKind
     number: int
-    """Counted from 1 among those of its list, included files first."""
+    """Its number in the list, from 1, with the entries of included files first."""
     place: Place
     values: tuple[Given, ...] = ()
     name: str = ""
-    """Of a route: what it is called; empty where nobody named it."""
+    """The name of a route; empty for a route without a name."""
     routes: tuple[Entry, ...] = ()
-    """Of a table: its own routes, in place of those of the job."""
+    """The routes of a table, which replace the routes of the job."""
 
     @property
     def label(self) -> str:
@@ -83,7 +83,7 @@ class JobFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """What is wrong with a job file, at one place of it."""
+    """An error at one place of a job file."""
 
     error: UnloaderError
     """Its message names place, entry and key."""
