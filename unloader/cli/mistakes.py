@@ -8,7 +8,7 @@ a number or very like a word that belongs there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 import click
@@ -132,7 +132,7 @@ def _same_option(name: str, context: click.Context | None) -> str | None:
 
 
 def _no_option(error: click.NoSuchOption, hint: str) -> UsageError:
-    name, near, has = error.option_name, list(error.possibilities or ()), _options_of(error.ctx)
+    name, context = error.option_name, error.ctx
     if _SECRETIVE.match(name):
         return _no_password()
     if re.match("-[0-9.]", name):
@@ -140,29 +140,29 @@ def _no_option(error: click.NoSuchOption, hint: str) -> UsageError:
             f"{name} is not an option, and the option before it has no value",
             f"join the option and a value that begins with - by a =, as in --null=-; {hint}",
         )
-    same = _same_option(name.lstrip("-"), error.ctx)
-    if same is not None:
-        option = same.split()[0]
-        group = f" (group {has[option]})" if has.get(option) else ""
-        return UsageError(
-            f"unknown option {name}", f"use {same}{group}. {_see(same, has, error.ctx, hint)}"
-        )
+    same, near = _same_option(name.lstrip("-"), context), list(error.possibilities or ())
     short = re.fullmatch("-[A-Za-z]", name) is not None
-    known = f"unknown option {name}" if short or _OPTION.fullmatch(name) else "unknown option"
+    shown = same is not None or short or _OPTION.fullmatch(name)
+    text = f"unknown option {name}" if shown else "unknown option"
+    if same is not None:
+        return UsageError(text, f"use {_with_group(same, context)}. {_page(same, context, hint)}")
     if not near:
-        return UsageError(known, hint)
-    named = " or ".join(
-        f"{each} (group {has[each]})" if has.get(each) else each for each in near[:3]
-    )
-    return UsageError(known, f"did you mean {named}? {_see(near[0], has, error.ctx, hint)}")
+        return UsageError(text, hint)
+    meant = _with_group(near[0], context)
+    return UsageError(text, f"did you mean {meant}? {_page(near[0], context, hint)}")
 
 
-def _see(text: str, has: Mapping[str, str], context: click.Context | None, hint: str) -> str:
-    """Return where an option is explained: its own page, or that of its command."""
-    option = text.split()[0]
-    if option in has and context is not None and context.parent is not None:
-        return f"See unloader help {context.command.name} {option}"
-    return f"S{hint[1:]}"
+def _with_group(option: str, context: click.Context | None) -> str:
+    group = _options_of(context).get(option.split()[0])
+    return f"{option} (group {group})" if group else option
+
+
+def _page(option: str, context: click.Context | None, hint: str) -> str:
+    """Return where an option is explained: on a separate page, or on the page of the command."""
+    name = option.split()[0]
+    if context is None or context.parent is None or name not in _options_of(context):
+        return f"S{hint[1:]}"
+    return f"See unloader help {context.command.name} {name}"
 
 
 def _no_password() -> UsageError:

@@ -262,6 +262,16 @@ def test_every_word_of_other_tools_leads_to_one_of_ours(here: Path) -> None:
     assert {text.split()[0] for text in mistakes._SAME_AS} <= known
 
 
+@pytest.mark.parametrize("option", ["--where", "--schema", "--columns", "--mask", "--to"])
+@pytest.mark.parametrize("after", [(), ("--overwrite",)])
+def test_an_option_needs_its_value(here: Path, option: str, after: tuple[str, ...]) -> None:
+    """`--where $CONDITION` with an empty variable is an error, and does not unload all rows."""
+    duckdb.connect("s.db").execute("CREATE TABLE t AS SELECT 1 AS i").close()
+    run = ("run", f"duckdb://{here}/s.db", "--table", "t", "--to", "o")
+    assert f"option {option} needs a value" in error_of(*run, option, *after, status=2)
+    assert not Path("o").exists()
+
+
 def test_a_masking_key_in_place_of_its_variable_is_not_shown(here: Path) -> None:
     """What comes after env: is the name of a variable, and a key there is not repeated."""
     duckdb.connect("s.db").execute("CREATE TABLE t AS SELECT 'a' AS s").close()

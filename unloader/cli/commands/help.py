@@ -60,8 +60,12 @@ def command(context: click.Context, /, words: tuple[str, ...]) -> None:
     if found is None:
         run = parent.command.get_command(parent, "run")
         assert run is not None
-        if options_named(click.Context(run, info_name="run", parent=parent), name):
-            raise UsageError("unknown command", f"did you mean unloader help run {name}?")
+        meant = options_named(click.Context(run, info_name="run", parent=parent), name)
+        if meant:
+            # The word itself may have a secret after a =, so it is not shown.
+            group = getattr(meant[0], "section", "").lower()
+            word = meant[0].opts[0] if len(meant) == 1 else group
+            raise UsageError("unknown command", f"did you mean unloader help run {word}?")
         raise no_command(name, parent.command.list_commands(parent))
     with click.Context(found, info_name=name, parent=parent) as shown:
         chosen = []

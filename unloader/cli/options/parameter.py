@@ -124,7 +124,15 @@ class JobOption(click.Option):
         return converted
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
-        """Return the value; of a repeated option, the items of all occurrences."""
+        """Return the value; of a repeated option, the items of all occurrences.
+
+        Raises:
+            BadOptionUsage: The command line has the option without its value; click ignores that.
+        """
+        given = value if isinstance(value, (tuple, list)) else (value,)
+        if None in given and ctx.get_parameter_source(str(self.name)) is GIVEN[0]:
+            name = self.opts[0]
+            raise click.BadOptionUsage(name, f"option {name} needs a value", ctx)
         try:
             found = super().process_value(ctx, value)
         except click.MissingParameter:
