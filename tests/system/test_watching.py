@@ -107,7 +107,7 @@ def test_a_run_is_seen_and_stopped_from_elsewhere(running: command.Running, tmp_
     told = command.run("stop", str(dest))
     status, _, err = running.finish()
     assert status == 130, err
-    assert "`unloader stop` asks for the end" in err
+    assert "`unloader stop` was called" in err
     assert "stopped by `unloader stop` before all work units were done" in err
     assert f"run {found['run_id']} has ended" in told
     assert "with 2 of 4 work units finished" in told

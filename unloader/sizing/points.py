@@ -73,7 +73,7 @@ def points_of_json(path: Path, document: object) -> Basis:
             raise ConfigError(f"{place} is not an object", _HOW)
         settings = each.get("settings") or {}
         if not isinstance(settings, dict):
-            raise ConfigError(f"the settings of {place} are no object", _HOW)
+            raise ConfigError(f"the settings of {place} are not an object", _HOW)
         for cells in _measurements(each, place):
             found.append((_key(settings), _point({**same, **cells}, place, settings)))
     basis = _basis(found, path)

@@ -29,7 +29,7 @@ FIRST_SECONDS, EVERY_SECONDS = 0.2, 1.0
 _PATIENCE_SECONDS = 5.0
 """How long the end of a run waits for a record that is being written to a storage that hangs."""
 
-STOP_ASKED = "`unloader stop` asks for the end: the work units in progress are ended"
+STOP_ASKED = "`unloader stop` was called: the work units in progress are stopped"
 
 
 class LiveRun:

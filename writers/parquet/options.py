@@ -87,9 +87,9 @@ def check_bloom_filters(schema: pa.Schema, parquet: ParquetFormat) -> None:
     for name in parquet.bloom_filters:
         places = schema.get_all_field_indices(name)
         if len(places) != 1:
-            what = "is no column" if not places else "are several columns"
             raise FormatError(
-                f"there {what} {name!r} to have a Bloom filter.",
+                f"{'several columns have' if places else 'no column has'} the name {name!r} in "
+                "--bloom-filter.",
                 f"use one of {', '.join(schema.names[:50])}.",
             )
         kind = schema.field(places[0]).type

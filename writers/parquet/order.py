@@ -108,8 +108,8 @@ def _place(schema: pa.Schema, name: str) -> int:
     places = schema.get_all_field_indices(name)
     if len(places) != 1:
         raise FormatError(
-            f"there {'is no column' if not places else 'are several columns'} {name!r} to be "
-            f"sorted by.",
+            f"{'several columns have' if places else 'no column has'} the name {name!r} in "
+            "--sorted-by.",
             f"use one of {', '.join(schema.names[:50])}.",
         )
     nothing = pa.nulls(0, schema.field(places[0]).type)

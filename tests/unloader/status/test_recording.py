@@ -149,7 +149,9 @@ def test_others_can_ask_for_the_end() -> None:
     assert run.stop()
     run(Tick())
     run.close()
-    assert any("asks for the end" in each.text for each in events if isinstance(each, Notice))
+    assert any(
+        "was called: the work units" in each.text for each in events if isinstance(each, Notice)
+    )
     assert places.shown[-1].stopping
 
 

@@ -183,12 +183,14 @@ class Climber:
                 self._step = tried
             elif not beyond:
                 self._step *= 2
-            return Move(cause="faster", reason=told if upwards else f"{told}, so fewer do")
+            return Move(
+                cause="faster", reason=told if upwards else f"{told}, so fewer workers are enough"
+            )
         if gain < -_HOPELESS and gain < -_ERRORS * here.relative_error:
             self._hopeless.add(tried)
         self._doubling = False
         self.level = before
-        return Move(cause="not faster", reason=f"{told}, so back to {before}")
+        return Move(cause="not faster", reason=f"{told}, so the run returns to {before}")
 
     def _is_known(self, here: Measurement) -> bool:
         if here.windows < _FEWEST_WINDOWS:

@@ -58,7 +58,7 @@ class Concurrency:
         if self.wanted is None:
             self._climber = Climber(self.most, self.first)
         asked = self._asked
-        text = f"{asked} asked for"
+        text = f"{asked} requested"
         if self._climber is not None:
             text = f"begins with {asked} of at most {self.most}, to find the best number"
         self._step(asked, "start", text, self.began)

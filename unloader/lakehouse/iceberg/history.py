@@ -54,7 +54,7 @@ def check_remembers(table: Table, was: LakeTable, run_id: str) -> None:
         raise OutputFailed(
             f"the table {was.name} no longer has the snapshot at which run {run_id} began, so it "
             "is unknown whether the run was committed",
-            f"look for its rows in the table, then remove {was.files} if they are not there",
+            f"check whether the table has its rows; if it does not, remove {was.files}",
         )
 
 

@@ -379,7 +379,7 @@ class RunDirectory:
             if any(each.name == ".." for each in missing):
                 raise OutputFailed(
                     f"--to {self.path} has .. after a directory that does not exist",
-                    f"write the path without ..: --to {os.path.normpath(self.path)}",
+                    f"leave the .. out: --to {os.path.normpath(self.path)}",
                 )
             self._made_room = bool(missing) or not self.room.exists()
             for each in reversed(missing):

@@ -215,7 +215,7 @@ def _put_manifest(home: Room, manifest: bytes) -> None:
     except FileExistsError:
         raise OutputFailed(
             f"{home.name} now has the manifest of another run, written meanwhile",
-            "find out which run that is; the files of this run are beside its files",
+            "find out which run that is; the files of this run are next to its files",
         ) from None
 
 

@@ -140,7 +140,7 @@ def test_what_is_found_out_before_the_run(unloader: Run, database: str, tmp_path
     where = ("--table", "orders", "--to", "out", "--report", "missing/run.html")
     refused = unloader("run", database, *where)
     assert refused.returncode == 3
-    assert "there is no directory missing" in refused.stderr
+    assert "the directory missing does not exist" in refused.stderr
     assert not (tmp_path / "out").exists()
 
 
