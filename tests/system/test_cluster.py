@@ -382,7 +382,7 @@ def test_a_machine_that_differs_is_named_before_the_first_row(source: str, tmp_p
             found.add(inside=hiding(dest.parent))
             error = command.error_of(*run(source, dest, "--cluster", found.address), status=6)
             assert (
-                f"{dest} on {socket.gethostname()} is not the same place as on the coordinator"
+                f"{dest} on {socket.gethostname()} is not the same place as on the machine of the run"
                 in error
             )
     assert command.final_names(dest) == []
@@ -403,7 +403,7 @@ def test_one_that_comes_later_and_does_not_see_the_destination(source: str, tmp_
         held.kill()
         text = running.log_until("the run continues without it")
         assert (
-            f"{dest} on {socket.gethostname()} is not the same place as on the coordinator" in text
+            f"{dest} on {socket.gethostname()} is not the same place as on the machine of the run" in text
         )
         found.add()
         status, _, log = running.finish()

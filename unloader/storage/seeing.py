@@ -34,7 +34,7 @@ def check_seen(places: Iterable[str], run_id: str) -> None:
             if time.monotonic() > until:
                 raise OutputFailed(
                     f"{place} on {socket.gethostname()} is not the same place as on the "
-                    "coordinator: it does not show the files of the run",
+                    "machine of the run: it does not show the files of the run",
                     "give a destination that all machines of the cluster share: an object store, "
                     "or a network file system with the same mount point on every machine",
                 )

@@ -76,7 +76,9 @@ def test_value_without_an_order_is_refused(tmp_path: Path) -> None:
     writer.abort()
 
 
-@pytest.mark.parametrize(("name", "said"), [("nope", "no column has the name 'nope'"), ("x", "no order")])
+@pytest.mark.parametrize(
+    ("name", "said"), [("nope", "no column has the name 'nope'"), ("x", "no order")]
+)
 def test_impossible_order_is_refused(tmp_path: Path, name: str, said: str) -> None:
     """A column that is not there, or cannot be compared, is refused before a file is created."""
     with pytest.raises(FormatError, match=said):
