@@ -403,7 +403,8 @@ def test_one_that_comes_later_and_does_not_see_the_destination(source: str, tmp_
         held.kill()
         text = running.log_until("the run continues without it")
         assert (
-            f"{dest} on {socket.gethostname()} is not the same place as on the machine of the run" in text
+            f"{dest} on {socket.gethostname()} is not the same place as on the machine of the run"
+            in text
         )
         found.add()
         status, _, log = running.finish()
