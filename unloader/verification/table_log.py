@@ -84,7 +84,7 @@ def run_in_table(
     if not log.is_known and not receipt(str(destination)):
         text = f"the log of {table.name} does not show that run {manifest.run_id} was committed"
         observe(Notice(text=text))
-        return RunInTable(hint=f"see what can be done with the run: unloader status {place}")
+        return RunInTable(hint=f"look at the run with: unloader status {place}")
     for change in log.changes:
         observe(Notice(text=_text(change, manifest, table)))
     missing = _missing(manifest, log, destination)
@@ -97,7 +97,7 @@ def run_in_table(
     differences: list[str] = []
     if log.rows not in (None, manifest.totals.rows):
         differences.append(
-            f"the manifest has {counted(manifest.totals.rows, 'row')}, the log of {table.name} "
+            f"the manifest has {counted(manifest.totals.rows, 'row')}, but the log of {table.name} "
             f"has {counted(log.rows, 'row')} for the run"
         )
     first = "find out what has changed the log" if differences else "restore the files"
@@ -128,8 +128,8 @@ def _text(change: LaterChange, manifest: Manifest, table: LakeTable) -> str:
     rows = counted(sum(manifest.files[name].rows for name in change.files), "row")
     if not change.snapshot and not change.operation:
         return (
-            f"{table.name} does not use {files} of the run with {rows} any more; its log has "
-            "forgotten which operation replaced or removed them"
+            f"{table.name} does not use {files} of the run with {rows} any more; its log no "
+            "longer shows which operation replaced or removed them"
         )
     details = ", ".join(filter(None, (change.operation, change.time)))
     who = " ".join(filter(None, ("snapshot", change.snapshot, details and f"({details})")))
