@@ -344,7 +344,7 @@ REFUSED = {
     "is below 1": ("--table", "orders", "--limit-rows", "0"),
     "may be a share": ("--table", "orders", "--sample", "0.01"),
     "a query is one": ("--query", "SELECT 1 AS a", "--sample", "1%"),
-    "whole work units, but --limit-rows": (
+    "whole work units, and --limit-rows": (
         "--table", "orders", "--sample", "1%", "--limit-rows", "5",
     ),
     "--split range does not apply to --limit-rows": (
