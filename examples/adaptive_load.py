@@ -11,12 +11,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from adaptive_sources import Source, burner, load
 from adaptive_watching import Watched
+from msgspec.structs import replace
 
 from unloader import api
 from unloader.errors import Interrupted

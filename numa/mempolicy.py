@@ -10,7 +10,7 @@ import errno
 import os
 import sys
 
-from numa.records import dataclass
+from msgspec import Struct
 
 DEFAULT, PREFERRED, BIND, INTERLEAVE, LOCAL = range(5)
 
@@ -32,8 +32,7 @@ _Mask = ctypes.c_ulong * _WORDS
 _MAX_NODE = 1024 + 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(Struct, frozen=True, kw_only=True):
     """A thread's memory policy: the mode, with its flags, and the nodes it names."""
 
     mode: int

@@ -4,15 +4,14 @@ All are frozen and picklable; all but the events (whose payloads are the caller'
 """
 
 import math
-from dataclasses import fields
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from numa.errors import PoolError
-from numa.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Struct, frozen=True, kw_only=True):
     """One NUMA node, cut down to what this process may use."""
 
     id: int
@@ -40,8 +39,7 @@ class Node:
         return bool(self.memory_bytes) and self.memory_allowed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
+class Topology(Struct, frozen=True, kw_only=True):
     """The nodes this process may use, lowest id first. A CPU is in one node only."""
 
     nodes: tuple[Node, ...]
@@ -76,8 +74,7 @@ class Topology:
         return max(count, 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class Seat(Struct, frozen=True, kw_only=True):
     """Where one worker sits."""
 
     worker: int
@@ -90,8 +87,7 @@ class Seat:
     has any, or nothing is bound."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BindReport:
+class BindReport(Struct, frozen=True, kw_only=True):
     """The actual binding of a seat, as read back from the kernel."""
 
     cpus: tuple[int, ...] | None
@@ -102,8 +98,7 @@ class BindReport:
     """One line on what was asked for and refused; None if nothing was."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Residence:
+class Residence(Struct, frozen=True, kw_only=True):
     """Where a process was seen to be, as far as the kernel reports it. All that was seen so far."""
 
     cpus: tuple[int, ...]
@@ -127,8 +122,7 @@ class Residence:
         return dict(self.memory).get(node, 0) / total if total else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class Ready(Struct, frozen=True, kw_only=True):
     """The worker's process is up and has imported its function."""
 
     worker: int
@@ -136,24 +130,21 @@ class Ready:
     bound: BindReport
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Struct, frozen=True, kw_only=True):
     """The task sent something by `report(payload)`."""
 
     worker: int
     payload: object
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class Finished(Struct, frozen=True, kw_only=True):
     """The task returned; the worker is idle again."""
 
     worker: int
     result: object
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Raised:
+class Raised(Struct, frozen=True, kw_only=True):
     """The task raised, or its result could not be sent; the worker is idle again."""
 
     worker: int
@@ -164,8 +155,7 @@ class Raised:
     """As Python prints it, from the task's own frame on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
+class Lost(Struct, frozen=True, kw_only=True):
     """The worker's process is gone and reaped; `Pool.start` puts a new one on the seat."""
 
     worker: int
@@ -185,8 +175,7 @@ VacantReason: TypeAlias = Literal["lost", "refused", "not up", "too large", "sto
 by the caller."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vacant:
+class Vacant(Struct, frozen=True, kw_only=True):
     """A kept seat has no process any more, or still none; the task it was on has ended with it."""
 
     worker: int
@@ -205,8 +194,7 @@ SupervisorEvent: TypeAlias = Ready | Message | Finished | Raised | Vacant
 """`Ready` says that a worker is idle for the first time in its process."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessLimits:
+class ProcessLimits(Struct, frozen=True, kw_only=True):
     """When a process is replaced. 0 is no limit."""
 
     start_seconds: float = 60.0
@@ -223,6 +211,6 @@ class ProcessLimits:
         Raises:
             PoolError: One is below 0.
         """
-        for field in fields(self):
-            if getattr(self, field.name) < 0:
-                raise PoolError(f"{field.name} is below 0.", "give 0 for no limit.")
+        for name in self.__struct_fields__:
+            if getattr(self, name) < 0:
+                raise PoolError(f"{name} is below 0.", "give 0 for no limit.")

@@ -18,7 +18,7 @@ import struct
 import sys
 from pathlib import Path
 
-from numa.records import dataclass
+from msgspec import Struct
 
 _CALL_NUMBERS = {"x86_64": 298, "aarch64": 241, "riscv64": 241}
 """Machine to the number of perf_event_open in the kernel's system-call tables."""
@@ -40,8 +40,7 @@ _COUNTS_BOTH = {26, 30, 31, 46, 37, 44, 47, 42, 45, 58, 62}
 _DESCRIPTOR_SHARE = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedEvent:
+class CountedEvent(Struct, frozen=True, kw_only=True):
     """One thing that can be counted, as perf_event_open(2) names it."""
 
     name: str

@@ -34,9 +34,10 @@ from itertools import chain, islice
 from math import lcm
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from numa.errors import PlacementError
 from numa.model import Node, Seat, Topology
-from numa.records import dataclass
 from numa.sysfs.cpu_list import cpu_list_text
 
 PLACEMENTS = ("spread", "close")
@@ -249,8 +250,7 @@ def _head(best: _Rank, package_filled: int, package: tuple[bool, int]) -> _Head:
     return _Head(best.filled, best.smallness, package_filled, best.distance, best.node, package)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Desks:
+class _Desks(Struct, kw_only=True):
     """What the seats of one node bind to."""
 
     node: int

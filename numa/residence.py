@@ -18,8 +18,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec import Struct
+
 from numa.model import Residence
-from numa.records import dataclass
 
 PROC = Path("/proc")
 
@@ -42,8 +43,7 @@ _HUGE = re.compile(rb" huge(?: |$)")
 _UNNAMED = (b" file=/dev/zero\\040(deleted)", b" file=/anon_hugepage")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pages:
+class Pages(Struct, frozen=True, kw_only=True):
     """What a process's `numa_maps` says, in bytes by node."""
 
     own: dict[int, int]
@@ -96,8 +96,7 @@ class Pace:
         self.due_at = max(self.affordable_at, now + self._seconds)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Seen:
+class _Seen(Struct, kw_only=True):
     """All that was seen of one process."""
 
     pid: int

@@ -18,8 +18,9 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import replace
 from types import TracebackType
+
+from msgspec.structs import replace
 
 from numa.errors import PoolError, StartError
 from numa.model import (

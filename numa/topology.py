@@ -7,12 +7,13 @@ it is an error that names the file; what is only nice to know may be missing.
 
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numa.errors import TopologyError
 from numa.model import Node, Topology
-from numa.records import dataclass
 from numa.sysfs.cores import cores_of, package_of, speeds_of
 from numa.sysfs.cpu_list import cpu_list_text, parse_cpu_list
 from numa.sysfs.nodes import NodeFiles, read_nodes
@@ -25,8 +26,7 @@ __all__ = ["cpu_list_text", "detect", "parse_cpu_list", "recorded"]
 _MEMS_ALLOWED = re.compile(r"^Mems_allowed_list:(.*)$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rights:
+class _Rights(Struct, frozen=True, kw_only=True):
     """What counts of the machine."""
 
     cpus: frozenset[int]

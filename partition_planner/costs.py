@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
+
 from partition_planner.parts import Part, parts_of, share
-from partition_planner.records import dataclass
 from partition_planner.spreads import Addresses, Keys, Spread
 from partition_planner.table import TableInfo
 from partition_planner.work import KeyRange, RowRange, Selector, WorkUnit
@@ -27,8 +28,7 @@ ASSUMED_KEY_BYTES = 8 << 20
 too small to cut: each is worth a unit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
+class Costs(Struct, frozen=True, kw_only=True):
     """The costs of a table's parts."""
 
     unit: CostUnit

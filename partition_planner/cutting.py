@@ -8,8 +8,9 @@ unless the estimates say that workers would idle, and the planner's own target s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
+
+from msgspec.structs import replace
 
 from partition_planner.balance import makespan
 from partition_planner.costs import Costs

@@ -11,11 +11,12 @@ import hashlib
 import json
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from partition_planner.balance import finish_times, lower_bound
 from partition_planner.costs import CostUnit, unit_costs
 from partition_planner.errors import PlanError
 from partition_planner.json_fields import Fields, broken
-from partition_planner.records import dataclass
 from partition_planner.table import (
     ColumnInfo,
     KeySample,
@@ -64,8 +65,7 @@ SPLITS = ("auto", "partition", "range", "none")
 FORMAT_VERSION = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanLimits:
+class PlanLimits(Struct, frozen=True, kw_only=True):
     """What the user decides about a plan."""
 
     parallelism: int
@@ -110,8 +110,7 @@ class PlanLimits:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampledUnits:
+class SampledUnits(Struct, frozen=True, kw_only=True):
     """A plan has some of the units that the whole would be cut into."""
 
     share: float
@@ -136,8 +135,7 @@ class SampledUnits:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanPart:
+class PlanPart(Struct, frozen=True, kw_only=True):
     """A plan has the units that one of several machines reads; see `partition_planner.division`."""
 
     number: int
@@ -170,8 +168,7 @@ class PlanPart:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """A table, or some of its partitions, cut into work units.
 
     Every row asked for belongs to exactly one of the units, and no other row to any. Of partitions

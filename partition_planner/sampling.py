@@ -6,7 +6,8 @@ The units are spread over the table in its own order. Same table, limits and sha
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from partition_planner.costs import Costs, measure, unit_costs
 from partition_planner.cutting import UNITS_PER_WORKER

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from partition_planner.balance import finish_times, lower_bound
 from partition_planner.costs import unit_costs
 from partition_planner.errors import PlanError
 from partition_planner.model import Plan
-from partition_planner.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
+class Simulation(Struct, frozen=True, kw_only=True):
     """One plan run by a number of workers; costs are in the plan's `cost_unit`."""
 
     makespan: float

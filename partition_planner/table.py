@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from msgspec import Struct
+
 from partition_planner.json_fields import Fields, integer_pair, not_as_expected, pair
-from partition_planner.records import dataclass
 
 PartitionKind = Literal["partition", "subpartition"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnInfo:
+class ColumnInfo(Struct, frozen=True, kw_only=True):
     """One column, in the words of its database."""
 
     name: str
@@ -50,8 +50,7 @@ class ColumnInfo:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowExtent:
+class RowExtent(Struct, frozen=True, kw_only=True):
     """Half-open range [first, last) of row addresses; empty if first >= last.
 
     The unit of an address is the source's own: heap block number in PostgreSQL, rowid in DuckDB and
@@ -92,8 +91,7 @@ def coalesced(extents: Iterable[RowExtent]) -> tuple[RowExtent, ...]:
     return tuple(made)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeySample:
+class KeySample(Struct, frozen=True, kw_only=True):
     """Keys at which the rows of a partition or table can be divided.
 
     The planner goes by a key's place in the sample and whether two are the same text. It never
@@ -116,8 +114,7 @@ class KeySample:
         return cls(column=fields.text("column"), keys=fields.texts("keys"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionInfo:
+class PartitionInfo(Struct, frozen=True, kw_only=True):
     """One leaf of a partitioned table."""
 
     name: str
@@ -175,8 +172,7 @@ class PartitionInfo:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableInfo:
+class TableInfo(Struct, frozen=True, kw_only=True):
     """One table and the ways in which its source can read a part of it."""
 
     schema: str | None

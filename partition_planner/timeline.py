@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from partition_planner.costs import unit_costs
 from partition_planner.errors import PlanError
 from partition_planner.model import Plan
-from partition_planner.records import dataclass
 
 Speeds = Callable[[tuple[int, ...]], Sequence[float]]
 """From the workers that are busy, ascending, to the cost that each gets done in a unit of time, all
 above 0 and in the same order. Asked anew whenever a worker begins or ends a unit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Turn(Struct, frozen=True, kw_only=True):
     """One unit's reading by one worker."""
 
     worker: int

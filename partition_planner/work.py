@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+
 from partition_planner.json_fields import Fields, broken, not_as_expected
-from partition_planner.records import dataclass
 from partition_planner.table import PartitionKind, partition_kind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WholeTable:
+class WholeTable(Struct, frozen=True, kw_only=True):
     """Every row of the table, of all its partitions."""
 
     @property
@@ -32,8 +32,7 @@ class WholeTable:
         return cls()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedPartition:
+class NamedPartition(Struct, frozen=True, kw_only=True):
     """Every row of one partition, whatever its extents were said to be."""
 
     partition: str
@@ -61,8 +60,7 @@ class NamedPartition:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowRange:
+class RowRange(Struct, frozen=True, kw_only=True):
     """The rows at addresses [first, last); None is an open end.
 
     The addresses are those of `relation`, or of the partition where the database selects it by
@@ -105,8 +103,7 @@ class RowRange:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyRange:
+class KeyRange(Struct, frozen=True, kw_only=True):
     """The rows whose key in `column` is in [first, last); None is an open end.
 
     The ends are keys as the source gave them, in its own order and its own text. Rows are those of
@@ -171,8 +168,7 @@ _ID = re.compile("[0-9]{1,20}")
 """An id is a part of file names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Piece(Struct, frozen=True, kw_only=True):
     """One of a unit's selectors: what one statement reads."""
 
     unit: str
@@ -180,8 +176,7 @@ class Piece:
     selector: Selector
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkUnit:
+class WorkUnit(Struct, frozen=True, kw_only=True):
     """What one worker reads in one go."""
 
     id: str

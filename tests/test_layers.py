@@ -15,9 +15,9 @@ SUPPORT = ROOT / "tests" / "support"
 PACKAGES = ("unloader", "partition_planner", "writers", "numa")
 
 THIRD_PARTY_OF_LEAVES = {
-    "partition_planner": set(),
-    "numa": set(),
-    "writers": {"pyarrow", "zstandard", "xxhash", "isal", "zlib_ng", "crc32c", "pyrage"}
+    "partition_planner": {"msgspec"},
+    "numa": {"msgspec"},
+    "writers": {"msgspec", "pyarrow", "zstandard", "xxhash", "isal", "zlib_ng", "crc32c", "pyrage"}
     | {"obstore", "boto3", "botocore"},
 }
 DRIVERS = {
@@ -109,7 +109,7 @@ FLOORS = {
         {"writers.base"},
         {"writers.large_rows", "writers.model"},
         {"writers.built_library", "writers.schema"},
-        {"writers.errors", "writers.arrow_compute", "writers.cpu_delay", "writers.records"},
+        {"writers.errors", "writers.arrow_compute", "writers.cpu_delay"},
     ),
     "numa": (
         {"numa.supervisor"},
@@ -119,7 +119,7 @@ FLOORS = {
         {"numa.topology"},
         {"numa.sysfs", "numa.mempolicy"},
         {"numa.model"},
-        {"numa.errors", "numa.records", "numa.told"},
+        {"numa.errors", "numa.told"},
     ),
 }
 """Rooms of a package from the top floor down; each imports its own floor and those below."""

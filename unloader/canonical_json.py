@@ -7,7 +7,6 @@ columns that it is made of.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterable
 from functools import cache, partial
@@ -15,7 +14,7 @@ from json.encoder import encode_basestring_ascii
 from typing import Any
 
 from unloader.identity import ByIdentity
-from unloader.json_fields import fields_of, has_own_form, to_json, values_getter
+from unloader.json_fields import fields_of, has_own_form, is_record, to_json, values_getter
 from unloader.json_text import PLAIN
 
 _MOST = 10_000
@@ -51,7 +50,7 @@ class CanonicalTexts:
         kind: type = type(value)
         if kind is tuple:
             return f"[{','.join(map(self.of, value))}]"
-        if dataclasses.is_dataclass(kind) and not has_own_form(kind):
+        if is_record(kind) and not has_own_form(kind):
             return of_object(self.of_fields(value).items())
         return of_json(to_json(value))
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from msgspec import Struct
+
 import unloader.api as api
 from unloader.errors import Interrupted, OutputFailed
 from unloader.events import Notice, Observer
@@ -20,7 +22,6 @@ from unloader.model import OutputOptions, PlanOptions, Request, Selection, Sourc
 from unloader.request.names import parse_table
 from unloader.sources.duckdb import reference as duckdb_reference
 from writers.model import Compression, ParquetFormat, TextFormat
-from writers.records import dataclass
 
 TABLE = "HASH_PART_0160"
 
@@ -34,8 +35,7 @@ _NOTICES = 10
 """Lines that report the build, whatever the number of rows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoLine:
+class DemoLine(Struct, frozen=True, kw_only=True):
     """The figures of one of the unloads."""
 
     name: str
@@ -52,8 +52,7 @@ class DemoLine:
     """The files hold what the manifest says, and as many rows as the database counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoResult:
+class DemoResult(Struct, frozen=True, kw_only=True):
     """What a demonstration leaves behind."""
 
     database: Path

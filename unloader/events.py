@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
-from writers.records import dataclass
+from msgspec import Struct
 
-if TYPE_CHECKING:
-    from unloader.model import Cause, TableCounts, UnitResult
+from unloader.model import Cause, TableCounts, UnitResult
 
 Phase = Literal[
     "connecting",
@@ -34,8 +33,7 @@ Phase = Literal[
 `unloader preflight`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunStarted:
+class RunStarted(Struct, frozen=True, kw_only=True):
     """The plan stands and workers are about to start."""
 
     run_id: str
@@ -62,8 +60,7 @@ class RunStarted:
     """By the source's estimate, of those that are to be read; empty where there is only one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitsKept:
+class UnitsKept(Struct, frozen=True, kw_only=True):
     """A resumed run keeps the units that were done before it was broken off."""
 
     units: int
@@ -73,8 +70,7 @@ class UnitsKept:
     """Those of several that are published already; their units are among the others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingUsed:
+class SettingUsed(Struct, frozen=True, kw_only=True):
     """Something was set that selects rows or columns, or changes what is written."""
 
     name: str
@@ -87,15 +83,13 @@ class SettingUsed:
     """All of it in one line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseStarted:
+class PhaseStarted(Struct, frozen=True, kw_only=True):
     """The run as a whole enters a phase."""
 
     phase: Phase
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitStarted:
+class UnitStarted(Struct, frozen=True, kw_only=True):
     """A worker took a unit."""
 
     worker: int
@@ -106,8 +100,7 @@ class UnitStarted:
     """The planner's estimate."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitAdvanced:
+class UnitAdvanced(Struct, frozen=True, kw_only=True):
     """A worker got further; the figures are totals of the running attempt."""
 
     worker: int
@@ -120,8 +113,7 @@ class UnitAdvanced:
     """Whom the attempt waits for; `limit` while it is held up, as fewer workers are to work."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryFilled:
+class DirectoryFilled(Struct, frozen=True, kw_only=True):
     """One of several directories has got a unit's files; the figures are its totals."""
 
     directory: str
@@ -129,8 +121,7 @@ class DirectoryFilled:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitFinished:
+class UnitFinished(Struct, frozen=True, kw_only=True):
     """A unit is done: staged, not yet published."""
 
     worker: int
@@ -142,8 +133,7 @@ class UnitFinished:
     """All that its worker has told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitFailed:
+class UnitFailed(Struct, frozen=True, kw_only=True):
     """An attempt failed; what it had written counts no more."""
 
     worker: int
@@ -156,8 +146,7 @@ class UnitFailed:
     """It counts against --retries; False where the unit has no part in the failure."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class Verified(Struct, frozen=True, kw_only=True):
     """So much of what is to be checked has been; the figures are totals of the phase."""
 
     done: int
@@ -169,8 +158,7 @@ class Verified:
     """0 where no files are read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableStaged:
+class TableStaged(Struct, frozen=True, kw_only=True):
     """One of several tables is whole and counted; all are published together at the end."""
 
     table: str
@@ -180,8 +168,7 @@ class TableStaged:
     """All of them, this one included."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableFinished:
+class TableFinished(Struct, frozen=True, kw_only=True):
     """One of several tables is published, has failed, or is left out."""
 
     table: str
@@ -195,8 +182,7 @@ class TableFinished:
     """All of them, this one included."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteFinished:
+class RouteFinished(Struct, frozen=True, kw_only=True):
     """One of several outputs is published; the figures are the totals of its manifest."""
 
     route: str
@@ -206,8 +192,7 @@ class RouteFinished:
     directory: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFinished:
+class RunFinished(Struct, frozen=True, kw_only=True):
     """Everything is published; the figures are the totals of the manifest."""
 
     rows: int
@@ -217,8 +202,7 @@ class RunFinished:
     """Since the run began to plan, connecting included."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointMeasured:
+class PointMeasured(Struct, frozen=True, kw_only=True):
     """A sweep has measured a point once more."""
 
     number: int
@@ -231,8 +215,7 @@ class PointMeasured:
     rows_per_second: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParallelismChanged:
+class ParallelismChanged(Struct, frozen=True, kw_only=True):
     """Another number of workers is to work from now on."""
 
     seconds: float
@@ -246,15 +229,13 @@ class ParallelismChanged:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Notice(Struct, frozen=True, kw_only=True):
     """One line the user should know: a degraded placement, a missing right, a slow path."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class Tick(Struct, frozen=True, kw_only=True):
     """Time passes; sent a few times a second so that displays can redraw without a thread."""
 
 
@@ -279,13 +260,6 @@ Event = (
     | Tick
 )
 Observer = Callable[[Event], None]
-
-
-def late_types() -> dict[str, Any]:
-    """Return the types of fields that are imported for type checks alone."""
-    from unloader.model import Cause, TableCounts, UnitResult
-
-    return {"Cause": Cause, "TableCounts": TableCounts, "UnitResult": UnitResult}
 
 
 def silent(event: Event) -> None:

@@ -1,4 +1,4 @@
-"""Plain data as JSON and back, by the fields of its dataclasses, so that a new field needs no code.
+"""Plain data as JSON and back, by the fields of its records, so that a new field needs no code.
 
 What goes out comes back equal. A class with a `to_json` and a `from_json` of its own is written and
 read by those. Reading is strict: a key that is missing or not known, or a value of another type, is
@@ -7,23 +7,29 @@ an error that names its place, for a key skipped in silence would be a part of a
 
 from __future__ import annotations
 
-import dataclasses
 import reprlib
-import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeGuard,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from writers.records import dataclass
+from msgspec import NODEFAULT, Meta, Struct
 
 T = TypeVar("T")
 
-KEY = "json_key"
-"""Metadata of a field: its key, where that is not the field's name."""
-OPTIONAL = "json_optional"
-"""Metadata of a field that is left out where it is None."""
+OPTIONAL = Meta(extra={"json_optional": True})
+"""Annotation of a field that is left out where it is None."""
 
 
 class NotAsExpected(ValueError):
@@ -57,7 +63,7 @@ def _form_of(kind: type) -> Callable[[Any], Any]:
     """Return what makes JSON of a value of this type."""
     if has_own_form(kind):
         return _by_itself
-    if dataclasses.is_dataclass(kind):
+    if is_record(kind):
         return fields_to_json
     if issubclass(kind, (tuple, list)):
         return lambda value: [to_json(item) for item in value]
@@ -81,12 +87,15 @@ def _as_it_is(value: Any) -> Any:
 
 
 @cache
-def fields_of(kind: type) -> tuple[tuple[str, str, bool], ...]:
+def fields_of(kind: type[Struct]) -> tuple[tuple[str, str, bool], ...]:
     """Return name and key of each field of a dataclass, and whether it is left out where None."""
-    return tuple(
-        (field.name, key_of(field), bool(field.metadata.get(OPTIONAL)))
-        for field in dataclasses.fields(kind)
-    )
+    names = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
+    hints = _annotated(kind)
+    return tuple((name, key, _is_optional(hints[name])) for name, key in names)
+
+
+def _is_optional(hint: Any) -> bool:
+    return any(isinstance(each, Meta) and each == OPTIONAL for each in get_args(hint))
 
 
 def values_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
@@ -119,24 +128,30 @@ def from_json(kind: type[T], value: object, where: str, *, newer: bool = False) 
     return found
 
 
-def key_of(field: dataclasses.Field[Any]) -> str:
-    """Return the key that a field has in JSON."""
-    return str(field.metadata.get(KEY, field.name))
+def default_of(kind: type[Struct], name: str) -> Any:
+    """Return the default of a record's field, or what makes it; NODEFAULT if it has none."""
+    fields, defaults = kind.__struct_fields__, kind.__struct_defaults__
+    place = fields.index(name) - len(fields) + len(defaults)
+    return defaults[place] if place >= 0 else NODEFAULT
+
+
+def is_record(kind: Any) -> TypeGuard[type[Struct]]:
+    """Return whether a type is a record, whose fields are written."""
+    return isinstance(kind, type) and issubclass(kind, Struct)
 
 
 @cache
 def hints_of(kind: type) -> dict[str, Any]:
-    """Return the type of each field of a dataclass.
+    """Return the type of each field of a record, without annotations."""
+    return {
+        name: get_args(hint)[0] if get_origin(hint) is Annotated else hint
+        for name, hint in _annotated(kind).items()
+    }
 
-    A module that imports types of its fields for type checks alone has a function `late_types`,
-    which returns them by their names.
-    """
-    try:
-        return get_type_hints(kind)
-    except NameError:
-        # Only for a class that has such a field: importing the types takes its time.
-        late = getattr(sys.modules[kind.__module__], "late_types", dict)
-        return get_type_hints(kind, localns=late())
+
+@cache
+def _annotated(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 _Reader = Callable[[object, bool], Any]
@@ -180,7 +195,7 @@ def _reader_of(kind: Any) -> _Reader:
         return _reader_of_literal(get_args(kind))
     if has_own_form(kind):
         return lambda value, _newer: kind.from_json(value)
-    if dataclasses.is_dataclass(kind):
+    if is_record(kind):
         return _reader_of_instance(kind)
     return lambda value, _newer: _plain(kind, value)
 
@@ -192,8 +207,7 @@ def _reader_as_it_is(kind: type) -> _Reader:
     return read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading:
+class _Reading(Struct, frozen=True, kw_only=True):
     """How the fields of a dataclass are read, by their keys."""
 
     readers: dict[str, tuple[str, _Reader]]
@@ -209,12 +223,12 @@ class _Reading:
 @cache
 def _reading_of(kind: Any) -> _Reading:
     hints = hints_of(kind)
-    fields = {key_of(field): field for field in dataclasses.fields(kind)}
-    optional = {key: field.name for key, field in fields.items() if field.metadata.get(OPTIONAL)}
-    always = fields.keys() - optional.keys()
-    needed = frozenset(key for key in always if not _has_default(fields[key]))
+    optional = {key: name for name, key, is_optional in fields_of(kind) if is_optional}
+    names = {key: name for name, key, _ in fields_of(kind)}
+    always = names.keys() - optional.keys()
+    needed = frozenset(key for key in always if default_of(kind, names[key]) is NODEFAULT)
     return _Reading(
-        readers={key: (field.name, _reader_of(hints[field.name])) for key, field in fields.items()},
+        readers={key: (name, _reader_of(hints[name])) for key, name in names.items()},
         optional=optional,
         needed=needed,
         expected=frozenset(always - needed),
@@ -310,9 +324,8 @@ def _reader_of_literal(values: tuple[object, ...]) -> _Reader:
 
 
 def _may_be(kind: Any, value: object) -> bool:
-    """Tell which of several types is meant: of several dataclasses the one that has all keys."""
-    is_dataclass = dataclasses.is_dataclass(kind)
-    if is_dataclass:
+    """Tell which of several types is meant: of several records the one that has all keys."""
+    if is_record(kind):
         return isinstance(value, dict) and value.keys() <= _reading_of(kind).readers.keys()
     if get_origin(kind) is Literal:
         return value in get_args(kind)
@@ -324,11 +337,6 @@ def _may_be(kind: Any, value: object) -> bool:
 def has_own_form(kind: Any) -> bool:
     """Return whether a class has a `to_json` and a `from_json` of its own."""
     return isinstance(kind, type) and hasattr(kind, "from_json") and hasattr(kind, "to_json")
-
-
-def _has_default(field: dataclasses.Field[Any]) -> bool:
-    missing = dataclasses.MISSING
-    return field.default is not missing or field.default_factory is not missing
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -1,14 +1,13 @@
-"""JSON Schemas of plain data, made from its dataclasses as `json_fields` writes them."""
+"""JSON Schemas of plain data, made from its records as `json_fields` writes them."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import types
 from collections.abc import Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
-from unloader.json_fields import OPTIONAL, hints_of, key_of
+from unloader.json_fields import fields_of, hints_of, is_record
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -33,7 +32,7 @@ def text(schema: Mapping[str, Any]) -> str:
 
 
 def schema_of(kind: Any, found: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a type; those of dataclasses go into `found`, by their names."""
+    """Return the schema of a type; those of records go into `found`, by their names."""
     origin, of = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return {"anyOf": [schema_of(each, found) for each in of]}
@@ -46,7 +45,7 @@ def schema_of(kind: Any, found: dict[str, Any]) -> dict[str, Any]:
     if origin is tuple:
         items = [schema_of(each, found) for each in of]
         return {"type": "array", "prefixItems": items, "minItems": len(of), "maxItems": len(of)}
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+    if is_record(kind):
         if kind.__name__ not in found:
             found[kind.__name__] = {}  # Known from here on, should it hold itself.
             found[kind.__name__] = object_of(kind, found)
@@ -56,11 +55,10 @@ def schema_of(kind: Any, found: dict[str, Any]) -> dict[str, Any]:
 
 def object_of(kind: type, found: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a dataclass, written out and not referred to."""
-    fields = dataclasses.fields(kind)
-    hints = hints_of(kind)
+    fields, hints = fields_of(kind), hints_of(kind)
     return {
         "type": "object",
-        "properties": {key_of(each): schema_of(hints[each.name], found) for each in fields},
-        "required": [key_of(each) for each in fields if not each.metadata.get(OPTIONAL)],
+        "properties": {key: schema_of(hints[name], found) for name, key, _ in fields},
+        "required": [key for _, key, is_optional in fields if not is_optional],
         "additionalProperties": False,
     }

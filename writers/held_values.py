@@ -9,9 +9,10 @@ from __future__ import annotations
 import codecs
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from writers.errors import ValueNotRepresentable
 from writers.large_rows import LargeRow, is_long
-from writers.records import dataclass
 from writers.schema import text_class
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ PIECE_BYTES = 256 * 1024
 """Of a piece. Encoding takes a few times that, which stays within a processor's cache."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldValue:
+class HeldValue(Struct, frozen=True, kw_only=True):
     """One value in memory, read piece by piece."""
 
     data: memoryview

@@ -9,8 +9,9 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from writers.errors import ValueNotRepresentable, WriteError
-from writers.records import dataclass
 from writers.schema import check_schema, text_class
 
 if TYPE_CHECKING:
@@ -37,8 +38,7 @@ class LargeValue(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LargeRow:
+class LargeRow(Struct, frozen=True, kw_only=True):
     """One row with values of any size."""
 
     row: pa.RecordBatch

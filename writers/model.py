@@ -6,10 +6,9 @@ Everything here crosses the process boundary, so nothing holds a file, a thread 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from writers.records import dataclass
+from msgspec import Meta, Struct, to_builtins
 
 Enclose = Literal["minimal", "strings", "all", "none"]
 Escape = Literal["double", "backslash", "none"]
@@ -19,8 +18,7 @@ Checksum = Literal["xxh3", "crc32c", "sha256"]
 EncoderChoice = Literal["auto", "native", "plain"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FixedField:
+class FixedField(Struct, frozen=True, kw_only=True):
     """Where a column stands in records of fixed width."""
 
     start: int
@@ -34,8 +32,7 @@ class FixedField:
     nothing; in other columns a value that ends in a blank is refused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextFormat:
+class TextFormat(Struct, frozen=True, kw_only=True):
     """One dialect of delimited text.
 
     NULL is the bare `null` text. A value that would read as NULL is enclosed, or refused where
@@ -91,8 +88,7 @@ class TextFormat:
         return self.utc and self.timestamp_tz_format is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SortColumn:
+class SortColumn(Struct, frozen=True, kw_only=True):
     """A column by which rows are in order; the first of several counts most."""
 
     name: str
@@ -100,8 +96,7 @@ class SortColumn:
     nulls_first: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParquetFormat:
+class ParquetFormat(Struct, frozen=True, kw_only=True):
     """How Parquet files are laid out; the defaults are measured ones."""
 
     row_group_rows: int = 1024 * 1024
@@ -121,16 +116,14 @@ class ParquetFormat:
     """The declared order of the rows; it is checked, and recorded in the file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compression:
+class Compression(Struct, frozen=True, kw_only=True):
     """A codec and its level (None: the codec's own default)."""
 
     codec: Literal["none", "gzip", "zstd", "lz4", "snappy"] = "none"
     level: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Encryption:
+class Encryption(Struct, frozen=True, kw_only=True):
     """For whom files are encrypted, and the keys where they are at hand.
 
     The private keys are set in the process that uses them, and are part of nothing that travels.
@@ -140,10 +133,14 @@ class Encryption:
     """Public keys of age, for text; empty is text that is not encrypted."""
     keyed: bool = False
     """Parquet is encrypted with a key."""
-    key: bytes | None = field(default=None, repr=False)
+    key: bytes | None = None
     """That key."""
-    identities: tuple[str, ...] = field(default=(), repr=False)
+    identities: tuple[str, ...] = ()
     """Private keys of age, to read text again."""
+
+    def __repr__(self) -> str:
+        """Show no key."""
+        return f"Encryption(recipients={self.recipients!r}, keyed={self.keyed!r})"
 
     @property
     def is_readable(self) -> bool:
@@ -157,8 +154,7 @@ PLAIN = Encryption()
 """Not encrypted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputSpec:
+class OutputSpec(Struct, frozen=True, kw_only=True):
     """Everything a writer must know but the schema."""
 
     directory: str
@@ -195,8 +191,7 @@ class OutputSpec:
     """Timestamps in seconds or milliseconds become microseconds in Parquet, of the same value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinalNames:
+class FinalNames(Struct, frozen=True, kw_only=True):
     """The final names of a unit's files, in an object store that shows no upload by itself."""
 
     place: str
@@ -205,8 +200,7 @@ class FinalNames:
     """Returns the name of a file by its number, from 0; picklable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UploadedPart:
+class UploadedPart(Struct, frozen=True, kw_only=True):
     """A part of an object, as the store has it."""
 
     etag: str
@@ -215,8 +209,7 @@ class UploadedPart:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UncompletedUpload:
+class UncompletedUpload(Struct, frozen=True, kw_only=True):
     """An object whose parts are all in the store; nobody sees it until the upload is completed."""
 
     name: str
@@ -232,8 +225,7 @@ class UncompletedUpload:
         return sum(part.bytes for part in self.parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenFile:
+class WrittenFile(Struct, frozen=True, kw_only=True):
     """A closed, synced file; see `OutputSpec.synced_from_bytes`."""
 
     path: str
@@ -242,18 +234,17 @@ class WrittenFile:
     bytes: int
     checksum: str
     """Name of the algorithm, a colon and lower-case hex digits, over the bytes of the file."""
-    upload: UncompletedUpload | None = field(default=None, metadata={"json_optional": True})
+    upload: Annotated[UncompletedUpload | None, Meta(extra={"json_optional": True})] = None
     """What makes an object of it, where it lies nowhere yet. It is no part of a manifest."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest's form of this file."""
-        document = asdict(self)
+        document: dict[str, Any] = to_builtins(self)
         del document["upload"]
         return document
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContentSums:
+class ContentSums(Struct, frozen=True, kw_only=True):
     """Checksums of the values of all columns of some rows, see `writers.content.sums`."""
 
     rows: int
@@ -263,8 +254,7 @@ class ContentSums:
     """Of each column: 16 hexadecimal digits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageSeconds:
+class StageSeconds(Struct, frozen=True, kw_only=True):
     """Wall seconds a writer spent in its stages, and what went through them."""
 
     encode_s: float = 0.0

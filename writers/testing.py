@@ -7,16 +7,16 @@ which.
 from __future__ import annotations
 
 import tempfile
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from msgspec import Struct
 
 from writers.files.checksums import checksum_name, open_digest
 from writers.large_rows import LargeRow
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -98,8 +98,7 @@ def _check_round_trip(
     _check_rows(name, expected, found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PiecedText:
+class PiecedText(Struct, frozen=True, kw_only=True):
     """A text as a large value in pieces of a few characters."""
 
     text: str
@@ -248,7 +247,7 @@ def _numbers() -> pa.RecordBatch:
 def _days() -> pa.RecordBatch:
     stamps: list[Any] = [datetime(d.year, d.month, d.day, 23, 59, 59) for d in _DAYS]
     exact = [stamp.replace(microsecond=999_999) for stamp in stamps]
-    utc = [stamp.replace(tzinfo=timezone.utc) for stamp in exact]
+    utc = [stamp.replace(tzinfo=UTC) for stamp in exact]
     return _batch(
         day=pa.array([*_DAYS, None], pa.date32()),
         second=pa.array([*stamps, None], pa.timestamp("s")),

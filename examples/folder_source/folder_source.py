@@ -8,7 +8,7 @@ is NULL. Install it with `pip install ./examples/folder_source`: by the entry po
 
 import csv
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -120,7 +120,7 @@ class FolderCatalog(Catalog):  # Inherits what is optional: hold, missing_privil
         kind, value = ("none", "")
         if consistency == "snapshot":
             kind, value = "folder-state", self.folder.state()
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
         self.taken = Snapshot(kind=kind, value=value, taken_at=now)
         return self.taken
 

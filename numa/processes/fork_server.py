@@ -20,12 +20,13 @@ import sys
 import threading
 from typing import Any
 
+from msgspec import Struct
+
 from numa.affinity import seated
 from numa.model import BindReport, Seat
 from numa.processes.beside import start_beside
 from numa.processes.forked import Forked, fork, is_possible
 from numa.processes.member import main
-from numa.records import dataclass
 
 _MOST_BYTES = 64 * 1024
 """Of one call or answer; far more than a seat and some names need."""
@@ -37,8 +38,7 @@ _IDLE_SECONDS = 600.0
 """Guess: whoever starts one run after another does it within that."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Birth:
+class _Birth(Struct, frozen=True, kw_only=True):
     """Asks for a child. Its pipe and its standard error come with it as descriptors."""
 
     seat: Seat

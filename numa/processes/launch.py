@@ -16,6 +16,8 @@ import tempfile
 import threading
 from typing import IO, TypeAlias
 
+from msgspec import Struct
+
 from numa.affinity import seated
 from numa.errors import StartError
 from numa.model import BindReport, Seat
@@ -25,7 +27,6 @@ from numa.processes.fork_server import ForkServer, Served
 from numa.processes.forked import LAST_SECONDS, Forked, fork, is_possible
 from numa.processes.member import main
 from numa.processes.paths import import_path
-from numa.records import dataclass
 
 # Nothing is imported before the path is the parent's: with -c the current folder comes first.
 _BOOTSTRAP = (
@@ -42,8 +43,7 @@ _STDERR_LIMIT_BYTES = 1 << 20
 _Process: TypeAlias = "subprocess.Popen[bytes] | Forked | Served"
 
 
-@dataclass(slots=True, kw_only=True)
-class Member:
+class Member(Struct, kw_only=True):
     """One running child, as the pool sees it."""
 
     worker: int
@@ -188,8 +188,7 @@ def _way_out(error: OSError) -> str:
     return "lower --parallelism, or raise the limit on processes, files or memory"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Starting:
+class _Starting(Struct, frozen=True, kw_only=True):
     """One start of a child."""
 
     seat: Seat

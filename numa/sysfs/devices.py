@@ -10,8 +10,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from numa.errors import TopologyError
-from numa.records import dataclass
 from numa.sysfs.reading import text_of
 
 _NUMBER = re.compile(r"\d{1,7}", re.ASCII)
@@ -22,8 +23,7 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 _MOST_SHOWN = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceNode:
+class DeviceNode(Struct, frozen=True, kw_only=True):
     """A device, and the node it is attached to."""
 
     name: str

@@ -5,11 +5,12 @@ Source: sysfs-devices-node of the kernel.
 
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from numa.errors import TopologyError
-from numa.records import dataclass
 from numa.sysfs.cpu_list import parse_cpu_list
 from numa.sysfs.reading import not_understood, text_of
 
@@ -18,8 +19,7 @@ _ROW = re.compile(r"\s*(?:\d{1,7}(?:\s+|$))*", re.ASCII)
 _MEM_TOTAL = re.compile(r"\bMemTotal:\s*(\d{1,18}) kB", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFiles:
+class NodeFiles(Struct, frozen=True, kw_only=True):
     """One node as the machine has it, whatever we may use of it."""
 
     id: int

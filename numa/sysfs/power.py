@@ -7,16 +7,16 @@ import os
 import re
 from pathlib import Path
 
+from msgspec import Struct
+
 from numa.errors import TopologyError
-from numa.records import dataclass
 from numa.sysfs.cpu_list import parse_cpu_list
 from numa.sysfs.reading import text_of
 
 _FOLDER = re.compile(r"cpu(\d{1,7})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Power:
+class Power(Struct, frozen=True, kw_only=True):
     """What the machine says of its CPUs as a whole."""
 
     online: frozenset[int] | None

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from msgspec import Struct
+
 from numa.errors import TopologyError
-from numa.records import dataclass
 from numa.sysfs.reading import not_understood, text_of
 
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
@@ -25,8 +26,7 @@ _PLACES = (
 """Where distributions and container engines mount the groups, and the controller there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Mount:
+class _Mount(Struct, frozen=True, kw_only=True):
     """A folder that shows a part of the hierarchy that has the controller `cpu`."""
 
     folder: Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import closing
-from datetime import date, datetime, time, timezone
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 
@@ -73,7 +73,7 @@ EXPECTED = [
         Decimal("9999999999999999999999999999.9999999999"), 'ü😀\n",;', b"\x00\xff",
         date(1, 1, 1), time(23, 59, 59, 999999), datetime(9999, 12, 31, 23, 59, 59, 999999),
         datetime(1969, 12, 31, 23, 59, 59), "1677-09-22 00:00:00.000000001",
-        datetime(2024, 3, 30, 23, 30, tzinfo=timezone.utc), "1 year 1 month 2 days",
+        datetime(2024, 3, 30, 23, 30, tzinfo=UTC), "1 year 1 month 2 days",
         "00000000-0000-0000-0000-000000000001", "red", [1, None], {"a": 1, "b": ""}, "0101",
     ),
     (2, *[None] * 22),
@@ -81,7 +81,7 @@ EXPECTED = [
         -(2**63), False, 127, 0, "-1", -math.inf, math.inf, Decimal("0.00"),
         Decimal("-0.0000000001"), "", b"", date(9999, 12, 31), time(0, 0),
         datetime(1, 1, 1), datetime(2000, 2, 29, 12), "2262-04-11 23:47:16.854775806",
-        datetime(1900, 1, 1, tzinfo=timezone.utc), "-00:00:00.000001",
+        datetime(1900, 1, 1, tzinfo=UTC), "-00:00:00.000001",
         "ffffffff-ffff-ffff-ffff-ffffffffffff", "green", [], {"a": None, "b": None}, "1",
     ),
 ]  # fmt: skip

@@ -6,14 +6,14 @@ import csv
 import math
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from long_tests import OTHER_ROUTES, also
+from msgspec.structs import replace
 
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
@@ -96,7 +96,7 @@ LITERALS = [
     ),
 ]  # fmt: skip
 
-UTC = timezone.utc
+UTC = UTC
 EXPECTED = [
     (
         2**63 - 1, True, -32768, 2**31 - 1, 2**32 - 1, 1.5, 5e-324, Decimal("-9999999999.99"),

@@ -12,12 +12,12 @@ from __future__ import annotations
 import random
 import struct
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]

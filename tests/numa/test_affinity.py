@@ -5,13 +5,13 @@ import os
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from interrupts import interrupted
+from msgspec.structs import replace
 
 from numa import affinity, mempolicy
 from numa.affinity import MEMORY_POLICIES, losses, probe_memory_policy, seated

@@ -2,13 +2,13 @@
 
 import pickle
 from collections import Counter
-from dataclasses import replace
 from itertools import zip_longest
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines.seat_rules import Ledger, shape_of
+from msgspec.structs import replace
 
 from numa.errors import PlacementError
 from numa.model import Node, Seat, Topology

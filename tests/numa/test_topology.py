@@ -1,11 +1,11 @@
 """What is read from the files that describe a machine."""
 
-import dataclasses
 import json
 import os
 import pickle
 from pathlib import Path
 
+import msgspec
 import pytest
 from sysfs_tree import Machine
 
@@ -400,7 +400,7 @@ def test_topology_travels(machine: Machine) -> None:
     machine.node(0, "0-1", distance="10")
     topology = machine.detect(2)
     assert pickle.loads(pickle.dumps(topology)) == topology
-    assert json.loads(json.dumps(dataclasses.asdict(topology)))["nodes"][0]["cpus"] == [0, 1]
+    assert json.loads(json.dumps(msgspec.to_builtins(topology)))["nodes"][0]["cpus"] == [0, 1]
 
 
 def test_copied_tree_knows_nothing_of_us(machine: Machine) -> None:

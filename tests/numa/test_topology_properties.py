@@ -9,6 +9,7 @@ from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines.sysfs_trees import SCRATCH, NodeSpec, TreeSpec, files_of, write_tree
+from msgspec import structs
 
 from numa.errors import TopologyError
 from numa.model import Topology
@@ -113,7 +114,7 @@ def test_every_machine_survives_the_way_to_text_and_back(spec: TreeSpec) -> None
         assert record(Path(folder, "b")) == text
         again = recorded(Path(folder, "b"))
         note = (again.note or "").replace(f"{folder}/b", f"{folder}/a") or None
-        assert replace(again, note=note) == recorded(root)
+        assert structs.replace(again, note=note) == recorded(root)
 
 
 mangled = (

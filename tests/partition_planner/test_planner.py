@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from itertools import pairwise
 
 import pytest
+from msgspec import structs
 
 from partition_planner.errors import PlanError
 from partition_planner.model import (
@@ -47,7 +47,7 @@ def table_of(
         named_partitions=True,
         row_ranges=True,
     )
-    return dataclasses.replace(table, **changes)  # type: ignore[arg-type]
+    return structs.replace(table, **changes)  # type: ignore[arg-type]
 
 
 def slices(*extents: tuple[int, int]) -> tuple[PartitionInfo, ...]:
@@ -135,8 +135,8 @@ def test_second_threshold_cuts_when_the_first_leaves_workers_idle() -> None:
 def test_cutting_that_gains_nothing_is_left_out() -> None:
     """Beside a huge partition that cannot be cut the others stay whole."""
     table = table_of(1000, 50, 50)
-    fixed = dataclasses.replace(table.partitions[0], extents=())
-    table = dataclasses.replace(table, partitions=(fixed, *table.partitions[1:]))
+    fixed = structs.replace(table.partitions[0], extents=())
+    table = structs.replace(table, partitions=(fixed, *table.partitions[1:]))
     made = plan(table, PlanLimits(parallelism=8))
     assert all(isinstance(unit.selectors[0], NamedPartition) for unit in made.units)
 
@@ -393,9 +393,9 @@ def test_a_partition_without_extents_stays_whole_beside_those_that_have_them() -
     """A partition whose rows lie nobody knows where is one unit, of its own size or an average."""
     table = table_of(1600, 1600, 1600)
     known, sized, unknown = table.partitions
-    sized = dataclasses.replace(sized, extents=())
-    unknown = dataclasses.replace(unknown, extents=(), bytes=None)
-    table = dataclasses.replace(table, partitions=(known, sized, unknown))
+    sized = structs.replace(sized, extents=())
+    unknown = structs.replace(unknown, extents=(), bytes=None)
+    table = structs.replace(table, partitions=(known, sized, unknown))
     made = plan(table, PlanLimits(parallelism=2, split="range"))
     whole = [unit for unit in made.units if isinstance(unit.selectors[0], NamedPartition)]
     assert [(unit.partition, unit.bytes) for unit in whole] == [("p1", 1600 * MIB), ("p2", None)]
@@ -407,9 +407,9 @@ def test_a_partition_without_extents_stays_whole_beside_those_that_have_them() -
 def test_sub_partitions_say_what_they_are() -> None:
     """Whole or cut, by addresses or keys, a unit of a sub-partition tells the source so."""
     leaf = PartitionInfo(name="a/b", kind="subpartition", position=0, bytes=1 << 30, object_id=77)
-    cuttable = dataclasses.replace(leaf, extents=scattered((5, 10), (90, 95)))
-    keyed = dataclasses.replace(leaf, keys=KeySample(column="K", keys=("1", "2")))
-    small = dataclasses.replace(leaf, name="a/c", position=1, bytes=1)
+    cuttable = structs.replace(leaf, extents=scattered((5, 10), (90, 95)))
+    keyed = structs.replace(leaf, keys=KeySample(column="K", keys=("1", "2")))
+    small = structs.replace(leaf, name="a/c", position=1, bytes=1)
     for first in (leaf, cuttable, keyed):
         table = table_of(partitions=(first, small))
         units = plan(table, PlanLimits(parallelism=4)).units

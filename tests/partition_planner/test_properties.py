@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 
 from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from partition_planner.model import (
     ColumnInfo,

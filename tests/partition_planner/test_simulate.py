@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tracemalloc
 
 import pytest
@@ -10,6 +9,7 @@ from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from long_tests import OTHER_ROUTES, also
+from msgspec import structs
 
 from partition_planner.balance import makespan
 from partition_planner.costs import unit_costs
@@ -223,7 +223,7 @@ def test_partitions_far_above_the_mean_are_cut(above_mean: int) -> None:
     """Of 32 partitions those of many times the mean are cut, and workers hardly idle."""
     table = large_table("even", 32)
     grown = [
-        dataclasses.replace(
+        structs.replace(
             each,
             bytes=(each.bytes or 0) * above_mean,
             rows=(each.rows or 0) * above_mean,
@@ -236,7 +236,7 @@ def test_partitions_far_above_the_mean_are_cut(above_mean: int) -> None:
         else each
         for each in table.partitions
     ]
-    table = dataclasses.replace(table, partitions=tuple(grown))
+    table = structs.replace(table, partitions=tuple(grown))
     whole = simulate(plan(table, PlanLimits(parallelism=16, split="partition")), 16)
     made = plan(table, PlanLimits(parallelism=16))
     run = simulate(made, 16)

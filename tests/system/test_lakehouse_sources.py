@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -46,10 +46,10 @@ INSERT INTO kinds VALUES
 OF_POSTGRES: Rows = [
     (1, Decimal("123456789012345.67891"), "nörd 😀", date(2026, 3, 29),
      datetime(1969, 12, 31, 23, 59, 59, 999_999),
-     datetime(2026, 3, 29, 1, 30, 0, 1, timezone.utc), "23:59:59.999999", True,
+     datetime(2026, 3, 29, 1, 30, 0, 1, UTC), "23:59:59.999999", True,
      b"\x00\xff"),
     (2, Decimal("-0.00001"), "", date(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 123_456),
-     datetime(1, 1, 2, tzinfo=timezone.utc), "00:00:00", False, b""),
+     datetime(1, 1, 2, tzinfo=UTC), "00:00:00", False, b""),
     (3, None, None, None, None, None, None, None, None),
 ]  # fmt: skip
 
@@ -80,7 +80,7 @@ def _values(rows: Sequence[Sequence[Any]]) -> list[list[str]]:
     """Return rows as text in which equal moments are equal, whatever zone they are told in."""
     return [
         [
-            str(value.astimezone(timezone.utc)) if getattr(value, "tzinfo", None) else repr(value)
+            str(value.astimezone(UTC)) if getattr(value, "tzinfo", None) else repr(value)
             for value in row
         ]
         for row in rows

@@ -6,11 +6,11 @@ import argparse
 import json
 import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from processes import command
 
 from unloader.model import SourceSpec

@@ -14,7 +14,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from encoders import text_encoders
 from encoders.hostile_texts import hostile_batch, hostile_texts, rows_of
 from encoders.parquet_files import typed_rows
 from encoders.parquet_files import write as write_parquet
+from msgspec.structs import replace
 from processes import command
 from witness_clients import Missing, pandas_python
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from partition_planner.model import TableInfo
 from partition_planner.simulate import Simulation, simulate
@@ -17,7 +18,6 @@ from unloader.resolve.resolved import ResolvedRun
 from unloader.sources.projection import OutputNeeds, choose, encodes_of
 from unloader.sources.registry import source_of
 from writers.model import TextFormat
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.checking.model import Checked
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from unloader.selection.asked import AskedTables, TablesRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableDescription:
+class TableDescription(Struct, frozen=True, kw_only=True):
     """One table, and what would become of its columns."""
 
     table: TableInfo
@@ -52,8 +51,7 @@ FOR_THE_READER = (
 """Keys of a plan file beside those of the run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRun:
+class PlannedRun(Struct, frozen=True, kw_only=True):
     """Exactly what `unload` would do, and what follows from it for the reader."""
 
     run: ResolvedRun

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from unloader.ceilings.model import (
     Ceilings,
     DiskCeiling,
@@ -16,11 +18,9 @@ from unloader.ceilings.model import (
     SourceLevel,
 )
 from unloader.nouns import counted
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRates:
+class RunRates(Struct, frozen=True, kw_only=True):
     """What a run did, and where."""
 
     machine: Machine

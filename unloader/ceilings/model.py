@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from writers.records import dataclass
+from msgspec import Struct
 
 FORMAT_VERSION: Literal[1] = 1
 
@@ -17,8 +17,7 @@ PARTS: tuple[Part, ...] = ("disk", "source", "encoder", "connection")
 """What is measured, in this order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Machine(Struct, frozen=True, kw_only=True):
     """A computer."""
 
     name: str
@@ -30,8 +29,7 @@ class Machine:
     """Of its processors; None where the system does not say."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mount:
+class Mount(Struct, frozen=True, kw_only=True):
     """The file system that a directory lies in."""
 
     point: str
@@ -40,8 +38,7 @@ class Mount:
     type: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteSettings:
+class WriteSettings(Struct, frozen=True, kw_only=True):
     """How files were written: as the options of the run say."""
 
     overlap_buffer: int
@@ -50,8 +47,7 @@ class WriteSettings:
     direct_io: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskCeiling:
+class DiskCeiling(Struct, frozen=True, kw_only=True):
     """What one directory took, or several at the same time, each file synced at its end."""
 
     directories: tuple[str, ...]
@@ -71,8 +67,7 @@ class DiskCeiling:
     highest: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceLevel:
+class SourceLevel(Struct, frozen=True, kw_only=True):
     """What so many workers fetched, and threw away."""
 
     parallelism: int
@@ -88,8 +83,7 @@ class SourceLevel:
     """Received by the workers' connections; None where that is not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceCeiling:
+class SourceCeiling(Struct, frozen=True, kw_only=True):
     """What a source gave with nobody writing."""
 
     kind: str
@@ -107,8 +101,7 @@ class SourceCeiling:
     """By parallelism."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodecCeiling:
+class CodecCeiling(Struct, frozen=True, kw_only=True):
     """What one core compresses of the user's rows."""
 
     codec: str
@@ -119,8 +112,7 @@ class CodecCeiling:
     """Uncompressed bytes; None where nothing is compressed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncoderCeiling:
+class EncoderCeiling(Struct, frozen=True, kw_only=True):
     """What one core makes of a sample of the user's rows."""
 
     format: str
@@ -137,8 +129,7 @@ class EncoderCeiling:
     codecs: tuple[CodecCeiling, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionCeiling:
+class ConnectionCeiling(Struct, frozen=True, kw_only=True):
     """The way to the source."""
 
     round_trip_seconds: float | None
@@ -152,16 +143,14 @@ class ConnectionCeiling:
     """The most that all connections of a level received together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotMeasured:
+class NotMeasured(Struct, frozen=True, kw_only=True):
     """Something that is blank, and why."""
 
     what: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ceilings:
+class Ceilings(Struct, frozen=True, kw_only=True):
     """All that `unloader preflight` has found; also the form of its file."""
 
     format_version: Literal[1] = FORMAT_VERSION
@@ -189,8 +178,7 @@ class Ceilings:
         return max(self.disks, key=lambda each: each.bytes_per_second, default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EfficiencyPart:
+class EfficiencyPart(Struct, frozen=True, kw_only=True):
     """How near a run came to one ceiling."""
 
     what: Literal["disk", "source", "encoder"]
@@ -204,8 +192,7 @@ class EfficiencyPart:
     """What the ceiling was measured with."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Efficiency:
+class Efficiency(Struct, frozen=True, kw_only=True):
     """A run held against ceilings of its own machine, places and source."""
 
     ceilings: str

@@ -6,8 +6,9 @@ Nothing is made or changed. A disk is looked at once, with all that would go to 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path, PurePath
+
+from msgspec import Struct, field
 
 from unloader.checking.model import Problem
 from unloader.checking.tables import Report, TableCheck, reported
@@ -24,11 +25,9 @@ from unloader.storage.opening import storage_at
 from unloader.storage.paths import comparable
 from writers.files.room import free_bytes
 from writers.model import Compression, TextFormat
-from writers.records import dataclass
 
 
-@dataclass(slots=True, kw_only=True)
-class Destinations:
+class Destinations(Struct, kw_only=True):
     """The places of all outputs of a job, looked at one after the other and then together."""
 
     report: Report

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import Struct
+
 from unloader.errors import UnloaderError
 from unloader.model import ReadColumn
-from writers.records import dataclass
 
 About = Literal["run", "source", "table", "where", "to"]
 """What an error is about: the whole run, its source, one table, its condition, its destination."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(Struct, frozen=True, kw_only=True):
     """One reason why a run would end with an error."""
 
     error: UnloaderError
@@ -22,8 +22,7 @@ class Problem:
     """Number of the entry that it is about, from 0; None is all of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedOutput:
+class CheckedOutput(Struct, frozen=True, kw_only=True):
     """One table as one output would have it."""
 
     entry: int
@@ -41,8 +40,7 @@ class CheckedOutput:
     notices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class Checked(Struct, frozen=True, kw_only=True):
     """All that is known of some outputs."""
 
     outputs: tuple[CheckedOutput, ...]

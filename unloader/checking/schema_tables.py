@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from unloader.errors import SourceError, UsageError
 from unloader.model import TableSummary
 from unloader.request.names import matching, parse_table, typed
 from unloader.sources.base import Catalog
-from writers.records import dataclass
 
 _SHOWN = 20
 """Schemas that an error lists."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaTable:
+class SchemaTable(Struct, frozen=True, kw_only=True):
     """One table or view."""
 
     typed: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from partition_planner.model import TableInfo
 from unloader.checking.model import About, CheckedOutput, Problem
@@ -15,7 +16,6 @@ from unloader.resolve.planning import check_sampling, keys_of, plan_of
 from unloader.resolve.preparation import columns_of, slim
 from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
-from writers.records import dataclass
 
 Report = Callable[[Problem], None]
 
@@ -32,8 +32,7 @@ def reported(report: Report, about: About, entry: int | None = None) -> Iterator
         report(Problem(error=known, about=about, entry=entry))
 
 
-@dataclass(slots=True, kw_only=True)
-class TableCheck:
+class TableCheck(Struct, kw_only=True):
     """The steps of one output; each is left out where one before it has failed."""
 
     catalog: Catalog

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 
-from writers.records import dataclass
+from msgspec import Struct, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from unloader.request.job.model import Entry, Given
 
 
-@dataclass(slots=True)
-class Invocation:
+class Invocation(Struct):
     """One call of the program, filled in while its command line is read."""
 
     debug: bool = False

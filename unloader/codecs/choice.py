@@ -7,7 +7,10 @@ source that hangs can be given up, and the parent stays as small as it was.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numa.model import ProcessLimits
 from partition_planner.model import WorkUnit
@@ -34,7 +37,6 @@ from writers.codecs.choice import (
     predict,
 )
 from writers.model import Compression, TextFormat
-from writers.records import dataclass
 
 ENTRY = "unloader.codecs.sampling:work"
 
@@ -68,8 +70,7 @@ _EXTRA: dict[str, tuple[Compression, ...]] = {
 """Shown by `measure_codecs` beside those that a preset chooses among."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodecReport:
+class CodecReport(Struct, frozen=True, kw_only=True):
     """What codecs do to a table's own rows, and what a run with each would take."""
 
     predictions: tuple[Prediction, ...]
@@ -229,8 +230,7 @@ def spread_units(units: tuple[WorkUnit, ...]) -> tuple[WorkUnit, ...]:
     return tuple(ordered[(2 * at + 1) * len(ordered) // (2 * count)] for at in range(count))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Measuring:
+class _Measuring(Struct, frozen=True, kw_only=True):
     """The one unit of the schedule."""
 
     id: str

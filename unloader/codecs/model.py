@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from writers.records import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from numa.model import Topology
@@ -51,8 +51,7 @@ class Sampled(Protocol):
         """What is done to the rows before they are encoded."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleBudget:
+class SampleBudget(Struct, frozen=True, kw_only=True):
     """How much a sample may take."""
 
     bytes: int
@@ -67,8 +66,7 @@ class SampleBudget:
     """After which the whole is given up: the source does not answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleTask:
+class SampleTask(Struct, frozen=True, kw_only=True):
     """Everything that the measuring process needs."""
 
     extract: Extract
@@ -86,8 +84,7 @@ class SampleTask:
     """What is done to the rows before they are encoded."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(Struct, frozen=True, kw_only=True):
     """What was read and measured."""
 
     whole: bool

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import field, replace
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from unloader.codecs.model import Sample, SampleTask
 from unloader.failures import failure_of
@@ -23,7 +25,6 @@ from unloader.worker.memory import tune
 from writers.codecs.measuring import encode_sample, measure_disk, measure_parquet, measure_text
 from writers.large_rows import LargeRow
 from writers.model import TextFormat
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import WorkUnit
@@ -45,8 +46,7 @@ def work(task: SampleTask, report: Callable[[object], None]) -> Sample | Attempt
         return failure_of(error)
 
 
-@dataclass(slots=True)
-class _Rows:
+class _Rows(Struct):
     """What was fetched, and what that took."""
 
     items: list[Any] = field(default_factory=list)
@@ -57,8 +57,7 @@ class _Rows:
     cpu_seconds: float = 0.0
 
 
-@dataclass(slots=True)
-class _Unit:
+class _Unit(Struct):
     """The rows of one unit: each a batch or piece of text, its bytes, its wall and CPU seconds."""
 
     taken: list[tuple[Any, int, float, float]] = field(default_factory=list)

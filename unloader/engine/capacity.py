@@ -6,7 +6,7 @@ session. Then as many places go on as have one, and now and then one more is tri
 
 from __future__ import annotations
 
-from writers.records import dataclass
+from msgspec import Struct
 
 RAISE_SECONDS = 60.0
 """Guess: what took the sessions away, another job for instance, may have ended by then."""
@@ -18,8 +18,7 @@ _SETTLE_SECONDS = 1.0
 """Several places are refused within a moment; what came of it is told once."""
 
 
-@dataclass(slots=True)
-class Capacity:
+class Capacity(Struct):
     """The number of places that may work at once."""
 
     limit: int | None = None

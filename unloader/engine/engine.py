@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import field
 from typing import TYPE_CHECKING, Generic
+
+from msgspec import Struct, field
 
 from unloader.engine.executor import (
     AttemptFailed,
@@ -27,7 +28,6 @@ from unloader.engine.schedule import Attempt, Schedule, U, Verdict
 from unloader.errors import ConnectFailed, SessionsRefused
 from unloader.failures import is_a
 from unloader.model import AttemptFailure
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.engine.concurrency.steering import Steering
@@ -97,8 +97,7 @@ class Work(Generic[U]):
         """Remove what a failed attempt may have left."""
 
 
-@dataclass(slots=True)
-class Engine(Generic[U]):
+class Engine(Struct, Generic[U]):
     """One run of a schedule over an executor."""
 
     schedule: Schedule[U]

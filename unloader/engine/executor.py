@@ -13,44 +13,40 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
+from msgspec import Struct
+
 from unloader.model import AttemptFailure
 from unloader.placement.evidence import Evidence, WorkerEvidence
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceReady:
+class PlaceReady(Struct, frozen=True, kw_only=True):
     """A place can take tasks: for the first time, or again after it was lost."""
 
     place: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Struct, frozen=True, kw_only=True):
     """The task at a place has reported something."""
 
     place: int
     payload: object
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(Struct, frozen=True, kw_only=True):
     """The task at a place is done."""
 
     place: int
     value: object
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFailed:
+class AttemptFailed(Struct, frozen=True, kw_only=True):
     """The task at a place has failed; the place itself is unharmed."""
 
     place: int
     failure: AttemptFailure
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceLost:
+class PlaceLost(Struct, frozen=True, kw_only=True):
     """A place can take no task until it is ready again. A task that it was at has failed."""
 
     place: int
@@ -58,15 +54,13 @@ class PlaceLost:
     """Why; of a place that was stopped, the failure that was given as the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoPlaceLeft:
+class NoPlaceLeft(Struct, frozen=True, kw_only=True):
     """No place will ever be ready again."""
 
     failure: AttemptFailure
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Note(Struct, frozen=True, kw_only=True):
     """One line the user should know about the places."""
 
     text: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from types import TracebackType
+
+from msgspec.structs import replace
 
 from numa.errors import PoolError
 from numa.model import Finished, ProcessLimits, Raised, Ready, SupervisorEvent, Vacant

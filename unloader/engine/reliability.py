@@ -7,11 +7,10 @@ is seen here, and only while another place, which has finished units, is better.
 
 from __future__ import annotations
 
-from dataclasses import field
+from msgspec import Struct, field
 
 from unloader.engine.backoff import delay_seconds
 from unloader.model import RetryOptions
-from writers.records import dataclass
 
 _SUSPECT_LOSSES = 2
 """Different units that a place loses in a row until it is thought to be at fault itself."""
@@ -20,8 +19,7 @@ _MOST_FORGIVEN = 10
 """From so many on every loss counts again: a run must end, whatever is at fault."""
 
 
-@dataclass(slots=True)
-class Reliability:
+class Reliability(Struct):
     """What places have lost since they last finished a unit."""
 
     _lost: dict[int, dict[str, None]] = field(default_factory=dict)

@@ -16,15 +16,16 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from partition_planner.model import WorkUnit
 from unloader.engine.backoff import Jitter, delay_seconds, no_jitter
 from unloader.engine.capacity import Capacity
 from unloader.engine.reliability import Reliability
 from unloader.model import AttemptFailure, RetryOptions
-from writers.records import dataclass
 
 
 class Unit(Protocol):
@@ -38,8 +39,7 @@ class Unit(Protocol):
 U = TypeVar("U", bound=Unit)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt(Generic[U]):
+class Attempt(Struct, Generic[U], frozen=True, kw_only=True):
     """One attempt at one unit."""
 
     unit: U
@@ -59,8 +59,7 @@ else:
 """An attempt at a work unit, as outputs know it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict(Generic[U]):
+class Verdict(Struct, Generic[U], frozen=True, kw_only=True):
     """What follows from a failed attempt."""
 
     assignment: Attempt[U]
@@ -70,8 +69,7 @@ class Verdict(Generic[U]):
     """It counts against the unit's retries."""
 
 
-@dataclass(slots=True)
-class Schedule(Generic[U]):
+class Schedule(Struct, Generic[U]):
     """Hands out units in plan order (largest first); failed ones again after a delay."""
 
     units: Sequence[U]

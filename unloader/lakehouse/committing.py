@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from unloader.errors import OutputFailed, UnloaderError
 from unloader.lakehouse.model import RUN_ID, Commit, Committed, NewFile
@@ -87,7 +87,7 @@ def is_being_committed(place: str) -> bool:
         alive = holder.lives()
         if alive is None:
             began = datetime.fromisoformat(holder.since)
-            return datetime.now(timezone.utc) - began < _PATIENCE
+            return datetime.now(UTC) - began < _PATIENCE
         return alive
     return False
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from msgspec import Struct
+
 from unloader.model import LakeTable, PartitionBy, SaveMode
 from writers.model import SortColumn
-from writers.records import dataclass
 
 RUN_ID = "unloader.run-id"
 """Key of the run's id among the properties of a commit."""
@@ -17,8 +18,7 @@ RUN_ID = "unloader.run-id"
 _MOST_NAMED = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     """What a run is to do with a table."""
 
     name: str
@@ -34,8 +34,7 @@ class Wanted:
     """The order of the rows in each file; a table that is made asks for it from then on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewFile:
+class NewFile(Struct, frozen=True, kw_only=True):
     """A file that becomes part of a table."""
 
     path: str
@@ -44,8 +43,7 @@ class NewFile:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class Commit(Struct, frozen=True, kw_only=True):
     """All files of a run, and what the table is told of them."""
 
     run_id: str
@@ -58,8 +56,7 @@ class Commit:
     know whether that was done, unless the table still tells."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class Committed(Struct, frozen=True, kw_only=True):
     """The commit that a run's files are part of."""
 
     snapshot: str
@@ -67,8 +64,7 @@ class Committed:
     """It was made just now; else it had been made before."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaterChange:
+class LaterChange(Struct, frozen=True, kw_only=True):
     """A later operation that took files of a run out of a table."""
 
     snapshot: str
@@ -99,8 +95,7 @@ def time_of(milliseconds: float) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat(timespec="seconds")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunLog:
+class RunLog(Struct, frozen=True, kw_only=True):
     """The part of a table's log that is about a run."""
 
     is_known: bool

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.lakehouse.model import RUN_ID, Commit, Committed, NewFile, RunLog, Wanted

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from unloader.json_fields import KEY, OPTIONAL
+from msgspec import Struct, field
+
+from unloader.json_fields import OPTIONAL
 from unloader.model import Lossless
 from writers.model import Compression, ParquetFormat, TextFormat
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceRecord:
+class SourceRecord(Struct, frozen=True, kw_only=True):
     """The database."""
 
     kind: str = ""
@@ -20,29 +19,26 @@ class SourceRecord:
     server_version: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableRecord:
+class TableRecord(Struct, frozen=True, kw_only=True):
     """The table, as the database writes its name."""
 
     schema: str | None
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaskedRecord:
+class MaskedRecord(Struct, frozen=True, kw_only=True):
     """How a column is masked; never the key."""
 
     method: str
     """As `--mask` says it; derived: computed from masked columns."""
     detail: str
     """Options of the method."""
-    key_name: str | None = field(default=None, metadata={OPTIONAL: True})
-    key_proof: str | None = field(default=None, metadata={OPTIONAL: True})
+    key_name: Annotated[str | None, OPTIONAL] = None
+    key_proof: Annotated[str | None, OPTIONAL] = None
     """A salted hash of the key, which tells whether a key is the right one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnRecord:
+class ColumnRecord(Struct, frozen=True, kw_only=True):
     """One column, in the order of the output."""
 
     name: str
@@ -51,21 +47,20 @@ class ColumnRecord:
     nullable: bool | None
     lossless: Lossless
     note: str
-    position: tuple[int, int] | None = field(default=None, metadata={OPTIONAL: True})
+    position: Annotated[tuple[int, int] | None, OPTIONAL] = None
     """First and last byte in records of fixed width, from 1."""
-    text_class: str | None = field(default=None, metadata={OPTIONAL: True})
+    text_class: Annotated[str | None, OPTIONAL] = None
     """What its text stands for, where there are checksums: number, timestamp, moment or date."""
-    masked: MaskedRecord | None = field(default=None, metadata={OPTIONAL: True})
-    changes: tuple[str, ...] | None = field(default=None, metadata={OPTIONAL: True})
+    masked: Annotated[MaskedRecord | None, OPTIONAL] = None
+    changes: Annotated[tuple[str, ...] | None, OPTIONAL] = None
     """What was done to it on purpose, in words, masks aside."""
-    read_from: tuple[str, ...] | None = field(default=None, metadata={OPTIONAL: True})
+    read_from: Annotated[tuple[str, ...] | None, OPTIONAL] = None
     """The source's columns that it depends on, where it is not the one of its name."""
-    clear_values_of: tuple[str, ...] | None = field(default=None, metadata={OPTIONAL: True})
+    clear_values_of: Annotated[tuple[str, ...] | None, OPTIONAL] = None
     """Columns that are masked, and that this one has values of that are not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FiguresRecord:
+class FiguresRecord(Struct, frozen=True, kw_only=True):
     """What a codec did to the sample that a preset chose by."""
 
     codec: str
@@ -81,8 +76,7 @@ class FiguresRecord:
     limit: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceRecord:
+class ChoiceRecord(Struct, frozen=True, kw_only=True):
     """How a preset chose its codec."""
 
     preset: str
@@ -93,8 +87,7 @@ class ChoiceRecord:
     candidates: tuple[FiguresRecord, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncryptionRecord:
+class EncryptionRecord(Struct, frozen=True, kw_only=True):
     """How the files are encrypted, and for whom; public keys alone."""
 
     method: Literal["age", "parquet"]
@@ -106,20 +99,19 @@ class EncryptionRecord:
     """A salted hash of the Parquet key, which tells whether a key is the right one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptionsRecord:
+class OptionsRecord(Struct, frozen=True, kw_only=True):
     """The options that decided what was written, by the names of the command line."""
 
     to: str | tuple[str, ...] = ""
     columns: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     where: str | None = None
-    filter: str | None = field(default=None, metadata={OPTIONAL: True})
+    filter: Annotated[str | None, OPTIONAL] = None
     partition: tuple[str, ...] = ()
-    sample: float | None = field(default=None, metadata={OPTIONAL: True})
+    sample: Annotated[float | None, OPTIONAL] = None
     """A share, 0 to 1."""
-    sample_by: str | None = field(default=None, metadata={OPTIONAL: True})
-    limit_rows: int | None = field(default=None, metadata={OPTIONAL: True})
+    sample_by: Annotated[str | None, OPTIONAL] = None
+    limit_rows: Annotated[int | None, OPTIONAL] = None
     as_text: tuple[str, ...] = ()
     format: Literal["csv", "parquet"]
     compression: Compression
@@ -158,41 +150,38 @@ class OptionsRecord:
     bind: str = "node"
     memory_policy: str = "preferred"
     near: str | None = None
-    adaptive: bool | None = field(default=None, metadata={OPTIONAL: True})
+    adaptive: Annotated[bool | None, OPTIONAL] = None
     """`--parallelism adaptive`; parallelism is 0 then."""
-    max_sessions: int | None = field(default=None, metadata={OPTIONAL: True})
-    max_cpu: float | None = field(default=None, metadata={OPTIONAL: True})
+    max_sessions: Annotated[int | None, OPTIONAL] = None
+    max_cpu: Annotated[float | None, OPTIONAL] = None
     """A share, 0 to 1."""
-    max_db_load: int | None = field(default=None, metadata={OPTIONAL: True})
-    slow_between: str | None = field(default=None, metadata={OPTIONAL: True})
-    slow_parallelism: int | None = field(default=None, metadata={OPTIONAL: True})
-    cluster: str | None = field(default=None, metadata={OPTIONAL: True})
+    max_db_load: Annotated[int | None, OPTIONAL] = None
+    slow_between: Annotated[str | None, OPTIONAL] = None
+    slow_parallelism: Annotated[int | None, OPTIONAL] = None
+    cluster: Annotated[str | None, OPTIONAL] = None
     """Where the workers were; without it on one machine."""
     dialect: TextFormat | ParquetFormat
-    encryption: EncryptionRecord | None = field(default=None, metadata={OPTIONAL: True})
-    transform: tuple[dict[str, Any], ...] | None = field(default=None, metadata={OPTIONAL: True})
+    encryption: Annotated[EncryptionRecord | None, OPTIONAL] = None
+    transform: Annotated[tuple[dict[str, Any], ...] | None, OPTIONAL] = None
     """What was done to the rows, step by step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingRecord:
+class SettingRecord(Struct, frozen=True, kw_only=True):
     """One option that was set somewhere."""
 
     name: str
     value: str
-    origin: str = field(metadata={KEY: "from"})
+    origin: str = field(name="from")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRecord:
+class PlanRecord(Struct, frozen=True, kw_only=True):
     """The plan."""
 
     digest: str = ""
     units: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartRecord:
+class PartRecord(Struct, frozen=True, kw_only=True):
     """Which part of a plan was read."""
 
     number: int
@@ -204,23 +193,22 @@ class PartRecord:
     """Of the plan that all parts are of."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubsetRecord:
+class SubsetRecord(Struct, frozen=True, kw_only=True):
     """A part of the rows, chosen with no regard to what is in them."""
 
-    part: PartRecord | None = field(default=None, metadata={OPTIONAL: True})
+    part: Annotated[PartRecord | None, OPTIONAL] = None
     """Where the other parts of a plan are other runs."""
-    share: float | None = field(default=None, metadata={OPTIONAL: True})
+    share: Annotated[float | None, OPTIONAL] = None
     """The sample that was asked for, above 0 and below 1."""
-    key: str | None = field(default=None, metadata={OPTIONAL: True})
+    key: Annotated[str | None, OPTIONAL] = None
     """The column by whose values it was taken; without one, whole units were."""
-    units: int | None = field(default=None, metadata={OPTIONAL: True})
+    units: Annotated[int | None, OPTIONAL] = None
     """How many units were taken."""
-    of_units: int | None = field(default=None, metadata={OPTIONAL: True})
+    of_units: Annotated[int | None, OPTIONAL] = None
     """How many units the whole was cut into."""
-    cost_share: float | None = field(default=None, metadata={OPTIONAL: True})
+    cost_share: Annotated[float | None, OPTIONAL] = None
     """What the units were estimated to be of the whole, 0 to 1."""
-    selectors: tuple[dict[str, Any], ...] | None = field(default=None, metadata={OPTIONAL: True})
+    selectors: Annotated[tuple[dict[str, Any], ...] | None, OPTIONAL] = None
     """What the units read, as a plan has it; none are kept that hold values of a column."""
-    limit_rows: int | None = field(default=None, metadata={OPTIONAL: True})
+    limit_rows: Annotated[int | None, OPTIONAL] = None
     """No more rows than these were asked for."""

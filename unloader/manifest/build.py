@@ -6,8 +6,10 @@ What it says of the options is made by `unloader.manifest.options`, of the colum
 
 from __future__ import annotations
 
-from dataclasses import asdict, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from numa.model import BindReport, Seat
 from partition_planner.model import KeyRange
@@ -51,14 +53,12 @@ from unloader.resolve.broken_run import digest_of_job
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.slow_installation import missing_libraries
 from writers.model import WrittenFile
-from writers.records import dataclass, replace
 
 if TYPE_CHECKING:
     from unloader.ceilings.model import Ceilings, Efficiency
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishedUnit:
+class FinishedUnit(Struct, frozen=True, kw_only=True):
     """A unit's result and who produced it."""
 
     result: UnitResult
@@ -71,12 +71,11 @@ class FinishedUnit:
     """Its files under their final names."""
     directory: int = 0
     """Number of the directory that its files lie in."""
-    started_s: float | None = field(default=None, metadata={OPTIONAL: True})
+    started_s: Annotated[float | None, OPTIONAL] = None
     """When its attempt began, from the begin of the run; None if that was in an earlier process."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
+class RunFacts(Struct, frozen=True, kw_only=True):
     """Everything a manifest tells apart from the units."""
 
     run: ResolvedRun

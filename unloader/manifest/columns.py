@@ -7,12 +7,13 @@ from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from unloader.identity import ByIdentity
 from unloader.manifest.asked import ColumnRecord, MaskedRecord
 from unloader.model import COMPARING, ReadColumn
 from unloader.resolve.resolved import ResolvedRun
 from writers.model import TextFormat
-from writers.records import replace
 from writers.schema import text_classes
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ docs/manifest.md says what each means; docs/manifest.schema.json is made from th
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from msgspec import Struct, field
 
 from unloader import json_fields
 from unloader.ceilings.model import Efficiency
@@ -24,7 +25,6 @@ from unloader.manifest.asked import (
 )
 from unloader.model import Cause, LakeTable, Snapshot, VerifyLevel
 from writers.model import WrittenFile
-from writers.records import dataclass
 
 FORMAT_VERSION: Literal[1] = 1
 
@@ -32,8 +32,7 @@ FORMAT_REVISION = 2
 """From 1 on a manifest has its digest, from 2 on it tells which worker did what when."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergedPart:
+class MergedPart(Struct, frozen=True, kw_only=True):
     """One of the runs whose files a merged manifest lists."""
 
     number: int
@@ -49,8 +48,7 @@ class MergedPart:
     """Of its manifest, which stands at that one's end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryRecord:
+class DirectoryRecord(Struct, frozen=True, kw_only=True):
     """One of several directories."""
 
     path: str
@@ -58,15 +56,14 @@ class DirectoryRecord:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileRecord:
+class FileRecord(Struct, frozen=True, kw_only=True):
     """One file."""
 
     path: str
     rows: int
     bytes: int
     checksum: str
-    directory: int | None = field(default=None, metadata={OPTIONAL: True})
+    directory: Annotated[int | None, OPTIONAL] = None
     """Number of its directory, where there are several."""
 
     @property
@@ -75,8 +72,7 @@ class FileRecord:
         return WrittenFile(path=self.path, rows=self.rows, bytes=self.bytes, checksum=self.checksum)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeatRecord:
+class SeatRecord(Struct, frozen=True, kw_only=True):
     """A seat, with the memory policy that the kernel took."""
 
     node: int = 0
@@ -85,8 +81,7 @@ class SeatRecord:
     memory_policy: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagesRecord:
+class StagesRecord(Struct, frozen=True, kw_only=True):
     """Seconds of a unit's stages, which overlap."""
 
     fetch_s: float = 0.0
@@ -95,16 +90,14 @@ class StagesRecord:
     write_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContentRecord:
+class ContentRecord(Struct, frozen=True, kw_only=True):
     """Checksums of the values that were fetched, in the order of the columns."""
 
     nulls: tuple[int, ...]
     sums: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitRecord:
+class UnitRecord(Struct, frozen=True, kw_only=True):
     """One finished work unit."""
 
     id: str
@@ -120,12 +113,11 @@ class UnitRecord:
     started_s: float | None = None
     """Seconds from the begin of the run; None if an earlier process of the run did it."""
     files: tuple[FileRecord, ...]
-    content: ContentRecord | None = field(default=None, metadata={OPTIONAL: True})
+    content: Annotated[ContentRecord | None, OPTIONAL] = None
     """Where the run compared values."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedAttemptRecord:
+class FailedAttemptRecord(Struct, frozen=True, kw_only=True):
     """One attempt that failed."""
 
     unit: str
@@ -136,8 +128,7 @@ class FailedAttemptRecord:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleRecord:
+class SampleRecord(Struct, frozen=True, kw_only=True):
     """How far the run was at one time, and how busy the machine has been since the one before."""
 
     at_s: float
@@ -148,13 +139,12 @@ class SampleRecord:
     """Of all processes, on the CPUs that the run may use."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerRecord:
+class WorkerRecord(Struct, frozen=True, kw_only=True):
     """One worker: where it was to be, where it was, and what it did."""
 
     worker: int
     seat: SeatRecord
-    host: str | None = field(default=None, metadata={OPTIONAL: True})
+    host: Annotated[str | None, OPTIONAL] = None
     """The machine, in a run over several."""
     ran_on: tuple[int, ...]
     local_share: float | None
@@ -169,12 +159,11 @@ class WorkerRecord:
     note: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRecord:
+class NodeRecord(Struct, frozen=True, kw_only=True):
     """One NUMA node, and what its workers did."""
 
     node: int
-    host: str | None = field(default=None, metadata={OPTIONAL: True})
+    host: Annotated[str | None, OPTIONAL] = None
     """The machine, in a run over several."""
     workers: int
     rows: int
@@ -184,8 +173,7 @@ class NodeRecord:
     numastat: dict[str, int] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRecord:
+class StepRecord(Struct, frozen=True, kw_only=True):
     """From when on so many workers worked."""
 
     seconds: float
@@ -199,8 +187,7 @@ class StepRecord:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TotalsRecord:
+class TotalsRecord(Struct, frozen=True, kw_only=True):
     """The whole run."""
 
     rows: int
@@ -216,21 +203,19 @@ class TotalsRecord:
     peak_worker_rss_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedRecord:
+class VerifiedRecord(Struct, frozen=True, kw_only=True):
     """What was checked when the run ended."""
 
     level: VerifyLevel = "none"
     source_rows: int | None = None
-    filtered_rows: int | None = field(default=None, metadata={OPTIONAL: True})
+    filtered_rows: Annotated[int | None, OPTIONAL] = None
     """Rows that `--filter` left out: with those in the files they are what the source has."""
     result: str = "not verified"
-    not_compared: tuple[str, ...] | None = field(default=None, metadata={OPTIONAL: True})
+    not_compared: Annotated[tuple[str, ...] | None, OPTIONAL] = None
     """Columns whose values could not be compared, each with why, where others were."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherRoute:
+class OtherRoute(Struct, frozen=True, kw_only=True):
     """Another output of the run."""
 
     name: str
@@ -238,8 +223,7 @@ class OtherRoute:
     """Where its manifest goes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteRecord:
+class RouteRecord(Struct, frozen=True, kw_only=True):
     """One of several outputs of a run, which has read the rows once for all of them."""
 
     name: str
@@ -248,8 +232,7 @@ class RouteRecord:
     """Names of those that had failed when this one was published."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(Struct, frozen=True, kw_only=True):
     """What a run read, from which state, into which files, and what was checked."""
 
     format_version: Literal[1] = FORMAT_VERSION
@@ -261,22 +244,22 @@ class Manifest:
     source: SourceRecord = field(default_factory=SourceRecord)
     table: TableRecord | None
     query: str | None
-    subset: SubsetRecord | None = field(default=None, metadata={OPTIONAL: True})
+    subset: Annotated[SubsetRecord | None, OPTIONAL] = None
     """Where the run read a part of the table or query."""
-    parts: tuple[MergedPart, ...] | None = field(default=None, metadata={OPTIONAL: True})
+    parts: Annotated[tuple[MergedPart, ...] | None, OPTIONAL] = None
     """The runs that read a part of the plan each, where their manifests were merged into this."""
-    route: RouteRecord | None = field(default=None, metadata={OPTIONAL: True})
+    route: Annotated[RouteRecord | None, OPTIONAL] = None
     """Which output this is of a run that has several."""
-    lake_table: LakeTable | None = field(default=None, metadata={OPTIONAL: True})
+    lake_table: Annotated[LakeTable | None, OPTIONAL] = None
     """The table of a lakehouse that the files become part of, as it was when the run began."""
     snapshot: Snapshot | None
     columns: tuple[ColumnRecord, ...] = ()
     options: OptionsRecord
     settings: tuple[SettingRecord, ...] = ()
-    job: str | None = field(default=None, metadata={OPTIONAL: True})
+    job: Annotated[str | None, OPTIONAL] = None
     """SHA-256 of what was asked for. Two runs that have the same were of the same job."""
     plan: PlanRecord = field(default_factory=PlanRecord)
-    directories: tuple[DirectoryRecord, ...] | None = field(default=None, metadata={OPTIONAL: True})
+    directories: Annotated[tuple[DirectoryRecord, ...] | None, OPTIONAL] = None
     """Where there are several; the first is where the manifest lies."""
     units: tuple[UnitRecord, ...]
     failed_attempts: tuple[FailedAttemptRecord, ...] = ()
@@ -286,17 +269,15 @@ class Manifest:
     """At equal intervals while units were read, at most 121."""
     workers: tuple[WorkerRecord, ...] = ()
     nodes: tuple[NodeRecord, ...] = ()
-    parallelism_steps: tuple[StepRecord, ...] | None = field(
-        default=None, metadata={OPTIONAL: True}
-    )
+    parallelism_steps: Annotated[tuple[StepRecord, ...] | None, OPTIONAL] = None
     """Where the number of workers was steered."""
     warnings: tuple[str, ...] = ()
     not_measured: tuple[str, ...] = ()
     totals: TotalsRecord
     verified: VerifiedRecord = field(default_factory=VerifiedRecord)
-    efficiency: Efficiency | None = field(default=None, metadata={OPTIONAL: True})
+    efficiency: Annotated[Efficiency | None, OPTIONAL] = None
     """Where ceilings were given that are of this machine and of what the run did."""
-    digest: str | None = field(default=None, metadata={OPTIONAL: True})
+    digest: Annotated[str | None, OPTIONAL] = None
     """Of the file in front of this line; added as it is written, see `unloader.manifest.digest`."""
 
     @property

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import cache
 from typing import Any
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from unloader.identity import ByIdentity
 from unloader.json_fields import fields_of, from_json, to_json, values_getter
@@ -16,7 +18,6 @@ from unloader.resolve.resolved import ResolvedRun
 from unloader.sources.options import every_option
 from writers.codecs.libraries import codec_library
 from writers.model import ParquetFormat, TextFormat
-from writers.records import replace
 
 _but_place: ByIdentity[OptionsRecord] = ByIdentity()
 """Tables of a run have all but their places in common."""
@@ -65,12 +66,12 @@ def options_json(run: ResolvedRun) -> dict[str, Any]:
         **found,
         "to": list(output.destinations) if output.others else output.destination,
         "format": format_name(shape),
-        "compression": asdict(compression),
+        "compression": to_builtins(compression),
         "compression_library": codec_library(format_name(shape), compression),
         "compression_choice": choice.to_json() if choice else None,
         "parallelism": found["parallelism"] or 0,
         **_concurrency(run.request.concurrency, found),
-        "dialect": asdict(shape),
+        "dialect": to_builtins(shape),
         **_encryption(output.encryption),
         **_transform(run),
     }

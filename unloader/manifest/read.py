@@ -6,8 +6,9 @@ Resuming and verifying trust the manifest and the journal and nothing else.
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Struct
 
 from unloader.errors import OutputFailed
 from unloader.json_fields import OPTIONAL, NotAsExpected
@@ -19,7 +20,6 @@ from unloader.manifest.tables import is_of_tables
 from unloader.storage.model import MANIFEST, Index
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath, path_of
-from writers.records import dataclass
 
 _RESTORE = "restore it, or unload again to another directory"
 
@@ -27,18 +27,16 @@ _ALWAYS = ("table", "query", "snapshot", "options", "totals")
 """Every manifest has them; one without is damaged."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _UnitFiles:
+class _UnitFiles(Struct, frozen=True, kw_only=True):
     files: tuple[FileRecord, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Listing:
+class _Listing(Struct, frozen=True, kw_only=True):
     """What replacing a run needs of its manifest, whatever else another version wrote into it."""
 
     run_id: str
     units: tuple[_UnitFiles, ...]
-    directories: tuple[DirectoryRecord, ...] | None = field(default=None, metadata={OPTIONAL: True})
+    directories: Annotated[tuple[DirectoryRecord, ...] | None, OPTIONAL] = None
 
 
 def read_manifest(destination: PlacePath, name: str = MANIFEST) -> Manifest:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from unloader import json_fields
 from unloader.manifest.model import Manifest, to_json
-from writers.records import dataclass
 
 ROUTES = "routes"
 """Key of the manifests of several routes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutesTotals:
+class RoutesTotals(Struct, frozen=True, kw_only=True):
     """Figures of a run over all of its outputs."""
 
     rows: int

@@ -6,8 +6,10 @@ over. What was read of a table and into which files is in the table's own manife
 
 from __future__ import annotations
 
-from dataclasses import field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader import json_fields
 from unloader.json_fields import OPTIONAL
@@ -16,16 +18,14 @@ from unloader.manifest.asked import SettingRecord, SourceRecord, TableRecord
 from unloader.manifest.digest import with_digest
 from unloader.manifest.model import FORMAT_REVISION, FORMAT_VERSION
 from unloader.model import Snapshot
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableEntry:
+class TableEntry(Struct, frozen=True, kw_only=True):
     """One table of the run."""
 
     table: TableRecord | None
     """None for a query."""
-    route: str | None = field(default=None, metadata={OPTIONAL: True})
+    route: Annotated[str | None, OPTIONAL] = None
     """Which of several outputs of the table it is; each has an entry."""
     directory: str
     """Of its files and its own manifest, as seen from the directory of this one.
@@ -50,8 +50,7 @@ class TableEntry:
     """Of the table's manifest, which stands at its end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablesRecord:
+class TablesRecord(Struct, frozen=True, kw_only=True):
     """What was said of the run as a whole."""
 
     to: str
@@ -62,8 +61,7 @@ class TablesRecord:
     on_table_failure: Literal["stop", "continue"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablesTotals:
+class TablesTotals(Struct, frozen=True, kw_only=True):
     """Sums over the tables that are complete."""
 
     tables: int
@@ -74,8 +72,7 @@ class TablesTotals:
     cpu_seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablesManifest:
+class TablesManifest(Struct, frozen=True, kw_only=True):
     """A run over several tables."""
 
     format_version: Literal[1] = FORMAT_VERSION
@@ -88,12 +85,12 @@ class TablesManifest:
     snapshot: Snapshot | None
     options: TablesRecord
     settings: tuple[SettingRecord, ...] = ()
-    job: str | None = field(default=None, metadata={OPTIONAL: True})
+    job: Annotated[str | None, OPTIONAL] = None
     """SHA-256 of what was asked for. Two runs that have the same were of the same job."""
     tables: tuple[TableEntry, ...]
     """In the order in which they were asked for."""
     totals: TablesTotals
-    digest: str | None = field(default=None, metadata={OPTIONAL: True})
+    digest: Annotated[str | None, OPTIONAL] = None
     """Of the file in front of this line."""
 
 

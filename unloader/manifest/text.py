@@ -6,14 +6,14 @@ the same but for the place, so are their settings, and many of their columns and
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any
 
+from msgspec.structs import replace
+
 from unloader.identity import ByIdentity
-from unloader.json_fields import fields_of, has_own_form, to_json, values_getter
+from unloader.json_fields import fields_of, has_own_form, is_record, to_json, values_getter
 from unloader.json_text import PLAIN, STEP, indented
 from unloader.manifest.asked import OptionsRecord
 from unloader.manifest.digest import with_digest
@@ -100,7 +100,7 @@ def _fields_of(kind: type) -> tuple[tuple[str, bool], ...] | None:
 
     None for what is no dataclass, or has a form of its own.
     """
-    if not dataclasses.is_dataclass(kind) or has_own_form(kind):
+    if not is_record(kind) or has_own_form(kind):
         return None
     return tuple((f'"{key}": ', is_optional) for _, key, is_optional in fields_of(kind))
 

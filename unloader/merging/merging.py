@@ -7,7 +7,8 @@ whoever finds it finds all parts published.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from unloader import __version__
 from unloader.errors import OutputFailed

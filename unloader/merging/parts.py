@@ -7,7 +7,8 @@ telling the user which ones are meant.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+
+from msgspec import Struct
 
 from unloader.errors import OutputFailed
 from unloader.manifest.asked import OptionsRecord, PartRecord
@@ -19,7 +20,6 @@ from unloader.request.parts import part_directory
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath, path_of, relative
-from writers.records import dataclass
 
 _AS_THE_MACHINE_IS = frozenset((
     "to", "overwrite", "overlap_buffer", "overlap_buffers", "direct_io", "min_free",
@@ -34,8 +34,7 @@ _MOST_NAMED = 8
 """So many parts are named in a message."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundPart:
+class FoundPart(Struct, frozen=True, kw_only=True):
     """One published part."""
 
     place: str
@@ -120,8 +119,7 @@ def _difference(one: FoundPart, other: FoundPart) -> str:
         return "their columns differ"
     if here.columns != there.columns:
         return "their columns have different types, or are masked in different ways"
-    for each in fields(OptionsRecord):
-        name = each.name
+    for name in OptionsRecord.__struct_fields__:
         if name not in _AS_THE_MACHINE_IS and getattr(here.options, name) != getattr(
             there.options, name
         ):

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from unloader.model.work import UnitProgress, UnitResult, UnitTask
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BundleTask:
+class BundleTask(Struct, frozen=True, kw_only=True):
     """One attempt at several work units."""
 
     tasks: tuple[tuple[int, UnitTask], ...]
     """Each with its number in the bundle."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BundleProgress:
+class BundleProgress(Struct, frozen=True, kw_only=True):
     """What a worker tells of one of them."""
 
     number: int
     progress: UnitProgress
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BundleResult:
+class BundleResult(Struct, frozen=True, kw_only=True):
     """What became of them: those that are missing were not done, since one has failed."""
 
     results: tuple[tuple[int, UnitResult], ...]

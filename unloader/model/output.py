@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Annotated, Literal
+
+from msgspec import Struct, field
 
 from unloader import json_fields
 from unloader.model.source import SecretReference
+from unloader.transforms.model import TransformOptions
+from writers.codecs.choice import Preset
 from writers.model import (
     PLAIN,
     Checksum,
@@ -18,20 +21,6 @@ from writers.model import (
     SortColumn,
     TextFormat,
 )
-from writers.records import dataclass
-
-if TYPE_CHECKING:
-    from unloader.transforms.model import TransformOptions
-    from writers.codecs.choice import Preset
-
-
-def late_types() -> dict[str, Any]:
-    """Return the types of fields that are imported for type checks alone; see `json_fields`."""
-    from unloader.transforms.model import TransformOptions
-    from writers.codecs.choice import Preset
-
-    return {"TransformOptions": TransformOptions, "Preset": Preset}
-
 
 FilePer = Literal["unit", "table"]
 
@@ -39,8 +28,7 @@ SaveMode = Literal["create", "append", "overwrite"]
 """What becomes of a table of a lakehouse: it is new, it gets more rows, or others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionBy:
+class PartitionBy(Struct, frozen=True, kw_only=True):
     """One of the values that rows of a table share who are in one partition."""
 
     column: str
@@ -48,8 +36,7 @@ class PartitionBy:
     """How the value is made of the column's, as Iceberg writes it: `day`, `truncate[4]`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LakeTable:
+class LakeTable(Struct, frozen=True, kw_only=True):
     """The table of a lakehouse that the files become part of, as it was when the run began.
 
     The manifest has it, too: from that and the files alone the commit can be made.
@@ -59,9 +46,9 @@ class LakeTable:
     name: str
     """As `--to` has it."""
     save_mode: SaveMode
-    replace_where: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    replace_where: Annotated[str | None, json_fields.OPTIONAL] = None
     """Which rows are replaced; None is all of them."""
-    branch: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    branch: Annotated[str | None, json_fields.OPTIONAL] = None
     """The branch that is committed to; None is what everybody reads."""
     location: str
     """Of the table, as its own records write it."""
@@ -73,14 +60,13 @@ class LakeTable:
     """Its snapshot, or version, when the run began; empty where it had none."""
     field_ids: tuple[int, ...] = ()
     """Of the columns, in their order; empty where the format has none."""
-    partition_by: tuple[PartitionBy, ...] = field(default=(), metadata={json_fields.OPTIONAL: True})
+    partition_by: Annotated[tuple[PartitionBy, ...], json_fields.OPTIONAL] = ()
     """The partitions of a table that the run makes."""
-    sorted_by: tuple[SortColumn, ...] = field(default=(), metadata={json_fields.OPTIONAL: True})
+    sorted_by: Annotated[tuple[SortColumn, ...], json_fields.OPTIONAL] = ()
     """The order that a table asks of its files which the run makes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncryptionOptions:
+class EncryptionOptions(Struct, frozen=True, kw_only=True):
     """How files are encrypted. It says where keys are found, and holds no private one."""
 
     recipients: tuple[str, ...] = ()
@@ -104,8 +90,7 @@ class EncryptionOptions:
         return Encryption(recipients=self.recipients, keyed=self.keyed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputOptions:
+class OutputOptions(Struct, frozen=True, kw_only=True):
     """Where and how the output is written."""
 
     destination: str
@@ -122,9 +107,9 @@ class OutputOptions:
     overwrite: bool = False
     others: tuple[str, ...] = ()
     """Further directories that the files are spread over."""
-    keep: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    keep: Annotated[int | None, json_fields.OPTIONAL] = None
     """Finished runs that stay in the directories beside this one, itself included; None is all."""
-    latest_link: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    latest_link: Annotated[str | None, json_fields.OPTIONAL] = None
     """Name of a symbolic link, beside the directory, that is to lead to the newest run."""
     pipe_seconds: float = 300.0
     """Longest wait for the reader of a pipe; 0 is for ever."""
@@ -142,21 +127,19 @@ class OutputOptions:
     pause_seconds: float = 3600.0
     """Longest such wait."""
     encoder: EncoderChoice = "auto"
-    encryption: EncryptionOptions | None = field(
-        default=None, metadata={json_fields.OPTIONAL: True}
-    )
+    encryption: Annotated[EncryptionOptions | None, json_fields.OPTIONAL] = None
     """None is files that everybody can read who may open them."""
-    transform: TransformOptions | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    transform: Annotated[TransformOptions | None, json_fields.OPTIONAL] = None
     """What is done to the rows before they are written; None writes them as they are read."""
-    filter: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    filter: Annotated[str | None, json_fields.OPTIONAL] = None
     """A condition in DuckDB's SQL on the rows that are read; None takes all of them."""
-    save_mode: SaveMode | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    save_mode: Annotated[SaveMode | None, json_fields.OPTIONAL] = None
     """Of a table of a lakehouse; None is create."""
-    replace_where: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
-    branch: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
-    partition_by: tuple[PartitionBy, ...] = field(default=(), metadata={json_fields.OPTIONAL: True})
+    replace_where: Annotated[str | None, json_fields.OPTIONAL] = None
+    branch: Annotated[str | None, json_fields.OPTIONAL] = None
+    partition_by: Annotated[tuple[PartitionBy, ...], json_fields.OPTIONAL] = ()
     """Of a table that is made; names of columns as they were typed."""
-    lake_table: LakeTable | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    lake_table: Annotated[LakeTable | None, json_fields.OPTIONAL] = None
     """What the files become part of; decided as the run begins, when the place becomes a real one.
     None is no table."""
 

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from dataclasses import field, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Annotated, Any, Literal
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from partition_planner.model import TableInfo
 from unloader import json_fields
 from unloader.model.source import Snapshot, SourceSpec
-from writers.records import dataclass
-
-if TYPE_CHECKING:
-    from partition_planner.model import TableInfo
-
-
-def late_types() -> dict[str, Any]:
-    """Return the types of fields that are imported for type checks alone; see `json_fields`."""
-    from partition_planner.model import TableInfo
-
-    return {"TableInfo": TableInfo}
-
 
 Nanoseconds = Literal["string", "timestamp"]
 
@@ -29,8 +20,7 @@ Lossless = bool | Literal["masked", "changed"]
 """Whether a column has the source's values. masked, changed: it has others on purpose."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadColumn:
+class ReadColumn(Struct, frozen=True, kw_only=True):
     """One column of the output: how it is read and what becomes of it."""
 
     name: str
@@ -44,8 +34,7 @@ class ReadColumn:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Projection:
+class Projection(Struct, frozen=True, kw_only=True):
     """The columns of a run, fixed once by the parent for all workers."""
 
     columns: tuple[ReadColumn, ...]
@@ -55,14 +44,11 @@ class Projection:
     """The Arrow schema of the batches as an IPC message; empty on the encoded route."""
     outputs: tuple[tuple[int, ...], ...] = ()
     """Which of the columns each output takes, by index; empty where there is one output, of all."""
-    filters: tuple[tuple[int, ...], ...] | None = field(
-        default=None, metadata={json_fields.OPTIONAL: True}
-    )
+    filters: Annotated[tuple[tuple[int, ...], ...] | None, json_fields.OPTIONAL] = None
     """Which of the columns the filter of each output looks at; None where no output has one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueOptions:
+class ValueOptions(Struct, frozen=True, kw_only=True):
     """What becomes of values that the usual Arrow types cannot hold.
 
     `Source.options` names the fields a source knows; others must keep their defaults.
@@ -76,8 +62,7 @@ class ValueOptions:
     """In Parquet, a second column with the zone of each timestamp with time zone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampledKeys:
+class SampledKeys(Struct, frozen=True, kw_only=True):
     """Only rows whose key is in a sample are read; the same keys of every table and source.
 
     `unloader.sources.sampling` defines which keys those are.
@@ -93,8 +78,7 @@ class SampledKeys:
     """SQL that is true for the rows of the sample; empty where readers choose the rows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extract:
+class Extract(Struct, frozen=True, kw_only=True):
     """What is read, apart from the cut into units; the same for every worker."""
 
     source: SourceSpec
@@ -105,9 +89,9 @@ class Extract:
     partitions: tuple[str, ...] = ()
     """Patterns of the partitions asked for; empty is all. They say what rows there must be: which
     are read is in the units' selectors."""
-    keys: SampledKeys | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    keys: Annotated[SampledKeys | None, json_fields.OPTIONAL] = None
     """None is the rows of all keys."""
-    limit_rows: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    limit_rows: Annotated[int | None, json_fields.OPTIONAL] = None
     """No more rows than these are read, whichever come first; there is one unit then."""
     projection: Projection
 
@@ -135,8 +119,7 @@ def _as_bytes(extract: Extract) -> bytes:
     for known, made in tuple(_pickled):  # Agents of several runs may be in one process.
         if known is extract:
             return made
-    values = {each.name: getattr(extract, each.name) for each in fields(extract)}
-    made = pickle.dumps(values, protocol=pickle.HIGHEST_PROTOCOL)
+    made = pickle.dumps(asdict(extract), protocol=pickle.HIGHEST_PROTOCOL)
     _pickled.append((extract, made))
     return made
 

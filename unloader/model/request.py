@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Literal
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from partition_planner.model import PlanLimits
 from unloader import json_fields
 from unloader.model.output import OutputOptions
 from unloader.model.reading import ValueOptions
 from unloader.model.source import Consistency, SourceSpec, TableName
-from writers.records import dataclass
-
-if TYPE_CHECKING:
-    from partition_planner.model import PlanLimits
 
 VerifyLevel = Literal["none", "count", "full", "source"]
 
@@ -20,8 +19,7 @@ COMPARING: tuple[VerifyLevel, ...] = ("full", "source")
 """The levels that compare checksums of values, so that workers compute them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """One of several parts that the work units of a plan are divided into."""
 
     number: int
@@ -29,13 +27,12 @@ class Part:
     of: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(Struct, frozen=True, kw_only=True):
     """The part of the source that the user requests."""
 
     table: TableName | None = None
     query: str | None = None
-    query_name: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    query_name: Annotated[str | None, json_fields.OPTIONAL] = None
     """The name of the query, in place of the name of a table; None means `query`."""
     columns: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -43,13 +40,13 @@ class Selection:
     partitions: tuple[str, ...] = ()
     """Glob patterns; empty means all partitions."""
     as_text: tuple[str, ...] = ()
-    sample: float | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    sample: Annotated[float | None, json_fields.OPTIONAL] = None
     """A share above 0 and up to 1; 1 and None mean all rows."""
-    sample_by: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    sample_by: Annotated[str | None, json_fields.OPTIONAL] = None
     """The column whose values decide on the sample; None samples whole work units."""
-    limit_rows: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    limit_rows: Annotated[int | None, json_fields.OPTIONAL] = None
     """The most rows; None means all rows."""
-    part: Part | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    part: Annotated[Part | None, json_fields.OPTIONAL] = None
     """The part of a plan that is read here; None means the whole plan."""
 
     @property
@@ -58,8 +55,7 @@ class Selection:
         return None if self.sample is None or self.sample >= 1 else self.sample
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOptions:
+class PlanOptions(Struct, frozen=True, kw_only=True):
     """How to split the table, and for how many workers."""
 
     parallelism: int | None = None
@@ -75,8 +71,7 @@ class PlanOptions:
         return PlanLimits(parallelism=parallelism, split=self.split, unit_bytes=self.unit_bytes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeatOptions:
+class SeatOptions(Struct, frozen=True, kw_only=True):
     """How workers are placed on the machine."""
 
     numa: Literal["auto", "off", "require"] = "auto"
@@ -94,8 +89,7 @@ Cause = Literal["start", "trial", "faster", "not faster", "limit", "asked"]
 previous number is restored; a limit starts or stops to apply; a user requests it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConcurrencyOptions:
+class ConcurrencyOptions(Struct, frozen=True, kw_only=True):
     """How many workers may work at a time, if the number can change during a run."""
 
     adaptive: bool = False
@@ -112,8 +106,7 @@ class ConcurrencyOptions:
     """The number of workers in these hours."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
+class ClusterOptions(Struct, frozen=True, kw_only=True):
     """The Dask cluster whose workers read the work units."""
 
     address: str | None = None
@@ -128,8 +121,7 @@ class ClusterOptions:
         return self.address not in (None, "none")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryOptions:
+class RetryOptions(Struct, frozen=True, kw_only=True):
     """When an attempt is repeated, and when it is stalled."""
 
     retries: int = 3
@@ -141,16 +133,14 @@ class RetryOptions:
     """The longest time without progress; 0 sets no limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FixedWidths:
+class FixedWidths(Struct, frozen=True, kw_only=True):
     """Records of fixed width; their fields are decided when the columns are known."""
 
     given: tuple[tuple[str, int], ...] = ()
     """Columns as the user wrote their names, and the bytes of their fields."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """One option that is set, and its origin; for the log, the manifest and the result."""
 
     name: str
@@ -171,8 +161,7 @@ class Setting:
         return f'{self.name} "{self.value}" ({self.origin})'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class Route(Struct, frozen=True, kw_only=True):
     """One of several outputs of one scan."""
 
     name: str
@@ -187,8 +176,7 @@ class Route:
     """Settings of this route alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """One whole job as the user requested it; it is resolved to a `ResolvedRun`."""
 
     source: SourceSpec
@@ -207,20 +195,16 @@ class Request:
     """All settings with their origins; their values are also in the fields above."""
     fixed: FixedWidths | None = None
     """The widths of records of fixed width; None for delimited text and Parquet."""
-    ceilings: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    ceilings: Annotated[str | None, json_fields.OPTIONAL] = None
     """Absolute path of a file of ceilings that the run is compared with; None compares nothing."""
-    concurrency: ConcurrencyOptions | None = field(
-        default=None, metadata={json_fields.OPTIONAL: True}
-    )
+    concurrency: Annotated[ConcurrencyOptions | None, json_fields.OPTIONAL] = None
     """None means a fixed number of workers without limits."""
-    cluster: ClusterOptions | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    cluster: Annotated[ClusterOptions | None, json_fields.OPTIONAL] = None
     """None means workers on this machine."""
-    routes: tuple[Route, ...] | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    routes: Annotated[tuple[Route, ...] | None, json_fields.OPTIONAL] = None
     """All outputs, with `output` as the first; None for a single output with all columns and rows.
     With routes, the selection has no columns: each route has its columns."""
-    on_route_failure: Literal["stop", "drop"] | None = field(
-        default=None, metadata={json_fields.OPTIONAL: True}
-    )
+    on_route_failure: Annotated[Literal["stop", "drop"] | None, json_fields.OPTIONAL] = None
     """What to do with the other routes when one fails; None means stop."""
 
     @property
@@ -246,8 +230,7 @@ class Request:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablesOptions:
+class TablesOptions(Struct, frozen=True, kw_only=True):
     """The options of a run over several tables as a whole."""
 
     destination: str
@@ -257,7 +240,7 @@ class TablesOptions:
     """table: each table as soon as it is complete and counted. run: all tables at the end."""
     on_failure: Literal["stop", "continue"] = "stop"
     """What to do with the other tables when one fails."""
-    settings: tuple[Setting, ...] = field(default=(), metadata={json_fields.OPTIONAL: True})
+    settings: Annotated[tuple[Setting, ...], json_fields.OPTIONAL] = ()
     """Settings of the run with their origins; the request of a table has its further settings."""
     job: str = ""
     """Shows whether another run has the same job; see `unloader.resolve.tables.same`."""
@@ -268,8 +251,7 @@ class TablesOptions:
     replaced."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableCounts:
+class TableCounts(Struct, frozen=True, kw_only=True):
     """The progress of a run over several tables."""
 
     total: int

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Struct, field
 
 from unloader import json_fields
-from writers.records import dataclass
 
 Consistency = Literal["snapshot", "none"]
 
 Fetch = Literal["auto", "arrow", "tuples", "native"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretReference:
+class SecretReference(Struct, frozen=True, kw_only=True):
     """Where the password is found, so that parent and children each look there themselves."""
 
     kind: Literal["none", "environment", "file", "keyring"] = "none"
@@ -22,8 +21,7 @@ class SecretReference:
     """The environment variable, the absolute path of the file, or `SERVICE/USER` in a keyring."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOptions:
+class SessionOptions(Struct, frozen=True, kw_only=True):
     """How the sessions of a run are opened and kept; a source uses what it knows of.
 
     `Source.options` names the fields a source knows; others must keep their defaults.
@@ -32,7 +30,7 @@ class SessionOptions:
     fetch: Fetch = "auto"
     """arrow: the driver builds the batches; tuples: rows of Python values, which we convert;
     native: rows are taken out of the server's responses."""
-    confirm_fetch: bool = field(default=False, metadata={json_fields.OPTIONAL: True})
+    confirm_fetch: Annotated[bool, json_fields.OPTIONAL] = False
     """Compare the native fetch with the driver's before the run, and remember who agreed."""
     scn: int | None = None
     """The system change number to read at, instead of the present one."""
@@ -52,15 +50,14 @@ class SessionOptions:
     """Longest wait for a lock that another session holds; 0 is as the server is set."""
     keep_snapshot_seconds: float = 0.0
     """How long the snapshot of a run that died is kept, from when it was taken; 0 is not at all."""
-    snapshot: str | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    snapshot: Annotated[str | None, json_fields.OPTIONAL] = None
     """The value of the snapshot that the parent enters; None takes a new one. Set for one process,
     by `Source.at_snapshot`, and never part of a run."""
     run_id: str = ""
     """Names the run in the database's list of sessions; empty outside a run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceSpec:
+class SourceSpec(Struct, frozen=True, kw_only=True):
     """One database: its kind (a key of the source registry) and where it is."""
 
     kind: str
@@ -69,13 +66,12 @@ class SourceSpec:
     secret: SecretReference = field(
         default_factory=SecretReference,
         # What follows the word "secret" is taken for one, and hidden.
-        metadata={json_fields.KEY: "credential"},
+        name="credential",
     )
     session: SessionOptions = field(default_factory=SessionOptions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamePart:
+class NamePart(Struct, frozen=True, kw_only=True):
     """One part of a table or column name as the user wrote it."""
 
     text: str
@@ -83,8 +79,7 @@ class NamePart:
     """Quoted names match exactly; plain ones as the database folds them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableName:
+class TableName(Struct, frozen=True, kw_only=True):
     """`NAME` or `SCHEMA.NAME` as the user wrote it; a source resolves it."""
 
     schema: NamePart | None
@@ -95,8 +90,7 @@ class TableName:
         return f"{self.schema.text}.{self.name.text}" if self.schema else self.name.text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSummary:
+class TableSummary(Struct, frozen=True, kw_only=True):
     """One line of the list of tables."""
 
     schema: str | None
@@ -108,8 +102,7 @@ class TableSummary:
     partitions: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True):
     """The one consistent point that every worker reads at."""
 
     kind: str

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Annotated, Literal
 
+from msgspec import Struct
+
+from partition_planner.model import WorkUnit
 from unloader import json_fields
 from unloader.model.output import EncryptionOptions
 from unloader.model.reading import Extract
 from unloader.model.source import Snapshot, SourceSpec
+from unloader.transforms.model import TransformOptions
 from writers.model import ContentSums, OutputSpec, WrittenFile
-from writers.records import dataclass
-
-if TYPE_CHECKING:
-    from partition_planner.model import WorkUnit
-    from unloader.transforms.model import TransformOptions
 
 
-def late_types() -> dict[str, Any]:
-    """Return the types of fields that are imported for type checks alone; see `json_fields`."""
-    from partition_planner.model import WorkUnit
-    from unloader.transforms.model import TransformOptions
-
-    return {"WorkUnit": WorkUnit, "TransformOptions": TransformOptions}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputTask:
+class OutputTask(Struct, frozen=True, kw_only=True):
     """One output of a unit: the files that its rows go to."""
 
     spec: OutputSpec
@@ -53,8 +42,7 @@ class OutputTask:
     """What the output is called in errors, where there are several."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitTask:
+class UnitTask(Struct, frozen=True, kw_only=True):
     """One attempt at one work unit: everything a worker needs."""
 
     unit: WorkUnit
@@ -78,8 +66,7 @@ class UnitTask:
         return self.name or self.unit.id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preload:
+class Preload(Struct, frozen=True, kw_only=True):
     """Asks a worker to load what it will need; its answer is None."""
 
     source_kind: str
@@ -89,13 +76,11 @@ class Preload:
     """The schemes of object stores that files go to, such as `s3`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class Release(Struct, frozen=True, kw_only=True):
     """Asks an idle worker to close its session; its answer is None."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class Proof(Struct, frozen=True, kw_only=True):
     """Asks a worker of another machine to open its session and to look at the run's places.
 
     The answer is None, or why units cannot be read there.
@@ -108,8 +93,7 @@ class Proof:
     """Where the run has its lock."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchOrder:
+class FetchOrder(Struct, frozen=True, kw_only=True):
     """Tells a worker at an attempt to hold up its fetch, or to go on with it."""
 
     unit: str
@@ -120,8 +104,7 @@ class FetchOrder:
 Waits = Literal["nothing", "source", "destination", "limit"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitProgress:
+class UnitProgress(Struct, frozen=True, kw_only=True):
     """What a worker tells while it works."""
 
     unit: str
@@ -134,8 +117,7 @@ class UnitProgress:
     while its fetch is held up by an order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageLoad:
+class StageLoad(Struct, frozen=True, kw_only=True):
     """CPU seconds of one unit's stages, and how long one waited for the other.
 
     Each stage has a thread of its own, whose clock is read.
@@ -169,8 +151,7 @@ class StageLoad:
     write_delay_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stages:
+class Stages(Struct, frozen=True, kw_only=True):
     """Wall seconds of one unit's stages; they overlap, so their sum may exceed the whole."""
 
     fetch_s: float
@@ -182,11 +163,10 @@ class Stages:
     """CPU seconds of the same."""
     uncompressed_bytes: int | None = None
     """Of the output before it was compressed; None where that is not counted."""
-    load: StageLoad | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    load: Annotated[StageLoad | None, json_fields.OPTIONAL] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputResult:
+class OutputResult(Struct, frozen=True, kw_only=True):
     """What one of several outputs has of a finished unit."""
 
     number: int
@@ -204,8 +184,7 @@ class OutputResult:
     """Why it was given up; it has no files then."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitResult:
+class UnitResult(Struct, frozen=True, kw_only=True):
     """A finished unit: its staged files and what it took."""
 
     unit: str
@@ -221,11 +200,9 @@ class UnitResult:
     content: ContentSums | None = None
     """Checksums of the values, where they were asked for: as they were fetched, or as a transform
     left them."""
-    filtered: int | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    filtered: Annotated[int | None, json_fields.OPTIONAL] = None
     """Rows that a filter left out behind the source; None where there is no filter."""
-    outputs: tuple[OutputResult, ...] | None = field(
-        default=None, metadata={json_fields.OPTIONAL: True}
-    )
+    outputs: Annotated[tuple[OutputResult, ...] | None, json_fields.OPTIONAL] = None
     """Of each output where there are several: the rows above are then those that were read."""
 
     @property
@@ -234,8 +211,7 @@ class UnitResult:
         return self.rows + (self.filtered or 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFailure:
+class AttemptFailure(Struct, frozen=True, kw_only=True):
     """Why an attempt at a task failed, as data: made and read by `unloader.failures` alone."""
 
     error: str

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from unloader.errors import UnloaderError
 from unloader.events import (
@@ -16,11 +17,9 @@ from unloader.events import (
     UnitsKept,
 )
 from unloader.model import TableCounts
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Struct, frozen=True, kw_only=True):
     """The same for every run of a job, also for one that fails before it begins."""
 
     table: str
@@ -31,8 +30,7 @@ class Job:
     """As it was asked for, so that its fields do not make another job of each run."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Account:
+class Account(Struct, kw_only=True):
     """The figures of one run; the clock is the caller's."""
 
     job: Job

@@ -15,12 +15,13 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Literal
 
+from msgspec import Struct
+
 from unloader.events import RouteFinished
 from unloader.operations.account import Account
 from unloader.redaction import redact
 from unloader.storage.paths import absolute, path_of
 from writers.objects.location import is_location
-from writers.records import dataclass
 
 PREFIX = "UNLOADER_RUN_"
 
@@ -42,8 +43,7 @@ _PARTIAL = "_run/_manifest.json"
 """That of a run that is not complete, and has left something to go on with."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hook:
+class Hook(Struct, frozen=True, kw_only=True):
     """One command."""
 
     event: Event

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from numa.model import BindReport, Residence, Seat
 from numa.topology import cpu_list_text
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from numa.numastat import MachinePages
@@ -24,8 +24,7 @@ LOCAL_SHARE = 0.9
 99.5 %, with everything on another 0 to 0.5 %."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerEvidence:
+class WorkerEvidence(Struct, frozen=True, kw_only=True):
     """One worker: what it was given and where it was seen."""
 
     seat: Seat
@@ -54,8 +53,7 @@ class WorkerEvidence:
         return "; ".join(note for note in notes if note) or None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(Struct, frozen=True, kw_only=True):
     """Of a whole run."""
 
     workers: tuple[WorkerEvidence, ...] = ()
@@ -72,8 +70,7 @@ class Evidence:
         return _warnings(self.workers)
 
 
-@dataclass(slots=True)
-class _Work:
+class _Work(Struct):
     """What a worker or a node did."""
 
     units: int = 0

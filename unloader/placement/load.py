@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from numa.model import Topology
-from writers.records import dataclass
 
 STAT = Path("/proc/stat")
 
@@ -16,8 +17,7 @@ _COUNTED = 8
 """user, nice, system, idle, iowait, irq, softirq, steal. Guests are counted in user already."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuTime:
+class CpuTime(Struct, frozen=True, kw_only=True):
     """What the kernel has counted for a set of CPUs, in its ticks since the machine started."""
 
     busy: int

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numa.affinity import losses, policy_is_idle, probe_cpu_binding, probe_memory_policy
 from numa.model import Node, Seat, Topology
@@ -12,11 +14,9 @@ from numa.sysfs.devices import DeviceNode, node_of_device
 from numa.topology import cpu_list_text, detect
 from unloader.errors import ConfigError, UsageError
 from unloader.model import Request, SeatOptions
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seating:
+class Seating(Struct, frozen=True, kw_only=True):
     """The seats of a run."""
 
     seats: tuple[Seat, ...]
@@ -28,8 +28,7 @@ class Seating:
     """Where the device is that workers are to be near; None if none was named or looked at."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeatPlan:
+class SeatPlan(Struct, frozen=True, kw_only=True):
     """The machine, the parallelism and the seats of a request: decided once and carried."""
 
     topology: Topology

@@ -12,15 +12,14 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 
-from writers.records import dataclass
+from msgspec import Struct
 
 _ROUND_TRIP_AT = 68  # tcpi_rtt, in microseconds: linux/tcp.h, struct tcp_info
 _RECEIVED_AT = 128  # tcpi_bytes_received, from Linux 4.1 on
 _INFO_BYTES = 192
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+class Traffic(Struct, frozen=True, kw_only=True):
     """All TCP connections of this process together."""
 
     received: int

@@ -8,9 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import field, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from statistics import median
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from numa.model import ProcessLimits
 from unloader import __version__
@@ -39,7 +41,6 @@ from unloader.resolve.preparation import Prepared, prepared
 from unloader.sources.abilities import round_trip
 from unloader.storage.kinds import destination_kind
 from writers.model import TextFormat
-from writers.records import dataclass
 
 ENTRY = "unloader.preflight.process:work"
 
@@ -50,15 +51,14 @@ _STATEMENTS = 15
 _NO_SOURCE = "no SOURCE is given"
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """What is known so far."""
 
     ceilings: Ceilings
     blank: list[NotMeasured] = field(default_factory=list)
 
     def add(self, **parts: object) -> None:
-        self.ceilings = replace(self.ceilings, **parts)  # type: ignore[arg-type]
+        self.ceilings = replace(self.ceilings, **parts)
 
     def miss(self, what: str, reason: str) -> None:
         self.blank.append(NotMeasured(what=what, reason=reason))
@@ -100,7 +100,7 @@ def measure(
     found = _Found(
         Ceilings(
             unloader_version=__version__,
-            taken_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
             machine=this_machine(seats.topology),
             parallelism=seats.parallelism,
             writing=write_settings(request.output),

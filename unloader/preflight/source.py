@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from partition_planner.model import WorkUnit
 from unloader.ceilings.model import SourceLevel
@@ -15,14 +17,12 @@ from unloader.preflight.tasks import ConnectTask, Fetched, FetchTask
 from unloader.preflight.together import measure_together
 from unloader.resolve.preparation import Prepared
 from writers.model import Compression, OutputSpec
-from writers.records import dataclass
 
 _BEGIN_SECONDS = 120.0
 """What the first rows of a statement may take beyond the time for fetching (guess)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFigures:
+class SourceFigures(Struct, frozen=True, kw_only=True):
     """The levels, and what their connections showed."""
 
     levels: tuple[SourceLevel, ...]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from unloader.ceilings.model import WriteSettings
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.model import Extract, UnitTask
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteTask:
+class WriteTask(Struct, frozen=True, kw_only=True):
     """Write one file as a worker would, and remove it."""
 
     directory: str
@@ -23,8 +23,7 @@ class WriteTask:
     """No buffer is begun after them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(Struct, frozen=True, kw_only=True):
     """One file that was written and synced."""
 
     bytes: int
@@ -33,20 +32,17 @@ class Written:
     ended: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectTask:
+class ConnectTask(Struct, frozen=True, kw_only=True):
     """Open the source, and keep it open for the next task."""
 
     extract: Extract
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connected:
+class Connected(Struct, frozen=True, kw_only=True):
     """The source is open."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchTask:
+class FetchTask(Struct, frozen=True, kw_only=True):
     """Fetch rows as a worker would, and throw them away; the source is closed after that."""
 
     units: tuple[UnitTask, ...]
@@ -55,8 +51,7 @@ class FetchTask:
     """No batch is asked for after them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class Fetched(Struct, frozen=True, kw_only=True):
     """What one worker fetched."""
 
     rows: int

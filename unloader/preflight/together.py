@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from unloader.engine.engine import Engine, Work
 from unloader.engine.local import LocalExecutor
@@ -11,11 +13,9 @@ from unloader.engine.schedule import Attempt, Schedule
 from unloader.errors import Interrupted, SourceError
 from unloader.failures import error_of
 from unloader.model import AttemptFailure, RetryOptions
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _One:
+class _One(Struct, frozen=True, kw_only=True):
     """What one process is to do."""
 
     id: str

@@ -6,31 +6,28 @@ that the page opens in any browser; beside each such list stands how many there 
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from unloader import json_fields
 from unloader.ceilings.model import Efficiency
-from unloader.json_fields import KEY
 from unloader.manifest.asked import SourceRecord
 from unloader.manifest.model import StagesRecord, TotalsRecord, VerifiedRecord
 from unloader.model import Cause, Snapshot
-from writers.records import dataclass
 
 FORMAT_VERSION: Literal[1] = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingLine:
+class SettingLine(Struct, frozen=True, kw_only=True):
     """One option that was set somewhere."""
 
     name: str
     value: str
-    origin: str = field(metadata={KEY: "from"})
+    origin: str = field(name="from")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class Bar(Struct, frozen=True, kw_only=True):
     """One attempt at a work unit on the timeline, or several units that one worker did in a row."""
 
     worker: int
@@ -51,8 +48,7 @@ class Bar:
     """Why it failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitLine:
+class UnitLine(Struct, frozen=True, kw_only=True):
     """One work unit."""
 
     unit: str
@@ -67,8 +63,7 @@ class UnitLine:
     stages: StagesRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerLine:
+class WorkerLine(Struct, frozen=True, kw_only=True):
     """One worker."""
 
     worker: int
@@ -84,8 +79,7 @@ class WorkerLine:
     stages: StagesRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLine:
+class NodeLine(Struct, frozen=True, kw_only=True):
     """One NUMA node."""
 
     node: int
@@ -96,8 +90,7 @@ class NodeLine:
     bytes_per_second: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleLine:
+class SampleLine(Struct, frozen=True, kw_only=True):
     """How fast the run was since the sample before."""
 
     at_s: float
@@ -109,8 +102,7 @@ class SampleLine:
     """Empty where it is not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepLine:
+class StepLine(Struct, frozen=True, kw_only=True):
     """A change of the number of workers, of a run whose number was steered."""
 
     at_s: float
@@ -126,8 +118,7 @@ class StepLine:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Spread(Struct, frozen=True, kw_only=True):
     """How evenly the work was spread over units and workers."""
 
     units: int
@@ -144,8 +135,7 @@ class Spread:
     """Of the workers' time until then that they spent in units."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteLine:
+class RouteLine(Struct, frozen=True, kw_only=True):
     """One of several outputs."""
 
     name: str
@@ -158,8 +148,7 @@ class RouteLine:
     destination: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunReport:
+class RunReport(Struct, frozen=True, kw_only=True):
     """Everything that the page of a run shows."""
 
     report: Literal["run"] = "run"

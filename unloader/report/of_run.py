@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
 from itertools import pairwise
 
 from unloader.manifest.model import Manifest, SampleRecord, StagesRecord, StepRecord, UnitRecord
@@ -114,7 +113,7 @@ def _unit(unit: UnitRecord) -> UnitLine:
 
 def _sum(stages: Iterable[StagesRecord]) -> StagesRecord:
     listed = list(stages)
-    names = [each.name for each in fields(StagesRecord)]
+    names = StagesRecord.__struct_fields__
     sums = {name: sum(getattr(each, name) for each in listed) for name in names}
     return StagesRecord(**{name: round(value, 4) for name, value in sums.items()})
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from unloader import json_fields
 from unloader.manifest.asked import SourceRecord
 from unloader.manifest.tables import TableEntry, TablesManifest, TablesTotals
 from unloader.model import Snapshot
 from unloader.report.model import FORMAT_VERSION, SettingLine
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableLine:
+class TableLine(Struct, frozen=True, kw_only=True):
     """One table that is complete."""
 
     table: str
@@ -30,8 +30,7 @@ class TableLine:
     verified: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissingLine:
+class MissingLine(Struct, frozen=True, kw_only=True):
     """One table that is not complete."""
 
     table: str
@@ -40,8 +39,7 @@ class MissingLine:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablesReport:
+class TablesReport(Struct, frozen=True, kw_only=True):
     """Everything that the page of a run over several tables shows."""
 
     report: Literal["tables"] = "tables"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from unloader import json_fields
 from unloader.report.model import Bar
-from writers.records import dataclass
 
 FORMAT_VERSION: Literal[1] = 1
 
@@ -18,8 +19,7 @@ State = Literal["sustained", "valid", "not sustained", "not valid", "outlier", "
 """Of a level, by the rules; `valid` is where nobody knows whether it can be sustained."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelLine:
+class LevelLine(Struct, frozen=True, kw_only=True):
     """All measurements at one parallelism, or of one point where settings vary, too."""
 
     parallelism: int
@@ -37,8 +37,7 @@ class LevelLine:
     """Why it is not valid, cannot be sustained or is an outlier."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurvePoint:
+class CurvePoint(Struct, frozen=True, kw_only=True):
     """The fitted curve, or a prediction, at one parallelism."""
 
     parallelism: float
@@ -53,8 +52,7 @@ class CurvePoint:
     """Why there is no prediction."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KneeLine:
+class KneeLine(Struct, frozen=True, kw_only=True):
     """Where another worker brings less than half of what the first one brought."""
 
     parallelism: float | None
@@ -64,8 +62,7 @@ class KneeLine:
     note: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceLine:
+class ChoiceLine(Struct, frozen=True, kw_only=True):
     """A level to use."""
 
     what: Literal["recommended", "sustained", "production"]
@@ -74,24 +71,21 @@ class ChoiceLine:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CeilingLine:
+class CeilingLine(Struct, frozen=True, kw_only=True):
     """What a part of the way can do at most, in the unit of the sweep."""
 
     what: str
     rate: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepSetting:
+class SweepSetting(Struct, frozen=True, kw_only=True):
     """How points were measured, or what of."""
 
     name: str
     value: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointLine:
+class PointLine(Struct, frozen=True, kw_only=True):
     """What one point cost: medians of its measurements."""
 
     label: str
@@ -119,8 +113,7 @@ class PointLine:
     queued_s: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadLine:
+class LoadLine(Struct, frozen=True, kw_only=True):
     """How busy a node was."""
 
     at_s: float
@@ -128,8 +121,7 @@ class LoadLine:
     share: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WholeTable:
+class WholeTable(Struct, frozen=True, kw_only=True):
     """What all of the table would take with the recommended options."""
 
     rows: float | None
@@ -138,8 +130,7 @@ class WholeTable:
     high: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepPage:
+class SweepPage(Struct, frozen=True, kw_only=True):
     """Everything that the page of a sweep shows."""
 
     report: Literal["sweep"] = "sweep"

@@ -7,10 +7,11 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from unloader.errors import ConfigError, UsageError
 from unloader.request.file_names import MAX_BYTES, safe_part, safe_start, too_long
 from writers.objects.location import is_location
-from writers.records import dataclass
 
 FIELDS = ("schema", "table", "date", "run_id")
 DATED = ("date", "run_id")
@@ -25,8 +26,7 @@ _ANY = {"date": r"\d{8}", "run_id": r"\d{8}T\d{6}Z-[0-9a-f]+"}
 """What a field is in the name of any run's directory; others may be any text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryValues:
+class DirectoryValues(Struct, frozen=True, kw_only=True):
     """What the fields stand for in one run."""
 
     schema: str

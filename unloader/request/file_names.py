@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import quote
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from unloader.errors import ConfigError, OutputFailed, UsageError
-from writers.records import dataclass, replace
 
 FIELDS = ("schema", "table", "partition", "unit", "part", "ext", "date")
 DEFAULT_TABLE_TEMPLATE = "{table}{part}.{ext}"
@@ -23,8 +25,7 @@ _NO_START = (".", "_", "-")
 MAX_BYTES = 255
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameValues:
+class NameValues(Struct, frozen=True, kw_only=True):
     """What the fields of a template stand for in one file."""
 
     schema: str
@@ -38,8 +39,7 @@ class NameValues:
     """Day of the snapshot, YYYYMMDD."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitNames:
+class UnitNames(Struct, frozen=True, kw_only=True):
     """The final names of one unit's files: a function that can be sent to another process."""
 
     template: str

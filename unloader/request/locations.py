@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
+from msgspec import Struct
+
 from unloader.errors import ConfigError, UsageError
 from unloader.model import SecretReference, SourceSpec
 from unloader.redaction import (
@@ -28,11 +30,9 @@ from unloader.secrets.credentials import usual_credential
 from unloader.secrets.files import check_private
 from writers.files.regular import open_regular, read_regular
 from writers.objects.location import is_location
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UrlForm:
+class UrlForm(Struct, frozen=True, kw_only=True):
     """How the URLs of a kind of source are written, as the source declares it."""
 
     written: str

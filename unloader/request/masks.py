@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+from msgspec import NODEFAULT
 
 from unloader.request.settings import parse_assignment
 
@@ -90,25 +91,20 @@ def _stripped(text: str | None) -> str | None:
 
 
 def _made(column: str, method: str, given: dict[str, str]) -> Mask:
-    from unloader.json_fields import hints_of
+    from unloader.json_fields import default_of, hints_of
 
     known = _classes()
     if method not in known:
         raise ValueError(f"unknown mask {method!r}; {_methods()}")
-    first, *others = fields(known[method])
+    first, *others = known[method].__struct_fields__
     hints = hints_of(known[method])
-    allowed = {field.name: field for field in others}
-    found: dict[str, Any] = {first.name: column}
+    found: dict[str, Any] = {first: column}
     for name, value in given.items():
-        if name not in allowed:
-            listed = ", ".join(allowed) or "none"
+        if name not in others:
+            listed = ", ".join(others) or "none"
             raise ValueError(f"the mask {method} has no parameter {name!r}; it has {listed}")
         found[name] = _value(method, name, hints[name], value)
-    missing = [
-        field.name
-        for field in others
-        if field.default is MISSING and field.default_factory is MISSING
-    ]
+    missing = [name for name in others if default_of(known[method], name) is NODEFAULT]
     for name in missing:
         if name not in found:
             raise ValueError(f"the mask {method} of {column} needs {name}=...")
@@ -134,7 +130,7 @@ def _classes() -> dict[str, Any]:
     # Imported on use: most runs change no row.
     from unloader.transforms.model import Mask
 
-    return {fields(each)[0].name.replace("_", "-"): each for each in get_args(Mask)}
+    return {each.__struct_fields__[0].replace("_", "-"): each for each in get_args(Mask)}
 
 
 def _methods() -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader import json_fields
 from unloader.errors import OutputFailed, PlanFailed
@@ -29,7 +31,6 @@ from unloader.resolve.tables.homes import is_of_tables
 from unloader.storage.model import MANIFEST, RUN_RECORD, Leftover
 from unloader.storage.opening import storage_at, unreadable
 from unloader.storage.paths import absolute, real
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.transforms.model import MaskingKey, TransformOptions
@@ -39,8 +40,7 @@ class UnusableRecord(OutputFailed):
     """A run was broken off, and this program cannot go on with what it has on record."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokenRun:
+class BrokenRun(Struct, frozen=True, kw_only=True):
     """A run that was stopped, failed or killed, and has not published anything."""
 
     run: ResolvedRun

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from partition_planner.model import TableInfo
 from unloader.errors import UsageError
 from unloader.events import Observer, silent
@@ -11,7 +13,6 @@ from unloader.model import Selection
 from unloader.request.names import Folding, choose_columns, matching_any
 from unloader.sources.abilities import describe_query
 from unloader.sources.base import Catalog
-from writers.records import replace
 
 
 def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = silent) -> TableInfo:

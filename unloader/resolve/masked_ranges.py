@@ -8,8 +8,9 @@ by values that the output is not to show.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from partition_planner.model import KeySample, TableInfo
 from unloader.errors import PlanFailed

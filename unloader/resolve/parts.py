@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from unloader.errors import PlanFailed, SnapshotGone, UsageError
 from unloader.model import Request, Snapshot

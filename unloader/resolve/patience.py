@@ -10,19 +10,19 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from msgspec import Struct
+
 from unloader.engine.backoff import delay_seconds, spread
 from unloader.errors import Interrupted, UnloaderError
 from unloader.events import Notice, Observer, Tick
 from unloader.model import RetryOptions
-from writers.records import dataclass
 
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class Patience(Struct, frozen=True, kw_only=True):
     """How long, and what is told meanwhile."""
 
     retry: RetryOptions

@@ -6,7 +6,8 @@ A part is `--partition`, `--sample`, with or without `--sample-by`, or `--limit-
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from partition_planner.division import plan_part
 from partition_planner.model import ColumnInfo, Plan, PlanLimits, TableInfo

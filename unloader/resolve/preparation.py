@@ -8,6 +8,9 @@ from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from numa.model import Topology
 from partition_planner.model import Plan, TableInfo
 from unloader.errors import UnloaderError, UsageError
@@ -38,15 +41,13 @@ from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.registry import source_of
 from unloader.storage.kinds import destination_kind, is_one_stream
 from writers.model import ParquetFormat, TextFormat
-from writers.records import dataclass, replace
 
 if TYPE_CHECKING:
     from unloader.resolve.outputs.transforming import ResolvedTransform
     from unloader.transforms.model import TransformOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(Struct, frozen=True, kw_only=True):
     """A request and its open source; the catalog holds the snapshot while the context is open."""
 
     request: Request
@@ -245,8 +246,7 @@ def prepared_table(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanColumns:
+class ScanColumns(Struct, frozen=True, kw_only=True):
     """The columns of a scan, and what becomes of them in each output."""
 
     read: Projection

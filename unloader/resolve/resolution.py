@@ -8,7 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import datetime, timezone
+from datetime import UTC, datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader.codecs.choice import chosen
 from unloader.errors import PlanFailed
@@ -29,14 +32,12 @@ from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
 from unloader.sources.base import Catalog
 from writers.codecs.choice import Choice
 from writers.model import Compression
-from writers.records import dataclass, replace
 
 Codec = tuple[Compression, Choice | None]
 """A codec, and how a preset chose it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenRun:
+class OpenRun(Struct, frozen=True, kw_only=True):
     """A resolved run; its catalog holds the snapshot while the context is open."""
 
     run: ResolvedRun
@@ -190,7 +191,7 @@ def new_run_id() -> str:
 
     Behind the second stand five hex digits of microseconds, then six that are random.
     """
-    now = datetime.now(timezone.utc)
+    now = datetime.now(UTC)
     return f"{now:%Y%m%dT%H%M%SZ}-{now.microsecond:05x}{os.urandom(3).hex()}"
 
 

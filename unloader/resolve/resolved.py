@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numa.model import Topology
 from partition_planner.errors import PlanError
@@ -27,15 +29,12 @@ from unloader.model import (
 )
 from unloader.placement.seating import Seating, SeatPlan
 from unloader.redaction import holds_sql_password
+from unloader.resolve.outputs.transforming import ResolvedTransform
 from unloader.secrets.proofs import is_proof_of, proof_of
 from unloader.storage.kinds import is_kept
+from unloader.transforms.model import MaskingKey, TransformOptions
 from writers.codecs.choice import Choice
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
-from writers.records import dataclass
-
-if TYPE_CHECKING:
-    from unloader.resolve.outputs.transforming import ResolvedTransform
-    from unloader.transforms.model import MaskingKey, TransformOptions
 
 FORMAT_VERSION = 3
 """Version 1 was the plan alone; 2 had fewer options of a run."""
@@ -43,15 +42,7 @@ FORMAT_VERSION = 3
 _AGAIN = "make the plan again: unloader plan SOURCE --output FILE"
 
 
-def late_types() -> dict[str, Any]:
-    """Return the types of fields that are imported for type checks alone; see `json_fields`."""
-    from unloader.resolve.outputs.transforming import ResolvedTransform
-
-    return {"ResolvedTransform": ResolvedTransform}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedOutput:
+class ResolvedOutput(Struct, frozen=True, kw_only=True):
     """One output of a run."""
 
     options: OutputOptions
@@ -61,7 +52,7 @@ class ResolvedOutput:
     compression: Compression
     choice: Choice | None
     """How a preset chose the codec; None if it was named."""
-    transform: ResolvedTransform | None = field(default=None, metadata={json_fields.OPTIONAL: True})
+    transform: Annotated[ResolvedTransform | None, json_fields.OPTIONAL] = None
     """What is done to the rows; None writes them as they are read."""
 
     def written(self, read: Projection) -> Projection:
@@ -82,8 +73,7 @@ class ResolvedOutput:
         return self.options.spec(directory, self.format, self.compression)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedRun:
+class ResolvedRun(Struct, frozen=True, kw_only=True):
     """One run, from the source that it reads to the seats of its workers."""
 
     run_id: str

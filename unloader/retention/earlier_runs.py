@@ -12,15 +12,15 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from unloader.errors import UnloaderError
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import directories_of, places_of, read_manifest
 from unloader.storage.model import MANIFEST
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierRun:
+class EarlierRun(Struct, frozen=True, kw_only=True):
     """A finished run in a directory of its own, or in several."""
 
     manifest: Manifest

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from unloader.errors import UnloaderError
 from unloader.events import Notice, Observer
 from unloader.manifest.digest import digest_at_end
@@ -26,11 +28,9 @@ from unloader.retention.link import link_of, switch_link
 from unloader.retention.removing import LEAVING, empty, is_below, is_ours, within
 from unloader.retention.unfinished import remove_unfinished
 from unloader.storage.model import MANIFEST
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Night:
+class Night(Struct, frozen=True, kw_only=True):
     """A finished run over several tables, in a directory of its own."""
 
     manifest: TablesManifest

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from unloader.errors import OutputFailed, UnloaderError
 from unloader.manifest.asked import SourceRecord, TableRecord
 from unloader.manifest.model import Manifest
@@ -29,14 +31,12 @@ from unloader.storage.directories.leftovers import RUN, strangers
 from unloader.storage.model import MANIFEST, RUN_RECORD, WhoWasHere
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import absolute
-from writers.records import dataclass
 
 _HIDDEN = ".unloader-"
 """In the names of directories in which a publication was prepared."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnfinishedRun:
+class UnfinishedRun(Struct, frozen=True, kw_only=True):
     """An interrupted run in a directory of its own."""
 
     run_id: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from unloader.errors import OutputFailed
 from unloader.lakehouse.places import lake_kind
@@ -63,7 +63,7 @@ def _places(destination: str) -> Sequence[str]:
     """Return where a finished run may be: that of today, if the place is another one each day."""
     if not is_kept((destination,)):
         return ()
-    today = f"{datetime.now(timezone.utc):%Y%m%d}"
+    today = f"{datetime.now(UTC):%Y%m%d}"
     if lake_kind(destination) is not None:
         # Imported on use: most runs are not for a table.
         from unloader.lakehouse.homes import homes, uncommitted

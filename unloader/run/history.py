@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from unloader.manifest.model import FailedAttemptRecord, SampleRecord
 from unloader.placement.load import CpuTime, node_times
 from unloader.redaction import redact
-from writers.records import dataclass
 
 FIRST_INTERVAL_SECONDS = 0.25
 MOST_SAMPLES = 120
@@ -22,8 +22,7 @@ MOST_FAILURES = 1000
 """A source that is away for hours makes more of them; the others are counted alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sample:
+class _Sample(Struct, frozen=True, kw_only=True):
     at_s: float
     rows: int
     bytes: int
@@ -31,8 +30,7 @@ class _Sample:
     nodes: Mapping[int, CpuTime]
 
 
-@dataclass(slots=True, kw_only=True)
-class History:
+class History(Struct, kw_only=True):
     """Of one run; all is called in the thread of its engine."""
 
     began: float

@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Struct, field
 
 from unloader.json_fields import NotAsExpected, fields_to_json, from_json
 from unloader.manifest.build import FinishedUnit
 from unloader.redaction import redact
 from unloader.storage.model import STAGED_LINE
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Struct, frozen=True, kw_only=True):
     """What a journal tells of a run's units."""
 
     finished: dict[str, FinishedUnit] = field(default_factory=dict)
@@ -86,7 +85,7 @@ def without(progress: Progress, units: Iterable[str]) -> Progress:
 
 
 def _line(event: str, unit: str, attempt: int, **facts: Any) -> bytes:
-    at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
     document = {"event": event, "unit": unit, "attempt": attempt, "at": at, **facts}
     line = (json.dumps(document) + "\n").encode("ascii")
     assert line.startswith(STAGED_LINE) == (event == "staged")

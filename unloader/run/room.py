@@ -11,17 +11,17 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from unloader.errors import OutputFailed
 from writers.files.room import enough_bytes, free_bytes
-from writers.records import dataclass
 
 _LOOK_SECONDS = 0.5
 _HEARD_SECONDS = 5.0
 """So long after its last word a worker counts as waiting: it speaks several times a second."""
 
 
-@dataclass(slots=True, kw_only=True)
-class RoomWatch:
+class RoomWatch(Struct, kw_only=True):
     """Whether there is room on the disks of a run; asked several times a second."""
 
     directories: Sequence[str]

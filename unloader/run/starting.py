@@ -5,9 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer, SettingUsed
@@ -46,7 +48,6 @@ from unloader.run.workers import workers_for
 from unloader.storage.kinds import is_kept
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import path_of, real
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.manifest.tables import TablesManifest
@@ -58,8 +59,7 @@ Stop = Callable[[], bool]
 """Asked several times a second; True ends the run cleanly."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resumption:
+class Resumption(Struct, frozen=True, kw_only=True):
     """What the user says of a run that is gone on with."""
 
     secret: SecretReference | None = None
@@ -221,7 +221,7 @@ def _places_of_output(output: OutputOptions) -> tuple[str, ...]:
 
 
 def _today() -> str:
-    return f"{datetime.now(timezone.utc):%Y%m%d}"
+    return f"{datetime.now(UTC):%Y%m%d}"
 
 
 def _gone_on_with(
@@ -379,8 +379,7 @@ def _go_on(broken: BrokenRun, observe: Observer, stop: Stop) -> tuple[Manifest, 
             return run(ready, team.executor, observe=observe, stop=stop)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CutShort:
+class _CutShort(Struct, frozen=True, kw_only=True):
     """A run that died while it was published, and is complete now."""
 
     place: str

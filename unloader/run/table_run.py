@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from partition_planner.model import WorkUnit
 from unloader.engine.executor import Executor
@@ -43,14 +45,12 @@ from unloader.sources.cancelling import cancelled_by
 from unloader.storage.model import RUN_RECORD
 from unloader.verification.source_values import Asking
 from writers.files.syncing import Steps, alone
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.ceilings.model import Ceilings
 
 
-@dataclass(slots=True, kw_only=True)
-class Circumstances:
+class Circumstances(Struct, kw_only=True):
     """What the manifest of a table tells of the run as a whole."""
 
     history: History
@@ -64,8 +64,7 @@ class Circumstances:
     """What steers the number of workers; None before there are any."""
 
 
-@dataclass(slots=True, kw_only=True)
-class TableRun:
+class TableRun(Struct, kw_only=True):
     """The state of one table in the parent."""
 
     resolved: OpenRun

@@ -7,8 +7,10 @@ source, and an output may be unable to take a unit twice. Both are decided here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from partition_planner.model import WorkUnit
 from unloader.engine.engine import Work
@@ -41,7 +43,6 @@ from unloader.run.history import History
 from unloader.run.outputs.base import RunOutput, continued
 from unloader.run.room import RoomWatch
 from unloader.sources.base import Catalog
-from writers.records import dataclass, replace
 
 if TYPE_CHECKING:
     from unloader.engine.concurrency.steering import Steering

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from unloader.engine.backoff import spread
 from unloader.engine.engine import Engine
 from unloader.engine.executor import Executor
@@ -54,7 +56,6 @@ from unloader.sources.abilities import (
 )
 from unloader.status.recording import LiveRun
 from unloader.verification.source_values import check_able
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.run.concurrency.load_watch import LoadWatch
@@ -169,8 +170,7 @@ def _executed(
             current.close()
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """The state of one run of one table in the parent."""
 
     table: TableRun

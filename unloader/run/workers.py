@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Protocol
 
+from msgspec import Struct
+
 from numa.model import ProcessLimits
 from numa.pool import can_fork
 from unloader.engine.executor import Executor
@@ -28,7 +30,6 @@ from unloader.storage.kinds import destination_kind, is_kept
 from unloader.storage.opening import storage_at
 from unloader.worker.preparing import ENTRY, load_for_workers
 from writers.objects.location import is_location
-from writers.records import dataclass
 from writers.registry import load, name_of
 
 EARLY_WORKERS = 2
@@ -57,8 +58,7 @@ class Workers(Protocol):
         """Let them begin to open sessions that they have to show before their first unit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _WorkersHere:
+class _WorkersHere(Struct, frozen=True, kw_only=True):
     seats: SeatPlan
     executor: Executor
 

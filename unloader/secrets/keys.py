@@ -11,9 +11,10 @@ import base64
 import binascii
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from unloader.errors import ConfigError
 from unloader.model import EncryptionOptions, SecretReference

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader.model import NamePart, Request, TableName, TablesOptions
 from unloader.selection.choice import TableChoice
 from unloader.selection.patterns import PartPattern, TablePattern
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedTables:
+class AskedTables(Struct, frozen=True, kw_only=True):
     """One entry: some tables, or one query, that are unloaded in the same way."""
 
     request: Request
@@ -45,8 +45,7 @@ class AskedTables:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablesRequest:
+class TablesRequest(Struct, frozen=True, kw_only=True):
     """One run over several tables; what comes of it is a resolved run for each of them."""
 
     entries: tuple[AskedTables, ...]

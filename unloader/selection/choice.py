@@ -9,7 +9,8 @@ never those of the database itself. Partitions are no tables of their own: no li
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from unloader.errors import UsageError
 from unloader.model import NamePart, TableName
@@ -18,14 +19,12 @@ from unloader.request.names import meant
 from unloader.selection.listing import STORED, Family, ListedTable, Listing
 from unloader.selection.patterns import PartPattern, TablePattern
 from unloader.selection.problems import TableProblem, obstacles_of
-from writers.records import dataclass
 
 _SOME = 5
 """Names that a notice lists; the others are counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableChoice:
+class TableChoice(Struct, frozen=True, kw_only=True):
     """What the user asked for."""
 
     tables: tuple[TablePattern, ...] = ()
@@ -40,8 +39,7 @@ class TableChoice:
     """What stands for no table is told, and is no problem."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedTable:
+class NamedTable(Struct, frozen=True, kw_only=True):
     """A name that the listing does not hold; only the source knows what it means."""
 
     name: TableName
@@ -49,8 +47,7 @@ class NamedTable:
     """As it was typed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class Chosen(Struct, frozen=True, kw_only=True):
     """The tables that were asked for, each once."""
 
     tables: tuple[ListedTable, ...]
@@ -98,8 +95,7 @@ def choose(wanted: TableChoice, listing: Listing) -> Chosen:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class _Choosing:
+class _Choosing(Struct, kw_only=True):
     """One choice as it is made."""
 
     wanted: TableChoice

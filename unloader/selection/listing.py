@@ -6,12 +6,13 @@ Made by a source in a fixed number of statements, however many tables there are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from functools import cached_property
 from typing import Literal
+
+from msgspec import Struct
 
 from unloader.model import TableSummary
 from unloader.request.names import Folding
-from writers.records import dataclass
 
 Family = Literal["table", "materialized view", "view", "external table", "temporary table"]
 """What a pattern tells apart. table: rows of its own, partitioned or not, whatever the order they
@@ -36,8 +37,7 @@ not populated: a materialized view that was never filled. gone: not what it was 
 refused: the database does not describe it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
+class Obstacle(Struct, frozen=True, kw_only=True):
     """Why a table cannot be unloaded, and what would mend it."""
 
     kind: ObstacleKind
@@ -49,8 +49,7 @@ class Obstacle:
     """What to do next where no statement mends it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnreadableColumn:
+class UnreadableColumn(Struct, frozen=True, kw_only=True):
     """A column that cannot be unloaded, for its type or for want of a right; the others can."""
 
     name: str
@@ -79,8 +78,7 @@ def family_of(kind: str) -> Family:
     return families.get(kind, "table")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedTable:
+class ListedTable(Struct, frozen=True, kw_only=True):
     """One table or view of a source."""
 
     schema: str | None
@@ -122,8 +120,7 @@ class ListedTable:
         return self.name if self.schema is None else f"{self.schema}.{self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(Struct, frozen=True, kw_only=True, dict=True):
     """All tables of a source, and how names are read there."""
 
     tables: tuple[ListedTable, ...]
@@ -133,17 +130,14 @@ class Listing:
     """Where a name without a schema is looked for; the first that has it wins."""
     where: str
     """What the database is called in messages."""
-    by_schema: Mapping[str, Sequence[ListedTable]] = field(
-        init=False, compare=False, repr=False, default_factory=dict
-    )
-    """The same tables, for who looks many times."""
 
-    def __post_init__(self) -> None:
-        """Put the tables to their schemas."""
+    @cached_property
+    def by_schema(self) -> Mapping[str, Sequence[ListedTable]]:
+        """The same tables by their schemas."""
         found: dict[str, list[ListedTable]] = {}
         for table in self.tables:
             found.setdefault(table.key[0], []).append(table)
-        object.__setattr__(self, "by_schema", found)
+        return found
 
     @classmethod
     def of(

@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable, Iterable
 from fnmatch import translate
 
+from msgspec import Struct
+
 from unloader.errors import UsageError
 from unloader.model import NamePart, TableName
 from unloader.request.names import Folding, folded
-from writers.records import dataclass
 
 _SEGMENT = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 """Quoted text, or plain text; a dot ends a part."""
@@ -27,8 +28,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
 _Fold = Callable[[str], str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartPattern:
+class PartPattern(Struct, frozen=True, kw_only=True):
     """One part of a pattern: texts in quotes and outside of them, in their order."""
 
     segments: tuple[NamePart, ...]
@@ -79,8 +79,7 @@ class PartPattern:
         return tuple(each for each in names if wanted.match(name(each)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablePattern:
+class TablePattern(Struct, frozen=True, kw_only=True):
     """A table's name, or a pattern of names, as the user wrote it."""
 
     text: str

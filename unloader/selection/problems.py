@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Literal
 
+from msgspec import Struct
+
 from unloader.errors import SourceError
 from unloader.selection.listing import ListedTable, Obstacle, ObstacleKind
-from writers.records import dataclass
 
 ProblemKind = ObstacleKind | Literal["unmatched", "column", "twice"]
 """unmatched: a name or a pattern that stands for no table. column: one that cannot be unloaded,
@@ -18,8 +19,7 @@ SHOWN = 12
 """Problems in the text of an error; the others are counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableProblem:
+class TableProblem(Struct, frozen=True, kw_only=True):
     """One reason why one table, or what one pattern stands for, cannot be unloaded."""
 
     kind: ProblemKind
@@ -78,8 +78,7 @@ def unreadable_columns(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableProblems:
+class TableProblems(Struct, frozen=True, kw_only=True):
     """All that is wrong with the tables asked for."""
 
     items: tuple[TableProblem, ...]

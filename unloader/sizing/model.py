@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from writers.records import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """A table, a night and a machine."""
 
     rows: float | None = None
@@ -32,8 +31,7 @@ class Question:
     """Cores of the machine that measured, where its figures do not say."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Struct, frozen=True, kw_only=True):
     """One run, or one point of a sweep."""
 
     workers: int
@@ -46,8 +44,7 @@ class Measured:
     cpu_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodecSpace:
+class CodecSpace(Struct, frozen=True, kw_only=True):
     """What a format and a codec make of rows."""
 
     format: str
@@ -59,8 +56,7 @@ class CodecSpace:
     """None where nothing is compressed, or that was not measured."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
+class Basis(Struct, frozen=True, kw_only=True):
     """What is known, from one file or several."""
 
     origins: tuple[str, ...]
@@ -78,8 +74,7 @@ class Basis:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """One line of the arithmetic; the value is that of the formula, to six digits."""
 
     what: str
@@ -90,8 +85,7 @@ class Step:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
+class Space(Struct, frozen=True, kw_only=True):
     """What the output takes in one format and codec."""
 
     format: str
@@ -104,8 +98,7 @@ class Space:
     """For compressing, at the limit of the CPU; None where that was not measured."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needed:
+class Needed(Struct, frozen=True, kw_only=True):
     """What the window asks for; None where it cannot be told."""
 
     workers: int | None = None
@@ -116,8 +109,7 @@ class Needed:
     network_links: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnCores:
+class OnCores(Struct, frozen=True, kw_only=True):
     """How long the run takes on the machine that is asked about."""
 
     cores: int
@@ -138,16 +130,14 @@ class OnCores:
     """The time if all cores hinder each other like that."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown:
+class Unknown(Struct, frozen=True, kw_only=True):
     """What is blank, and why."""
 
     what: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizing:
+class Sizing(Struct, frozen=True, kw_only=True):
     """The answer, and how it came about."""
 
     answer: str

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from unloader.sizing.model import Question
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class Level(Struct, frozen=True, kw_only=True):
     """What so many workers did."""
 
     workers: int
@@ -17,8 +17,7 @@ class Level:
     cpu_seconds_per_byte: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(Struct, frozen=True, kw_only=True):
     """A question that can be reckoned with."""
 
     question: Question

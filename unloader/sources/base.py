@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from unloader.sources.declared import Declared
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,8 +61,7 @@ class ReadAgain(Exception):
     MOST_TIMES = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True, kw_only=True):
     """Facts about a kind of source; nobody asks which database it is."""
 
     shared_snapshot: bool

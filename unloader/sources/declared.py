@@ -9,15 +9,14 @@ import re
 from collections.abc import Collection
 from typing import Literal
 
-from writers.records import dataclass
+from msgspec import Struct
 
 _LENGTH = re.compile(r"(?P<name>[A-Z0-9_ ]+?) ?\((?P<length>\d+)(?: (?P<unit>BYTE|CHAR))?\)")
 _DECIMAL = re.compile(r"(?:NUMBER|NUMERIC|DECIMAL) ?\((\d+|\*)(?:, ?(-?\d+))?\)")
 _MAX_PRECISION = 38
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class Declared(Struct, frozen=True, kw_only=True):
     """How long the values of a type can be; what is not known is left out."""
 
     characters: int | None = None

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct
+
 from unloader.model import Extract, ReadColumn
 from writers.model import ContentSums
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import Selector
@@ -51,8 +52,7 @@ class HashingCatalog(Protocol):
         """Open a session at the extract's snapshot."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HashedColumn:
+class HashedColumn(Struct, frozen=True, kw_only=True):
     """A column of a scan, and what its text stands for."""
 
     read: ReadColumn
@@ -76,8 +76,7 @@ Text = Callable[[HashedColumn], "str | None"]
 """Returns SQL for what is hashed of a column, None where there is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hashing:
+class Hashing(Struct, frozen=True, kw_only=True):
     """How one kind of database computes checksums."""
 
     text: Text
@@ -120,8 +119,7 @@ class Hashing:
         return ContentSums(rows=rows, nulls=tuple(nulls), sums=tuple(sums))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqlHasher:
+class SqlHasher(Struct, frozen=True, kw_only=True):
     """A `Hasher` in a session that runs SQL."""
 
     hashing: Hashing

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
+from msgspec import Struct
+
 from unloader.errors import SnapshotGone, SourceError, TransientSourceError
 from unloader.events import Observer, silent
 from unloader.model import NamePart, TableName
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.selection.problems import TableProblem, problem_of
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import TableInfo
@@ -62,8 +63,7 @@ class DescribingCatalog(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedTables:
+class DescribedTables(Struct, frozen=True, kw_only=True):
     """The tables that were chosen, as far as they can be described."""
 
     tables: tuple[TableInfo, ...]

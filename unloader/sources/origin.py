@@ -8,7 +8,7 @@ byte by byte, so neither the run nor its snapshot is named here; the manifest ha
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from unloader.model import Extract
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader.errors import SourceError
 from unloader.model import Projection, ReadColumn, ValueOptions
 from unloader.request.names import matching_any
 from unloader.sources.readings import ColumnReadings, Reading, Use, schema_message
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import TableInfo
@@ -28,8 +29,7 @@ Encodes = Callable[["TextFormat"], bool]
 """Whether the database can render a dialect to the byte."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputNeeds:
+class OutputNeeds(Struct, frozen=True, kw_only=True):
     """What one output needs of the columns."""
 
     text: TextFormat | None

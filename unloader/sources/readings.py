@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from writers.records import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +33,7 @@ _NESTED = re.compile(r"\w*list\w*[<\[]|struct<|map<")
 _TIMESTAMP = re.compile(r"timestamp\[(\w+)(, tz=UTC)?\]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """One way in which a column can be read."""
 
     expression: str
@@ -57,8 +56,7 @@ class Reading:
     """The Arrow type itself, where `type_named` does not know its name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnReadings:
+class ColumnReadings(Struct, frozen=True, kw_only=True):
     """A column and its readings, in the order of preference."""
 
     name: str

@@ -6,19 +6,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
+
 from unloader import json_fields
 from unloader.errors import Interrupted, OutputFailed
 from unloader.status.reading import RunStatus, check_whole, status_of
 from unloader.storage.opening import storage_at
-from writers.records import dataclass
 
 _LOOK_SECONDS = 0.25
 _ASK_SECONDS = 5.0
 """After so long it is asked again: a request that came while the run took its place is lost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoppedRun:
+class StoppedRun(Struct, frozen=True, kw_only=True):
     """A run that was asked to end."""
 
     run_id: str

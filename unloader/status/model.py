@@ -9,18 +9,18 @@ from __future__ import annotations
 import json
 from typing import Literal
 
+from msgspec import Struct
+
 from unloader import json_fields
 from unloader.json_reading import decode
 from unloader.model import TableCounts
-from writers.records import dataclass
 
 FORMAT_VERSION = 1
 
 Waits = Literal["nothing", "source", "destination", "reader of a pipe", "retry", "limit"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitCounts:
+class UnitCounts(Struct, frozen=True, kw_only=True):
     """The work units of a run."""
 
     total: int = 0
@@ -33,8 +33,7 @@ class UnitCounts:
     """Given up after all their attempts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerStatus:
+class WorkerStatus(Struct, frozen=True, kw_only=True):
     """One worker, at work or idle."""
 
     worker: int
@@ -58,8 +57,7 @@ class WorkerStatus:
     retry_in_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParallelismStatus:
+class ParallelismStatus(Struct, frozen=True, kw_only=True):
     """How many workers work, where that is not simply all of them."""
 
     mode: Literal["fixed", "adaptive"]
@@ -81,8 +79,7 @@ class ParallelismStatus:
     """Why it has not done what that asked; empty if it has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveStatus:
+class LiveStatus(Struct, frozen=True, kw_only=True):
     """How far a run is, at one point in time."""
 
     run_id: str

@@ -11,10 +11,12 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from unloader import json_fields
 from unloader.errors import OutputFailed
@@ -37,7 +39,6 @@ from unloader.storage.base import Storage
 from unloader.storage.model import MANIFEST, RUN_RECORD, STATUS, Leftover, WhoWasHere
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import path_of, real
-from writers.records import dataclass
 
 State = Literal["running", "interrupted", "finished", "none", "unreadable"]
 
@@ -47,8 +48,7 @@ _AT_ONCE = 16
 """Places that are looked at at the same time: a network file system answers slowly."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishedRun:
+class FinishedRun(Struct, frozen=True, kw_only=True):
     """A run whose manifest is there."""
 
     run_id: str
@@ -65,8 +65,7 @@ class FinishedRun:
     """Of a run over several; else None."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunStatus:
+class RunStatus(Struct, frozen=True, kw_only=True):
     """The runs at one destination."""
 
     format_version: int = FORMAT_VERSION
@@ -320,8 +319,7 @@ def _of_finished(place: str, finished: FinishedRun | None) -> RunStatus:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Facts:
+class _Facts(Struct, frozen=True, kw_only=True):
     """What is shown of a manifest, whatever else another version wrote into it."""
 
     run_id: str
@@ -330,13 +328,11 @@ class _Facts:
     verified: VerifiedRecord = field(default_factory=VerifiedRecord)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TableFacts:
+class _TableFacts(Struct, frozen=True, kw_only=True):
     verified: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SeveralFacts:
+class _SeveralFacts(Struct, frozen=True, kw_only=True):
     """The same of a run over several tables."""
 
     run_id: str
@@ -412,7 +408,7 @@ def _start_of(run_id: str) -> datetime | None:
         moment = datetime.strptime(run_id.partition("-")[0], "%Y%m%dT%H%M%SZ")
     except ValueError:
         return None
-    return moment.replace(tzinfo=timezone.utc)
+    return moment.replace(tzinfo=UTC)
 
 
 def _text(moment: datetime | None) -> str | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader import json_fields
 from unloader.errors import Interrupted, OutputFailed, UsageError
@@ -14,13 +16,11 @@ from unloader.status.model import ParallelismStatus
 from unloader.status.reading import RunStatus, check_whole, status_of
 from unloader.status.wishes import Wish, wish_bytes
 from unloader.storage.opening import storage_at
-from writers.records import dataclass
 
 _LOOK_SECONDS = 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedRun:
+class ChangedRun(Struct, frozen=True, kw_only=True):
     """A run that was asked to change."""
 
     run_id: str

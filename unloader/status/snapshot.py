@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
 
 from numa.model import Seat
 from unloader.redaction import redact
@@ -18,13 +20,11 @@ from unloader.status.model import (
 from unloader.status.speeds import Speeds
 from unloader.status.tally import Figures, Running, Tally
 from unloader.storage.machine import boot_id, host_name
-from writers.records import dataclass
 
 _LONGEST_ERROR = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class Process(Struct, frozen=True, kw_only=True):
     """What the events of a run do not tell."""
 
     run_id: str
@@ -49,7 +49,7 @@ def snapshot_of(tally: Tally, process: Process, now: float) -> LiveStatus:
         process: The rest.
         now: By the clock of the tally.
     """
-    figures, at = tally.figures(now), datetime.now(timezone.utc)
+    figures, at = tally.figures(now), datetime.now(UTC)
     error = process.error
     if process.speeds is not None:
         process.speeds.add(now, figures.rows)

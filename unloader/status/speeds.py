@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from itertools import pairwise
 
-from writers.records import dataclass
+from msgspec import Struct, field
 
 MOST = 60
 """As many as a line of a terminal can show beside their name."""
 
 
-@dataclass(slots=True)
-class Speeds:
+class Speeds(Struct):
     """Rows per second since a run began, one mean after the other."""
 
     _samples: list[tuple[float, int]] = field(default_factory=list)

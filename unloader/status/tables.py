@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from msgspec import Struct
+
 from unloader.model import TableCounts
 from unloader.resolve.tables.homes import RecordedTable
 from unloader.storage.base import Storage
 from unloader.storage.model import MANIFEST, Leftover
-from writers.records import dataclass
 
 _AT_ONCE = 16
 """Tables that are looked at at the same time: a network file system answers slowly."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablesLeft:
+class TablesLeft(Struct, frozen=True, kw_only=True):
     """What a broken run over several tables has left."""
 
     tables: TableCounts

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader.events import (
     DirectoryFilled,
@@ -23,7 +25,6 @@ from unloader.events import (
     Verified,
 )
 from unloader.model import TableCounts
-from writers.records import dataclass
 
 RATE_SECONDS = 30.0
 """Rates are averages over so much of the past: shorter jumps, longer hides a stall."""
@@ -33,8 +34,7 @@ _SAYS_ENOUGH = 0.01
 """Part of a run from which on its bytes are an estimate of all."""
 
 
-@dataclass(slots=True)
-class Running:
+class Running(Struct):
     """A unit in a worker's hands."""
 
     unit: str
@@ -53,8 +53,7 @@ class Running:
         return self.rows / max(now - self.started, 1e-3)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Figures(Struct, frozen=True, kw_only=True):
     """Everything a display shows of the run as a whole, at one point in time."""
 
     units_done: int

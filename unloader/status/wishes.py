@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from typing import Literal
+
+from msgspec import Struct
 
 from unloader import json_fields
 from unloader.json_reading import decode
-from writers.records import dataclass
 
 FORMAT_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(Struct, frozen=True, kw_only=True):
     """Other settings; None leaves one as it is."""
 
     id: str
@@ -32,7 +31,7 @@ class Wish:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is to be changed."""
-        names = (each.name for each in fields(self) if each.name not in ("id", "by"))
+        names = (each for each in self.__struct_fields__ if each not in ("id", "by"))
         return all(getattr(self, name) is None for name in names)
 
 

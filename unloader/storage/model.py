@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, NamedTuple
+
+from msgspec import Struct, to_builtins
 
 from unloader.nouns import counted
 from writers.model import UncompletedUpload
-from writers.records import dataclass
 
 RUN = "_run"
 """The directory of a run in its destination, until the run is published."""
@@ -37,8 +37,7 @@ WISH = "set.json"
 """Name of the file that asks a run for other settings."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Index:
+class Index(Struct, frozen=True, kw_only=True):
     """What a manifest says of its run's files, as far as a storage must know it."""
 
     run_id: str
@@ -52,8 +51,7 @@ ReadIndex = Callable[[bytes, str], Index]
 """From a manifest's bytes and the place it lies in. Raises OutputFailed if it is damaged."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """What a run asks for when it takes its places."""
 
     places: tuple[str, ...]
@@ -86,8 +84,7 @@ class Claim:
     is published; else empty. A storage may then have its files uploaded to their final names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """One place of a run."""
 
     name: str
@@ -96,8 +93,7 @@ class Place:
     """The same, so that it is found from anywhere."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disk:
+class Disk(Struct, frozen=True, kw_only=True):
     """A disk of this machine that files of a place go to."""
 
     number: int
@@ -106,8 +102,7 @@ class Disk:
     """One that exists on it, where its speed can be measured."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Staging:
+class Staging(Struct, frozen=True, kw_only=True):
     """Where a worker writes the files of an attempt, before they have final names; picklable."""
 
     label: str
@@ -131,8 +126,7 @@ class Move(NamedTuple):
     """What there is of it instead, where it is not staged; see `Staging.finals`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leftover:
+class Leftover(Struct, frozen=True, kw_only=True):
     """What a run has left at a place without publishing it."""
 
     directory: str
@@ -160,8 +154,7 @@ class Leftover:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
+class Completed(Struct, frozen=True, kw_only=True):
     """A run whose commit was cut short, and is brought to its end now."""
 
     place: str
@@ -173,8 +166,7 @@ class Completed:
     """For the user."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhoWasHere:
+class WhoWasHere(Struct, frozen=True, kw_only=True):
     """The run that has taken a place and has not ended as it should."""
 
     run_id: str
@@ -195,8 +187,7 @@ class WhoWasHere:
     """Where the record of the run was, if the place is one of many."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cleaning:
+class Cleaning(Struct, frozen=True, kw_only=True):
     """What was removed, or would be."""
 
     dry_run: bool
@@ -211,7 +202,7 @@ class Cleaning:
         return {
             "dry_run": self.dry_run,
             "completed": list(self.completed),
-            "removed": [asdict(each) for each in self.removed],
+            "removed": [to_builtins(each) for each in self.removed],
             "kept": list(self.kept),
             "files": sum(each.files for each in self.removed),
             "bytes": sum(each.bytes for each in self.removed),

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.storage.base import RunStorage, Storage
@@ -28,7 +30,6 @@ from writers.files.readable import Readable
 from writers.files.sink import Sink
 from writers.model import Compression, UncompletedUpload
 from writers.objects.location import Location
-from writers.records import dataclass
 
 CutShort = Callable[[RunStorage, Sequence[Move], bytes], None]
 """Begins a commit of a run and dies in the middle of it; returns when the process would be dead."""
@@ -93,8 +94,7 @@ def bytes_of(file: Readable) -> bytes:
         return opened.read()
 
 
-@dataclass(frozen=True)
-class _Case:
+class _Case(Struct, frozen=True):
     """A storage under test, with the places that it is tried on."""
 
     storage: Storage

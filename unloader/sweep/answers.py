@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from unloader.errors import ConfigError
 from unloader.sweep.model import PointReport, SweepReport, label
 from unloader.sweep.points import PARALLELISM, curves, measured_points
 from unloader.tuning.analysis import analyse
 from unloader.tuning.model import Analysis
 from unloader.tuning.validity import Rules
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WholeTable:
+class WholeTable(Struct, frozen=True, kw_only=True):
     """The predicted seconds of all rows that the options select."""
 
     parallelism: int
@@ -26,8 +26,7 @@ class WholeTable:
     high: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """The answer of one curve: points that differ in parallelism alone."""
 
     settings: Mapping[str, str]
@@ -44,8 +43,7 @@ class Answer:
         return {**own, **self.settings}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class Answers(Struct, frozen=True, kw_only=True):
     """The answers of all curves, and why there are none where there are none."""
 
     answers: tuple[Answer, ...]

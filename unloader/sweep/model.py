@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from unloader import json_fields
 from unloader.model import Request
 from unloader.sweep.measuring.load import MachineLoad
 from unloader.sweep.measuring.sampler import Moment
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class Variant(Struct, frozen=True, kw_only=True):
     """One point of a sweep: a request with its own settings."""
 
     settings: Mapping[str, str]
@@ -24,8 +23,7 @@ class Variant:
     parallelism: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepOptions:
+class SweepOptions(Struct, frozen=True, kw_only=True):
     """How points are measured."""
 
     repeats: int = 3
@@ -43,8 +41,7 @@ class SweepOptions:
     """After so long a measurement ends; None lets it read to the end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageCosts:
+class StageCosts(Struct, frozen=True, kw_only=True):
     """CPU seconds per million rows, of the units that were finished."""
 
     fetch: float | None
@@ -58,8 +55,7 @@ class StageCosts:
     """Of the workers' processes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Queueing:
+class Queueing(Struct, frozen=True, kw_only=True):
     """Shares of the workers' time in which one stage waited for another."""
 
     for_source: float | None
@@ -72,8 +68,7 @@ class Queueing:
     """The longest single wait of a stage for want of a consumer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
+class Waits(Struct, frozen=True, kw_only=True):
     """Shares of the workers' time that passed in waiting, by what it was for in the end."""
 
     source: float | None
@@ -84,8 +79,7 @@ class Waits:
     """A CPU: a thread that others waited for was ready to run and had none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitTime:
+class UnitTime(Struct, frozen=True, kw_only=True):
     """One work unit on its worker."""
 
     worker: int
@@ -97,8 +91,7 @@ class UnitTime:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
+class Measurement(Struct, frozen=True, kw_only=True):
     """One run of a point."""
 
     number: int
@@ -147,8 +140,7 @@ PointState = Literal["steady", "unsteady", "once", "failed", "not measured"]
 is no second measurement to compare with."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointReport:
+class PointReport(Struct, frozen=True, kw_only=True):
     """All measurements of one point."""
 
     settings: Mapping[str, str]
@@ -184,8 +176,7 @@ def spread_of(measurements: Iterable[Measurement]) -> float | None:
     return (max(speeds) - min(speeds)) / statistics.median(speeds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleTaken:
+class SampleTaken(Struct, frozen=True, kw_only=True):
     """Which part of the table every measurement reads."""
 
     units: int
@@ -197,8 +188,7 @@ class SampleTaken:
     """Of the bytes, or else the rows or units."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepReport:
+class SweepReport(Struct, frozen=True, kw_only=True):
     """What a sweep has found."""
 
     source: str

@@ -12,9 +12,10 @@ import binascii
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from unloader.errors import ConfigError, UsageError
 from unloader.redaction import MASKING_KEY_VARIABLE, learn

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import cast
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from unloader.errors import ConfigError, UsageError
 from unloader.transforms.columns import found
@@ -97,7 +97,7 @@ def masked(step: Mask, columns: Columns, keys: Keys | None) -> tuple[Columns, Wo
 
 def _field(step: Mask) -> str:
     """Return the field that names the column, which is the first one."""
-    return next(iter(step.__dataclass_fields__))
+    return step.__struct_fields__[0]
 
 
 def _one_column(step: Mask, field: pa.Field, keys: Keys | None) -> tuple[pa.Field, Values, str]:

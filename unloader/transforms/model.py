@@ -9,10 +9,9 @@ Steps name keys, and hold none. A `MaskingKey` says where a key is found.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Literal
 
-from writers.records import dataclass
+from msgspec import Struct
 
 Alphabet = Literal[
     "digits", "lower", "upper", "letters", "digits-lower", "digits-upper", "alphanumeric"
@@ -29,30 +28,26 @@ DEFAULT_KEY = "default"
 """Name of the key of a mask that names none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeepColumns:
+class KeepColumns(Struct, frozen=True, kw_only=True):
     """Keeps these columns, in this order, and no others."""
 
     keep: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropColumns:
+class DropColumns(Struct, frozen=True, kw_only=True):
     """Leaves these columns out."""
 
     drop: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenameColumns:
+class RenameColumns(Struct, frozen=True, kw_only=True):
     """Gives columns other names, all at once: two may change theirs for each other's."""
 
     rename: tuple[tuple[str, str], ...]
     """The name of each, and its new one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CastColumn:
+class CastColumn(Struct, frozen=True, kw_only=True):
     """Gives a column another type; a value that it cannot hold exactly stops the run."""
 
     cast: str
@@ -60,8 +55,7 @@ class CastColumn:
     """A type as `columns` prints it, such as int64, decimal(12,2), date or timestamp[us, UTC]."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConstantColumn:
+class ConstantColumn(Struct, frozen=True, kw_only=True):
     """Sets a column to one value in every row; one that is not there is added at the end."""
 
     constant: str
@@ -71,8 +65,7 @@ class ConstantColumn:
     type: str = "string"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComputeColumn:
+class ComputeColumn(Struct, frozen=True, kw_only=True):
     """Sets a column to an SQL expression over the row; one that is not there is added at the end.
 
     The expression is DuckDB's SQL. A column is named in double quotes where its name is not plain.
@@ -83,15 +76,13 @@ class ComputeColumn:
     sql: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterRows:
+class FilterRows(Struct, frozen=True, kw_only=True):
     """Keeps the rows for which an SQL condition over the row is true."""
 
     filter: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HashColumn:
+class HashColumn(Struct, frozen=True, kw_only=True):
     """Masks values by HMAC-SHA-256 of their canonical text."""
 
     hmac: str
@@ -102,8 +93,7 @@ class HashColumn:
     """Characters that are kept; 0 is all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenizeColumn:
+class TokenizeColumn(Struct, frozen=True, kw_only=True):
     """Masks values by tokens: the same for the same value, key and domain, wherever they stand."""
 
     tokenize: str
@@ -115,8 +105,7 @@ class TokenizeColumn:
     """What kind of thing the values name: a customer 42 and an order 42 have different tokens."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedactColumn:
+class RedactColumn(Struct, frozen=True, kw_only=True):
     """Masks values by one constant, NULLs included; the column keeps its type."""
 
     redact: str
@@ -125,8 +114,7 @@ class RedactColumn:
     """The constant's text; None is NULL."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TruncateColumn:
+class TruncateColumn(Struct, frozen=True, kw_only=True):
     """Masks texts by keeping their first characters."""
 
     truncate: str
@@ -134,8 +122,7 @@ class TruncateColumn:
     characters: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TruncateDates:
+class TruncateDates(Struct, frozen=True, kw_only=True):
     """Masks dates and timestamps by the first moment of their month or year."""
 
     truncate_date: str
@@ -143,8 +130,7 @@ class TruncateDates:
     to: Literal["month", "year"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShiftDates:
+class ShiftDates(Struct, frozen=True, kw_only=True):
     """Masks dates and timestamps by a shift in days, the same for all rows of one subject."""
 
     shift_date: str
@@ -158,8 +144,7 @@ class ShiftDates:
     """What kind of thing the subjects are."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncryptColumn:
+class EncryptColumn(Struct, frozen=True, kw_only=True):
     """Masks texts and whole numbers by FF1 of NIST SP 800-38G; the format stays."""
 
     ff1: str
@@ -197,8 +182,7 @@ Step = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transform:
+class Transform(Struct, frozen=True, kw_only=True):
     """What one output does to the rows that it is given."""
 
     steps: tuple[Step, ...] = ()
@@ -210,8 +194,7 @@ class Transform:
         return tuple(dict.fromkeys(filter(None, named)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaskingKey:
+class MaskingKey(Struct, frozen=True, kw_only=True):
     """Where a key is found, so that parent and workers each look there themselves."""
 
     name: str
@@ -223,8 +206,7 @@ class MaskingKey:
     """Tells whether a key is the same, without telling what it is; empty until the run begins."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransformOptions:
+class TransformOptions(Struct, frozen=True, kw_only=True):
     """What was asked to be done to the rows of one output."""
 
     steps: tuple[Step, ...] = ()
@@ -241,11 +223,10 @@ class TransformOptions:
     def masked_columns(self) -> tuple[str, ...]:
         """Names of the columns that are masked, as they were typed."""
         masks = (step for step in self.steps if isinstance(step, Mask))
-        return tuple(str(getattr(step, fields(step)[0].name)) for step in masks)
+        return tuple(str(getattr(step, step.__struct_fields__[0])) for step in masks)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Masked:
+class Masked(Struct, frozen=True, kw_only=True):
     """How a column was masked, as a manifest says it."""
 
     method: Method
@@ -255,8 +236,7 @@ class Masked:
     key_proof: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputColumn:
+class OutputColumn(Struct, frozen=True, kw_only=True):
     """A column that comes out, and where it comes from."""
 
     name: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader.errors import UsageError
 from unloader.transforms.columns import found, known
@@ -18,7 +19,6 @@ from unloader.transforms.model import (
     RenameColumns,
 )
 from unloader.transforms.types import column_type, exact_cast, value_of
-from writers.records import dataclass
 
 Arrays = list[pa.Array | pa.ChunkedArray]
 """Columns that no step has touched may be in pieces."""
@@ -26,8 +26,7 @@ Work = Callable[[Arrays, int], Arrays]
 """From the columns and the number of rows to the columns; never changes the list it is given."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class Column(Struct, frozen=True, kw_only=True):
     """A column between two steps."""
 
     field: pa.Field

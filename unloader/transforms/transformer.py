@@ -7,10 +7,11 @@ and workers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed, UsageError
 from unloader.transforms import steps
@@ -31,7 +32,6 @@ from unloader.transforms.model import (
 )
 from unloader.transforms.steps import Arrays, Columns, Work
 from writers.large_rows import LargeRow
-from writers.records import dataclass
 from writers.schema import check_schema
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def held_bytes(batch: pa.RecordBatch) -> int:
     return int(batch.nbytes if is_part else batch.get_total_buffer_size())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class Checked(Struct, frozen=True, kw_only=True):
     """What comes out of a transform."""
 
     schema: pa.Schema

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from unloader.errors import ConfigError
 from unloader.nouns import are, counted
 from unloader.tuning import knee as knees
@@ -30,7 +32,6 @@ from unloader.tuning.validity import (
     sustained,
     verdict,
 )
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.tuning.fitting import Fitted
@@ -39,8 +40,7 @@ MOST_LEVELS = 256
 FEWEST_FOR_KNEE = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Study:
+class _Study(Struct, frozen=True, kw_only=True):
     """What is told from levels alone, without rules."""
 
     kept: tuple[Level, ...]

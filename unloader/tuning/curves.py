@@ -19,8 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
-from writers.records import dataclass
+from msgspec import Struct
 
 KNEE_SHARE = 0.5
 """Of what the first worker brings: beyond the knee, another worker brings less."""
@@ -29,8 +28,7 @@ _NOTHING = 1e-6
 """A parameter that is searched by its logarithm and is no larger has no effect."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Law:
+class Law(Struct, frozen=True, kw_only=True):
     """A law of scaling."""
 
     name: str

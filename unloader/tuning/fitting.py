@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from scipy.optimize import least_squares, nnls
 from scipy.special import fdtrc, fdtri, stdtrit
 
 from unloader.tuning.curves import KNEE_SHARE, LAWS, Law
 from unloader.tuning.model import CONFIDENCE, Curve
-from writers.records import dataclass
 
 _MADE_FOR = 0.975
 """Of intervals, so that they cover the truth as often as CONFIDENCE says: the law is chosen by the
@@ -37,8 +37,7 @@ _GRID, _ROUGH = 41, 21
 _ZOOMS = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class Fit(Struct, frozen=True, kw_only=True):
     """The best curve of a law."""
 
     law: Law
@@ -64,8 +63,7 @@ class Fit:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deletion:
+class Deletion(Struct, frozen=True, kw_only=True):
     """How well one level fits the law that all others follow."""
 
     probability: float
@@ -76,8 +74,7 @@ class Deletion:
     """By how much the others typically deviate from their law."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class Fitted(Struct, frozen=True, kw_only=True):
     """What the laws make of some levels."""
 
     best: Fit

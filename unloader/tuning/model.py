@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from unloader.tuning.points import Level, Work
 from unloader.tuning.validity import Verdict
-from writers.records import dataclass
 
 Seconds = float
 Share = float
@@ -17,16 +17,14 @@ CONFIDENCE = 0.95
 """Of all intervals."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlier:
+class Outlier(Struct, frozen=True, kw_only=True):
     """A level that is left out of the fits."""
 
     parallelism: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class Curve(Struct, frozen=True, kw_only=True):
     """A law of scaling, fitted to the levels."""
 
     law: str
@@ -37,8 +35,7 @@ class Curve:
     """By how much a level typically deviates from it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knee:
+class Knee(Struct, frozen=True, kw_only=True):
     """Beyond it another worker brings less than half of what the first one brings."""
 
     parallelism: float | None
@@ -52,8 +49,7 @@ class Knee:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class Prediction(Struct, frozen=True, kw_only=True):
     """The seconds that one more measurement would take."""
 
     parallelism: int
@@ -66,8 +62,7 @@ class Prediction:
     """Why they cannot be predicted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extrapolation:
+class Extrapolation(Struct, frozen=True, kw_only=True):
     """A trial: the largest level, predicted from those up to half of it alone."""
 
     up_to: int
@@ -83,8 +78,7 @@ class Extrapolation:
         return low <= self.measured_seconds and (high is None or self.measured_seconds <= high)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class Limit(Struct, frozen=True, kw_only=True):
     """What limits the speed at some levels."""
 
     resources: tuple[str, ...]
@@ -93,8 +87,7 @@ class Limit:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(Struct, frozen=True, kw_only=True):
     """A level to use, and the seconds to expect there."""
 
     parallelism: int
@@ -102,8 +95,7 @@ class Choice:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Spread(Struct, frozen=True, kw_only=True):
     """By which share equally fast levels may differ."""
 
     share: Share
@@ -111,8 +103,7 @@ class Spread:
     """By repeats; else it is assumed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Analysis:
+class Analysis(Struct, frozen=True, kw_only=True):
     """All that the levels of a sweep say."""
 
     levels: tuple[Level, ...]
@@ -153,7 +144,7 @@ class Analysis:
                 "note": knee.note,
             },
             "outliers": list(left_out),
-            "outlier_reasons": [asdict(each) for each in self.outliers],
+            "outlier_reasons": [to_builtins(each) for each in self.outliers],
             "recommended": self.recommended.parallelism if self.recommended else None,
             "sustained": _choice(self.sustained),
             "production": _choice(self.production),
@@ -165,8 +156,8 @@ class Analysis:
             "predictions": [_prediction(each) for each in self.predictions],
             "extrapolation": _extrapolation(self.extrapolation),
             "limits": {
-                "below_knee": asdict(self.below_knee),
-                "above_knee": asdict(self.above_knee) if self.above_knee else None,
+                "below_knee": to_builtins(self.below_knee),
+                "above_knee": to_builtins(self.above_knee) if self.above_knee else None,
             },
             "spread": {"share": _short(self.spread.share), "measured": self.spread.measured},
             "work": {"unit": self.work.unit, "amount": self.work.of},
@@ -187,7 +178,7 @@ def _short(value: float | None) -> float | None:
 
 
 def _choice(choice: Choice | None) -> dict[str, Any] | None:
-    return {**asdict(choice), "seconds": _short(choice.seconds)} if choice else None
+    return {**to_builtins(choice), "seconds": _short(choice.seconds)} if choice else None
 
 
 def _curve(curve: Curve | None) -> dict[str, Any]:
@@ -234,5 +225,5 @@ def _level(
         "sustained": verdict.sustained,
         "outlier": level.parallelism in left_out,
         "reasons": reasons,
-        "load": asdict(level.load),
+        "load": to_builtins(level.load),
     }

@@ -9,13 +9,11 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 
-from writers.records import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class Load(Struct, frozen=True, kw_only=True):
     """How busy the machine and the source were during a measurement; shares are from 0 to 1."""
 
     cpu: float | None = None
@@ -40,12 +38,11 @@ class Load:
     """The longest time, in seconds, that a stage waited for want of a consumer."""
 
 
-LOADS = tuple(field.name for field in fields(Load))
+LOADS = Load.__struct_fields__
 """The names of those figures, in the order in which files have them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(Struct, frozen=True, kw_only=True):
     """One measurement."""
 
     parallelism: int
@@ -56,8 +53,7 @@ class Point:
     load: Load = Load()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class Level(Struct, frozen=True, kw_only=True):
     """All measurements at one parallelism."""
 
     parallelism: int
@@ -77,8 +73,7 @@ class Level:
         return (1 / self.low - 1 / self.high) * self.seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(Struct, frozen=True, kw_only=True):
     """How much was done in the seconds of a level, so that rates can be told."""
 
     unit: str

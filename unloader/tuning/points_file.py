@@ -13,10 +13,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from unloader.errors import ConfigError
 from unloader.tuning.points import LOADS, Load, Point
 from writers.files.regular import read_named
-from writers.records import dataclass
 
 REQUIRED = ("parallelism", "seconds")
 OPTIONAL = ("bytes", "rows", *LOADS)
@@ -34,8 +35,7 @@ _NUMBER = re.compile(r"([0-9]{1,20}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?")
 _SHOWN = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointsFile:
+class PointsFile(Struct, frozen=True, kw_only=True):
     """What a file of points holds."""
 
     points: tuple[Point, ...]

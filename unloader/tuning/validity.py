@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
+
 from unloader.tuning.points import Level
-from writers.records import dataclass
 
 NO_CPU = "CPU not measured"
 """The reason where it is not known whether a level can be sustained."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(Struct, frozen=True, kw_only=True):
     """The rules, with the limits of the record as defaults."""
 
     spread: float = 0.03
@@ -31,8 +31,7 @@ class Rules:
     discount: float = 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """What the rules say of a level."""
 
     parallelism: int

@@ -6,15 +6,14 @@ A part is what the two are known of alike: a work unit, or the table where all u
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from unloader.nouns import counted
 from writers.model import ContentSums, ParquetFormat, TextFormat
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class Fetched(Struct, frozen=True, kw_only=True):
     """What was fetched, as far as files can be compared with it."""
 
     schema: bytes

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from msgspec import Struct
+
 from unloader.errors import VerifyMismatch, translate
 from unloader.events import Observer, Verified
 from unloader.manifest.file_check import check_file
@@ -19,13 +21,11 @@ from writers.content.sums import total
 from writers.errors import FormatError, WriteError
 from writers.files.readable import Readable
 from writers.model import ContentSums, OutputSpec, WrittenFile
-from writers.records import dataclass
 
 _SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedFile:
+class CheckedFile(Struct, frozen=True, kw_only=True):
     """One file to be read again."""
 
     path: Readable
@@ -36,8 +36,7 @@ class CheckedFile:
     """The part of the fetched rows that it holds, or a piece of."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """How files are read again."""
 
     spec: OutputSpec
@@ -48,8 +47,7 @@ class Reading:
     """What their values are compared with; None compares sizes, checksums and records."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilesRead:
+class FilesRead(Struct, frozen=True, kw_only=True):
     """What came of reading files again."""
 
     differences: tuple[str, ...]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader.errors import ConfigError, OutputFailed, UsageError, VerifyMismatch
 from unloader.events import Notice, Observer, PhaseStarted
@@ -31,7 +33,6 @@ from unloader.verification.recorded import fetched_by, part_of
 from unloader.verification.source_state import Question, SourceState, ask
 from writers.errors import FormatError
 from writers.model import OutputSpec
-from writers.records import dataclass
 from writers.registry import check
 
 if TYPE_CHECKING:
@@ -43,8 +44,7 @@ _SHOWN_FILES = 5
 _OLD = "an earlier version wrote it"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checks:
+class Checks(Struct, frozen=True, kw_only=True):
     """What is checked of a finished run, and how."""
 
     strict: bool = False

@@ -5,9 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed, PartialUnload, SourceError, VerifyMismatch
 from unloader.events import Event, Notice, Observer, Verified
@@ -24,7 +26,6 @@ from unloader.storage.paths import PlacePath, path_of, relative
 from unloader.verification.finished_run import Checks, ask_source, check_level, verify
 from unloader.verification.open_sources import OpenSources
 from unloader.verification.source_state import SourceState
-from writers.records import dataclass
 
 _SHOWN_TABLES = 5
 _DEPTH = 4
@@ -268,8 +269,7 @@ def label_of(entry: TableEntry) -> str:
     return f"{name} ({entry.route})" if entry.route else name
 
 
-@dataclass(slots=True, kw_only=True)
-class _Progress:
+class _Progress(Struct, kw_only=True):
     """How far the check of all tables is, from what is told of the one in hand."""
 
     entries: Sequence[TableEntry]

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from unloader.errors import SourceError
 from unloader.events import Notice, Observer
 from unloader.resolve.chosen_table import chosen_table, with_columns
@@ -13,7 +15,6 @@ from unloader.selection.listing import Obstacle
 from unloader.sources.many_tables import describe_listed, list_tables
 from unloader.sources.registry import source_of
 from unloader.verification.source_values import Hashers
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import TableInfo
@@ -24,8 +25,7 @@ TableKey = tuple[str, str]
 """Schema and name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedSource:
+class OpenedSource(Struct, frozen=True, kw_only=True):
     """One open source, in one state of it."""
 
     catalog: Catalog

@@ -7,9 +7,11 @@ which.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import zip_longest
 from typing import cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from partition_planner.model import KeyRange, Selector, selector_from_json
 from unloader.errors import SnapshotGone, SourceError, UsageError, VerifyMismatch
@@ -38,11 +40,9 @@ from unloader.verification.source_values import Asking, check_able, source_sums
 from unloader.worker.masked_failures import source_words_left_out
 from writers.content.sums import total
 from writers.model import ContentSums, TextFormat
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceContent:
+class SourceContent(Struct, frozen=True, kw_only=True):
     """The checksums of all values that a run was to read, as the source computes them."""
 
     sums: ContentSums
@@ -53,8 +53,7 @@ class SourceContent:
     columns: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceState:
+class SourceState(Struct, frozen=True, kw_only=True):
     """What a source says of a run that was read from it."""
 
     rows: int
@@ -69,8 +68,7 @@ class SourceState:
         return "at the run's snapshot" if self.at_snapshot else "as the source is now"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """What a source is asked about a finished run."""
 
     manifest: Manifest

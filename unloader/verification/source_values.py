@@ -11,6 +11,8 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from msgspec import Struct
+
 from unloader.errors import UsageError
 from unloader.events import Observer, Verified
 from unloader.model import Extract
@@ -20,14 +22,12 @@ from unloader.verification.content import differing
 from unloader.verification.parallel import Advance, in_parallel
 from writers.content.sums import total
 from writers.model import ContentSums
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from partition_planner.model import Selector
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourcePart:
+class SourcePart(Struct, frozen=True, kw_only=True):
     """Some rows of the source, and what is known of them."""
 
     label: str
@@ -35,8 +35,7 @@ class SourcePart:
     fetched: ContentSums
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class Asking(Struct, frozen=True, kw_only=True):
     """How a source is asked."""
 
     catalog: Catalog

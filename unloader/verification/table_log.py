@@ -10,6 +10,8 @@ import shlex
 from contextlib import suppress
 from typing import Any
 
+from msgspec import Struct
+
 from unloader.errors import ConfigError, OutputFailed
 from unloader.events import Notice, Observer
 from unloader.lakehouse.committing import receipt
@@ -20,11 +22,9 @@ from unloader.model import LakeTable
 from unloader.nouns import are, counted
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunInTable:
+class RunInTable(Struct, frozen=True, kw_only=True):
     """A finished run as the table knows it that the run was for."""
 
     hint: str

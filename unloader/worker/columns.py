@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from writers.records import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from writers.schema import selected
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ def open_for_columns(
     return _ColumnsWriter(writer=open_file(selected(schema, taken)), taken=taken)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ColumnsWriter:
+class _ColumnsWriter(Struct, frozen=True, kw_only=True):
     """A writer that gets some columns of each batch; a `Writer` itself."""
 
     writer: Writer

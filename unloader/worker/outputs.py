@@ -7,8 +7,9 @@ that of the batches in flight and of the writers' buffers, however many outputs 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed, VerifyMismatch, translate
 from unloader.failures import failure_of

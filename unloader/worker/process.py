@@ -10,8 +10,10 @@ import atexit
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numa import told
 from unloader.errors import SourceError
@@ -35,14 +37,12 @@ from unloader.worker.gate import GATE
 from unloader.worker.memory import freeze_modules, peak_rss_bytes, tune
 from unloader.worker.progress import Report
 from unloader.worker.unit import copy_unit
-from writers.records import dataclass
 
 tune()
 told.listen(GATE.take)
 
 
-@dataclass(slots=True)
-class _Process:
+class _Process(Struct):
     """What this process keeps from unit to unit: its reader, and the CPU it has reported."""
 
     reader: Reader | None = None

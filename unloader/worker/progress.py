@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from unloader.model import UnitProgress, Waits
 from unloader.sources.base import Text, is_large_row
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from writers.large_rows import LargeValue
@@ -22,8 +23,7 @@ _COUNTED_BYTES = 64 * 1024
 """Of the first text, to find out how long a row is (guess)."""
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """Counts what went through and reports it now and then."""
 
     unit: str
@@ -80,8 +80,7 @@ class Progress:
         return due
 
 
-@dataclass(slots=True)
-class LastReport:
+class LastReport(Struct):
     """Passes reports on, and repeats the last one while something is waited for."""
 
     report: Report
@@ -100,8 +99,7 @@ class LastReport:
             self.report(replace(self.last, waiting_for=what, waits_for="destination"))
 
 
-@dataclass(slots=True)
-class RowEstimate:
+class RowEstimate(Struct):
     """About how many records a piece of text holds, for the display; results are counted.
 
     Ends of line are counted at the beginning only: counting them all costs as much CPU as handing
@@ -120,8 +118,7 @@ class RowEstimate:
         return wide + (round(size / self.bytes_per_row) if usual else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedValue:
+class WatchedValue(Struct, frozen=True):
     """A value that takes long: each piece of it is progress."""
 
     value: LargeValue

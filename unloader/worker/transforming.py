@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from unloader.transforms.keys import masking_keys
 from unloader.transforms.transformer import TOGETHER_BYTES, TOGETHER_ROWS, Transformer, held_bytes

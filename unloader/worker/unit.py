@@ -9,6 +9,9 @@ from functools import partial
 from time import perf_counter, process_time, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.model import (
     OutputResult,
@@ -34,7 +37,6 @@ from unloader.worker.pump import LITTLE_BYTES, Pump
 from writers.base import EncodedWriter, Writer
 from writers.cpu_delay import cpu_delay
 from writers.model import ContentSums, StageSeconds, TextFormat, WrittenFile
-from writers.records import dataclass, replace
 
 if TYPE_CHECKING:
     from partition_planner.model import WorkUnit
@@ -42,8 +44,7 @@ if TYPE_CHECKING:
     from writers.large_rows import LargeRow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copied:
+class Copied(Struct, frozen=True, kw_only=True):
     """What became of a unit."""
 
     rows: int

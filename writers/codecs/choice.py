@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from writers.model import Compression
-from writers.records import dataclass
 
 Preset = Literal["fastest", "balanced", "smallest"]
 PRESETS: tuple[Preset, ...] = ("fastest", "balanced", "smallest")
@@ -52,8 +53,7 @@ UNMEASURED: dict[Preset, Compression] = {
 """What is taken where there are no rows to measure."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodecFigures:
+class CodecFigures(Struct, frozen=True, kw_only=True):
     """What a codec did to a sample."""
 
     compression: Compression
@@ -66,8 +66,7 @@ class CodecFigures:
     library: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class Workload(Struct, frozen=True, kw_only=True):
     """What is to be done besides compressing, and with what."""
 
     bytes: int
@@ -85,8 +84,7 @@ class Workload:
     """None where it could not be measured, or nothing is written to a disk."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class Prediction(Struct, frozen=True, kw_only=True):
     """What a run with a codec would take."""
 
     figures: CodecFigures
@@ -115,8 +113,7 @@ class Prediction:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(Struct, frozen=True, kw_only=True):
     """What a preset chose and why."""
 
     preset: Preset

@@ -14,7 +14,7 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from writers.records import dataclass
+from msgspec import Struct
 
 ISAL_LEVELS = (1, 3)
 """isal's level 0 compresses, unlike that of the others, and is its weakest: it is never chosen."""
@@ -26,8 +26,7 @@ ZLIB_NG_LEVELS = (4, 9)
 ZLIB_DEFAULT = 6
 
 
-@dataclass(frozen=True, slots=True)
-class GzipLibrary:
+class GzipLibrary(Struct, frozen=True):
     """A library and the level it is asked for."""
 
     name: str

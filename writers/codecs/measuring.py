@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter, process_time, thread_time
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from writers.codecs.choice import CodecFigures
 from writers.codecs.compression import open_compressor

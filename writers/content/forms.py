@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from writers.records import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,8 +32,7 @@ class Kind(IntEnum):
     TIME = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class Form(Struct, frozen=True, kw_only=True):
     """How the values of an array are read, and made the texts that are hashed."""
 
     kind: Kind

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from writers.arrow_compute import pc
 from writers.content.file_values import values_of, why_not

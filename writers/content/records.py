@@ -9,9 +9,10 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from writers.errors import WriteError
 from writers.model import TextFormat
-from writers.records import dataclass
 
 Field = str | None
 """A value's text, None for NULL."""
@@ -26,8 +27,7 @@ class _Incomplete(WriteError):
     """The text ends before the record does."""
 
 
-@dataclass(slots=True)
-class Records:
+class Records(Struct):
     """Reads records out of pieces of text.
 
     Args:

@@ -16,10 +16,11 @@ from contextlib import suppress
 from time import monotonic, perf_counter, thread_time
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct
+
 from writers.cpu_delay import cpu_delay
 from writers.errors import WriteError
 from writers.files.ring import Buffer, Ring
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,8 +61,7 @@ class EndsEarly(WriteError):
     """Ends an encryption in the middle, so that what was written cannot pass for whole."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlet:
+class Outlet(Struct, frozen=True, kw_only=True):
     """Where the bytes leave."""
 
     file: OpenFile

@@ -8,9 +8,10 @@ the buffers, or by one row group.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from writers.codecs.compression import open_compressor
 from writers.encryption.parquet import reading_options

@@ -9,6 +9,8 @@ from functools import partial
 from itertools import chain
 from typing import IO, TYPE_CHECKING
 
+from msgspec import Struct
+
 from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
 from writers.files.checksums import DEFAULT, open_digest
@@ -16,7 +18,6 @@ from writers.files.decrypting import decrypted
 from writers.files.os_errors import write_error
 from writers.files.readable import Readable, arrow_stream, open_bytes
 from writers.model import PLAIN, Compression, Encryption, ParquetFormat, TextFormat
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from typing import Any
@@ -26,8 +27,7 @@ _RECORD_BYTES = (1 << 31) - 2
 """pyarrow's CSV reader takes no longer text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadBack:
+class ReadBack(Struct, frozen=True, kw_only=True):
     """What a file turned out to hold."""
 
     bytes: int

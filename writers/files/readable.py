@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+from msgspec import Struct
+
 from writers.files.regular import open_regular
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteFile:
+class RemoteFile(Struct, frozen=True, kw_only=True):
     """A file that has no path on this machine."""
 
     name: str

@@ -6,11 +6,12 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from writers.errors import WriteError
 from writers.files.sink import Sink
 from writers.model import StageSeconds, WrittenFile
 from writers.objects.location import Location, is_location
-from writers.records import replace
 
 if TYPE_CHECKING:
     from writers.model import Compression, OutputSpec, UncompletedUpload

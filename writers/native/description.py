@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import replace
 from enum import IntEnum
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from writers.model import FixedField, TextFormat
 from writers.native.charsets import charset_description

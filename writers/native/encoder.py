@@ -14,6 +14,7 @@ from functools import lru_cache
 from types import TracebackType
 
 import pyarrow as pa
+from msgspec import Struct
 
 from writers.built_library import ArrowArray
 from writers.errors import ValueNotRepresentable
@@ -21,7 +22,6 @@ from writers.large_rows import LargeRow
 from writers.model import TextFormat
 from writers.native.description import Kind, describe_format, is_known
 from writers.native.library import Progress, library
-from writers.records import dataclass
 from writers.schema import has_infinities
 from writers.text.delimited import PlainEncoder
 from writers.text.encoded_header import is_simple, simple_header
@@ -118,8 +118,7 @@ _LEAST_ROOM = 64 * 1024
 _MOST_ROOM = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True)
-class _Prepared:
+class _Prepared(Struct, frozen=True):
     """What all encoders of one schema and format have in common; none of it changes."""
 
     plain: PlainEncoder

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Callable
 
 import pyarrow as pa
+from msgspec import Struct
 
 from writers.model import TextFormat
-from writers.records import dataclass
 from writers.text.civil import UNIT_DIGITS
 from writers.text.datetime_texts import fixed_offset, mask_of
 from writers.text.mask_texts import year_range
@@ -43,8 +43,7 @@ _JANUARY = 306
 """Its first day, counted from March 1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Domain:
+class _Domain(Struct, frozen=True, kw_only=True):
     """The numbers of a source that has few, and what each is in the element's group."""
 
     source: str

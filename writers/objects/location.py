@@ -6,12 +6,13 @@ files. What must stay secret never is: credentials come from the environment of 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from writers.errors import FormatError
-from writers.records import dataclass
 
 SCHEMES = ("s3", "gs", "az")
 _MARKS = tuple(f"{scheme}://" for scheme in SCHEMES)
@@ -38,8 +39,7 @@ _CHOICES = {
 _FORMS = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Location:
+class Location(Struct, frozen=True, kw_only=True):
     """A key in a bucket, with what is to be known of the store. Its text is `str()` of it."""
 
     scheme: str

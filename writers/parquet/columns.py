@@ -38,9 +38,10 @@ from array import array
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from writers.parquet.options import compression_options, format_options, supported
 from writers.parquet.types import write_trial
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,8 +71,7 @@ _PLAIN = "PLAIN"
 _DICTIONARY = "dictionary"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sizes:
+class _Sizes(Struct, frozen=True, kw_only=True):
     """Bytes of a column in a trial."""
 
     packed: int

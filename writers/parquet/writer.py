@@ -10,9 +10,10 @@ elsewhere pyarrow does, row group by row group.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from writers.codecs.compression import CODECS, check_codec
 from writers.encryption.parquet import check_encryption

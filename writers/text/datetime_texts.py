@@ -8,7 +8,7 @@ from 2037 on are asked of `zoneinfo`, once for each distinct instant.
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 _FIXED_OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)")
 _UTC_NAMES = frozenset({"UTC", "utc", "Etc/UTC", "GMT", "Z"})
-_ZONES_KNOWN_UNTIL = int(datetime(2037, 1, 1, tzinfo=timezone.utc).timestamp())
+_ZONES_KNOWN_UNTIL = int(datetime(2037, 1, 1, tzinfo=UTC).timestamp())
 _CYCLE_SECONDS = 146_097 * DAY_SECONDS
 """400 Gregorian years: whole weeks, after which every rule of a zone repeats."""
-_CYCLE_START = int(datetime(2400, 1, 1, tzinfo=timezone.utc).timestamp())
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_CYCLE_START = int(datetime(2400, 1, 1, tzinfo=UTC).timestamp())
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def mask_of(kind: pa.DataType, format: TextFormat) -> Mask:

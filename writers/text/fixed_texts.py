@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 import pyarrow as pa
+from msgspec import Struct
 
 from writers.arrow_compute import pc
-from writers.records import dataclass
 from writers.text.civil import UNIT_DIGITS
 from writers.text.masks import GROUPS, Element, Mask, element_text
 from writers.text.string_arrays import STRING_LIMIT, joined, value_bytes
@@ -35,8 +35,7 @@ _ISO_BYTES = 19
 _SECONDS = pa.timestamp("s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Layout:
+class _Layout(Struct, frozen=True, kw_only=True):
     """A text by bytes: constants, and what is copied over them."""
 
     constants: bytes

@@ -8,11 +8,12 @@ is that of OWASP's page on CSV injection.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from writers.arrow_compute import pc
-from writers.records import dataclass
 from writers.schema import text_class
 
 if TYPE_CHECKING:
@@ -79,8 +80,7 @@ class FormulaGuard:
         return replace(row, row=self.batch(row.row), values=values)
 
 
-@dataclass(frozen=True, slots=True)
-class _GuardedValue:
+class _GuardedValue(Struct, frozen=True):
     """A large text with the quote in front where it begins like a formula."""
 
     value: LargeValue

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from writers.model import TextFormat
-from writers.records import dataclass
 from writers.text.large_texts import Pieces
 from writers.text.output_encoding import OutputEncoding, character_of
 from writers.text.refusals import Place, too_long
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LargeRecord:
+class LargeRecord(Struct, frozen=True, kw_only=True):
     """The cells of a record, as they stand between two delimiters."""
 
     cells: Sequence[str | Pieces]

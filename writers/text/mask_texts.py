@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 
 import pyarrow as pa
+from msgspec import Struct
 
 from writers.arrow_compute import pc
-from writers.records import dataclass
 from writers.text.civil import Civil
 from writers.text.fixed_texts import fixed_texts
 from writers.text.lookup_table import LookupTable, zero_padded
@@ -25,8 +25,7 @@ _UNIX_EPOCH_JULIAN_DAY = 2_440_588
 _PLAIN_YEARS = frozenset({"YYYY", "YYY", "YY", "Y", "RR", "RRRR"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Zone:
+class Zone(Struct, frozen=True, kw_only=True):
     """What a mask may say about the zone of an array."""
 
     names: pa.Array | str
@@ -72,8 +71,7 @@ def civil_texts(
     return joined(*pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """Adjacent elements that depend on the same number, and the table of their texts."""
 
     group: str

@@ -15,8 +15,9 @@ from __future__ import annotations
 import string
 from functools import lru_cache
 
+from msgspec import Struct
+
 from writers.errors import FormatError
-from writers.records import dataclass
 
 ERAS = frozenset({"AD", "BC", "A.D.", "B.C."})
 _MERIDIANS = frozenset({"AM", "PM", "A.M.", "P.M."})
@@ -76,8 +77,7 @@ _MARCH_BASED = tuple(
 """Month and day by the day of a year that begins on March 1, so that February 29 is the last."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Element:
+class Element(Struct, frozen=True, kw_only=True):
     """One element of a mask, or a literal text between two."""
 
     kind: str
@@ -90,8 +90,7 @@ class Element:
     """Of FF1 to FF9; None takes as many as the column's unit has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mask:
+class Mask(Struct, frozen=True, kw_only=True):
     """A parsed mask."""
 
     elements: tuple[Element, ...]

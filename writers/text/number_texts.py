@@ -16,14 +16,13 @@ from fractions import Fraction
 from typing import TypeVar
 
 import pyarrow as pa
+from msgspec import Struct
 
 from writers.arrow_compute import pc
-from writers.records import dataclass
 from writers.text.string_arrays import joined
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Width:
+class _Width(Struct, frozen=True, kw_only=True):
     """What differs between float4out and float8out."""
 
     integer: pa.DataType

@@ -8,14 +8,13 @@ timestamp) is the exception, for nothing else would explain it.
 from __future__ import annotations
 
 import pyarrow as pa
+from msgspec import Struct
 
 from writers.arrow_compute import pc
 from writers.errors import ValueNotRepresentable
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """The column an array belongs to, and the row its first value stands in."""
 
     column: str

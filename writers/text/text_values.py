@@ -7,11 +7,11 @@ float go value by value.
 from __future__ import annotations
 
 import string
-from dataclasses import replace
 from functools import partial
 from typing import Literal
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from writers.arrow_compute import pc
 from writers.errors import FormatError, ValueNotRepresentable

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from writers.codecs.compression import CODECS, SUFFIXES, check_codec
 from writers.encryption.age import SUFFIX

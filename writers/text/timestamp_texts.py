@@ -13,10 +13,10 @@ from __future__ import annotations
 import string
 
 import pyarrow as pa
+from msgspec import Struct
 
 from writers.arrow_compute import pc
 from writers.model import TextFormat
-from writers.records import dataclass
 from writers.text.civil import DAY_SECONDS, Civil, CivilFields
 from writers.text.datetime_texts import refuse_cut_fraction
 from writers.text.mask_texts import Zone, civil_texts
@@ -42,8 +42,7 @@ _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _COUNTS_DAYS = frozenset({"weekday", "isoweek", "isoyear", "julian"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parsed:
+class _Parsed(Struct, frozen=True, kw_only=True):
     """The fields of texts, null where a text is."""
 
     civil: CivilFields

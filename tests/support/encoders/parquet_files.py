@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ def typed_rows() -> pa.Table:
             "local": pa.array([moment, None, datetime(9999, 12, 31)], pa.timestamp("us")),
             "second": pa.array([moment.replace(microsecond=0), None, None], pa.timestamp("s")),
             "instant": pa.array(
-                [moment.replace(tzinfo=timezone.utc), None, None], pa.timestamp("us", "UTC")
+                [moment.replace(tzinfo=UTC), None, None], pa.timestamp("us", "UTC")
             ),
             "text": ["é", None, ""],
             "raw": [b"\x00\xff", None, b""],

@@ -75,7 +75,7 @@ def formats(draw: st.DrawFn, *, encodings: bool = True) -> TextFormat:
         options["encoding"] = draw(st.sampled_from(group))
     if draw(st.integers(0, 3)) == 0:
         named = DIALECTS[draw(st.sampled_from(sorted(DIALECTS)))]
-        chosen = {name: getattr(named, name) for name in TextFormat.__dataclass_fields__}
+        chosen = {name: getattr(named, name) for name in TextFormat.__struct_fields__}
         kept = draw(st.sets(st.sampled_from(sorted(options))))
         options = {**chosen, **{name: options[name] for name in kept}}
     else:

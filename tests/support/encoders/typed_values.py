@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, time, timezone
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 
 import pyarrow as pa
 
-UTC = timezone.utc
+UTC = UTC
 COLUMNS: tuple[tuple[str, pa.DataType, tuple[object, ...], tuple[str | None, ...]], ...] = (
     (
         "whole",

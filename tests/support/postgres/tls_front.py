@@ -31,7 +31,7 @@ def certificate(directory: Path, host: str) -> Path:
     """Make a certificate of a host that is its own CA; return the file, which has the key, too."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a server of the tests")])
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = datetime.datetime.now(datetime.UTC)
     made = (
         x509.CertificateBuilder()
         .subject_name(name)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
+from msgspec.structs import replace
 from processes.command import wait_for
 
 from unloader.errors import Interrupted

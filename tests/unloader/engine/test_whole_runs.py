@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import psutil
 import pytest
+from msgspec.structs import replace
 from processes import living
 
 from unloader import api

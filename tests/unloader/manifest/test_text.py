@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from unloader.json_text import indented
 from unloader.manifest.asked import ColumnRecord, OptionsRecord, SettingRecord, SourceRecord

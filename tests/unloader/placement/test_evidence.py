@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from numa.model import BindReport, Residence, Seat
 from unloader.model import Stages, UnitResult

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from processes.engine_runs import ENTRY, RecordedWork, engine_of, run_over, seating_of
 
 from numa.model import PoolEvent, Ready, Seat

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from long_tests import OTHER_ROUTES
+from msgspec.structs import replace
 from processes import command
 
 from unloader.ceilings.efficiency import RunRates, efficiency

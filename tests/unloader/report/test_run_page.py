@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from reports.manifests import BYTES, HOSTILE, ROWS, manifest
 from reports.reading import Page, agrees, at
 

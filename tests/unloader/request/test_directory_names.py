@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from unloader.cli.display import render
 from unloader.errors import ConfigError, OutputFailed
@@ -17,7 +18,6 @@ from unloader.request.directory_names import (
 )
 from unloader.request.file_names import NameValues, file_name
 from unloader.storage.directories.local import LocalDirectories
-from writers.records import replace
 
 VALUES = DirectoryValues(
     schema="S.1", table="T+(x", date="20261122", run_id="20261122T013000Z-0a1b2c"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numa.model import Topology
 from partition_planner.model import ColumnInfo, Plan, PlanLimits, RowExtent, TableInfo
 from partition_planner.planner import plan
 from unloader.errors import PlanFailed
-from unloader.json_fields import hints_of
+from unloader.json_fields import hints_of, is_record
 from unloader.model import (
     Extract,
     OutputOptions,
@@ -49,8 +51,20 @@ def plans(draw: st.DrawFn) -> Plan:
 
 st.register_type_strategy(Plan, plans())
 st.register_type_strategy(float, FLOATS)
-# Their modules import some of the types late, where Hypothesis does not look.
-for kind in (Extract, OutputOptions, ResolvedOutput):
+
+
+def records_in(hint: Any) -> Iterator[type[Struct]]:
+    """Yield the records in a type, and those in their fields."""
+    for each in get_args(hint):
+        yield from records_in(each)
+    if is_record(hint) and hint is not Plan:
+        for inner in hints_of(hint).values():
+            yield from records_in(inner)
+        yield hint
+
+
+# Hypothesis would take the factory of a field's default for the default.
+for kind in dict.fromkeys(records_in(ResolvedRun)):
     fields_of = {name: st.from_type(hint) for name, hint in hints_of(kind).items()}
     st.register_type_strategy(kind, st.builds(kind, **fields_of))
 
@@ -129,7 +143,7 @@ def test_whole_numbers_for_seconds_come_back() -> None:
     assert ResolvedRun.from_json(through_text(run.to_json())) == run
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(ResolvedRun)])
+@pytest.mark.parametrize("name", ResolvedRun.__struct_fields__)
 def test_a_run_must_be_whole(name: str) -> None:
     """A run that lacks one of its parts is refused, and the part is named."""
     document = small().to_json()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -30,7 +30,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("way", ["run", *also(OTHER_ROUTES, "resume")])
 def test_a_broken_run_of_today(source: str, tmp_path: Path, way: str) -> None:
     """The link leads to it, the metrics have all its rows, the command runs at its end."""
-    metrics, today = tmp_path / "x.prom", f"{datetime.now(timezone.utc):%Y%m%d}"
+    metrics, today = tmp_path / "x.prom", f"{datetime.now(UTC):%Y%m%d}"
     job = (
         *("run", source, "--table", "t", "--to", f"{tmp_path}/{{table}}/{{date}}"),
         *("--unit-bytes", "128kB", "--parallelism", "1", "--keep", "2", "--latest-link", "latest"),

@@ -14,6 +14,9 @@ from numa.topology import detect
 
 PROGRAM = """
 import sys, threading
+
+# ADBC imports polars where it is installed, and a process with its threads cannot be forked.
+sys.modules["polars"] = None
 import numa.processes.launch as launch
 
 forks, fork = [], launch.fork

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import psutil
 import pytest
+from msgspec.structs import replace
 
 import numa.topology
 from numa.errors import PlacementError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import uuid
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -29,7 +29,7 @@ from writers.schema import INFINITE
 
 KEY = bytes(range(32))
 NUMBER = {"text_class": "number"}
-UTC = timezone.utc
+UTC = UTC
 
 
 def masked(array: pa.Array, mask: Mask, *, key: bytes = KEY, **metadata: str) -> list[Any]:

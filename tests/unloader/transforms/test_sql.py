@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -209,9 +209,9 @@ EXACT: list[tuple[str, Any, pa.DataType]] = [
     ("170141183460469231731687303715884105727", "170141183460469231731687303715884105727", pa.string()),
     ("DATE '2024-02-29'", date(2024, 2, 29), pa.date32()),
     ("TIMESTAMP '2024-02-29 01:02:03.000004'", datetime(2024, 2, 29, 1, 2, 3, 4), pa.timestamp("us")),
-    ("TIMESTAMPTZ '2024-01-01 00:00:00+02'", datetime(2023, 12, 31, 22, tzinfo=timezone.utc), pa.timestamp("us", "UTC")),
+    ("TIMESTAMPTZ '2024-01-01 00:00:00+02'", datetime(2023, 12, 31, 22, tzinfo=UTC), pa.timestamp("us", "UTC")),
     ("hour(TIMESTAMPTZ '2024-01-01 00:00:00+02')", 22, pa.int64()),
-    ("TIMESTAMPTZ '2024-01-01 00:00:00+02' + INTERVAL 1 DAY", datetime(2024, 1, 1, 22, tzinfo=timezone.utc), pa.timestamp("us", "UTC")),
+    ("TIMESTAMPTZ '2024-01-01 00:00:00+02' + INTERVAL 1 DAY", datetime(2024, 1, 1, 22, tzinfo=UTC), pa.timestamp("us", "UTC")),
     ("'a'::BLOB", b"a", pa.binary()),
     ("NULL::VARCHAR", None, pa.string()),
     ("1::TINYINT", 1, pa.int8()),

@@ -8,13 +8,13 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from long_tests import OTHER_ROUTES, also
+from msgspec.structs import replace
 
 from unloader import api
 from unloader.errors import OutputFailed, VerifyMismatch

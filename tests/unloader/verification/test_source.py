@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from long_tests import OTHER_ROUTES
+from msgspec.structs import replace
 
 from unloader import api
 from unloader.errors import UsageError, VerifyMismatch

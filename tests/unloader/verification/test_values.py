@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from long_tests import OTHER_ROUTES, also
+from msgspec.structs import replace
 
 from unloader import api
 from unloader.errors import UsageError, VerifyMismatch

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 import uuid
-from dataclasses import replace
-from datetime import date, datetime, time, timezone
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pytest
 from amounts import EVERYTHING
 from long_tests import OTHER_ROUTES
+from msgspec.structs import replace
 
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import Compression, FixedField, OutputSpec, TextFormat
@@ -58,7 +58,7 @@ SCALARS = {
     "time64": (pa.time64("us"), [time(1, 2, 3, 450000), None]),
     "seconds": (pa.timestamp("s"), MOMENTS),
     "microseconds": (pa.timestamp("us"), [datetime(2024, 1, 1, 0, 0, 0, 120000), *MOMENTS]),
-    "nanoseconds": (pa.timestamp("ns", "UTC"), [datetime(2024, 1, 1, tzinfo=timezone.utc), None]),
+    "nanoseconds": (pa.timestamp("ns", "UTC"), [datetime(2024, 1, 1, tzinfo=UTC), None]),
     "named zone": (pa.timestamp("s", "Europe/Paris"), [datetime(2024, 7, 1), None]),
     "duration": (pa.duration("s"), [3600, None]),
     "list": (pa.list_(pa.string()), [["a,b", None], None, []]),

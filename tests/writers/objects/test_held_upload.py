@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import replace
 
 import pytest
 from long_tests import OTHER_ROUTES, also
+from msgspec.structs import replace
 from object_stores.faults import Rule, faulty
 from object_stores.s3_server import S3Server
 from processes.command import wait_for

@@ -6,10 +6,10 @@ text, which other readers do here, so NULL is compared as the text it is written
 
 import csv
 import io
-from dataclasses import replace
 
 import pytest
 from encoders.hostile_texts import hostile_batch, hostile_texts, rows_of
+from msgspec.structs import replace
 
 from writers.model import TextFormat
 from writers.text.dialects import DIALECTS

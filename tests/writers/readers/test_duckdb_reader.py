@@ -4,11 +4,10 @@ It claims every dialect that encloses, with delimiters of up to four bytes and a
 Where a backslash escapes it takes no NULL text with a backslash, so mysql is read with another.
 """
 
-from dataclasses import replace
-
 import duckdb
 import pytest
 from encoders.hostile_texts import hostile_batch, hostile_texts, rows_of
+from msgspec.structs import replace
 
 from writers.model import TextFormat
 from writers.text.dialects import DIALECTS

@@ -4,10 +4,9 @@ It claims rfc4180, excel, postgres and mysql as its CSV format, tsv as its text 
 PostgreSQL holds no NUL, so values with one are left out.
 """
 
-from dataclasses import replace
-
 import pytest
 from encoders.hostile_texts import hostile_batch, hostile_texts
+from msgspec.structs import replace
 
 from writers.text.dialects import DIALECTS
 

@@ -5,8 +5,6 @@ text, since the loader cuts there, enclosed or not; and of `"fix n"`. Text must 
 the loader takes leading blanks off bare values, and a field of blanks is NULL.
 """
 
-from dataclasses import replace
-
 import pytest
 from encoders.hostile_texts import hostile_batch, hostile_texts, rows_of
 from encoders.sqlldr_rules import (
@@ -17,6 +15,7 @@ from encoders.sqlldr_rules import (
     stream_records,
     var_records,
 )
+from msgspec.structs import replace
 
 from writers.model import FixedField, TextFormat
 from writers.text.dialects import DIALECTS
@@ -108,10 +107,11 @@ def test_fixed_records_come_back(eol, write):
 
 def test_the_rules_themselves():
     """The reader rejects what SQL*Loader rejects, and trims what it trims."""
-    rules = FieldList(fields=(Field(),) * 2, terminated_by=",", optionally_enclosed_by='"')
+    given = {"fields": (Field(),) * 2, "terminated_by": ",", "optionally_enclosed_by": '"'}
+    rules = FieldList(**given)
     assert rules.values(b'  a , "b ""c"" "  ') == ("a ", 'b "c" ')
     assert rules.values(b'"",') == ("", None)
-    assert replace(rules, trailing_nullcols=True).values(b"a") == ("a", None)
+    assert FieldList(**given, trailing_nullcols=True).values(b"a") == ("a", None)
     assert rules.values(b"a,b,more") == ("a", "b")
     for bad in (b"a", b'"a"b,c', b'"a,b'):
         with pytest.raises(RejectedRecord):

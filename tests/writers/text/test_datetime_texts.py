@@ -1,6 +1,6 @@
 """Default (ISO 8601) texts of dates, times, timestamps, durations and intervals."""
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -116,7 +116,7 @@ def test_zones_are_those_of_the_system(values, zone):
     """Local time and offset are zoneinfo's in every year, summer time after 2037 included."""
     array = pa.array(values, pa.timestamp("us")).view(pa.timestamp("us", zone))
     got = text_of(array, pa.field("c", array.type), TextFormat()).to_pylist()
-    local = [v and v.replace(tzinfo=timezone.utc).astimezone(ZoneInfo(zone)) for v in values]
+    local = [v and v.replace(tzinfo=UTC).astimezone(ZoneInfo(zone)) for v in values]
     assert [t and datetime_of(t) for t in got] == [
         v and (v.replace(tzinfo=None), v.utcoffset()) for v in local
     ]

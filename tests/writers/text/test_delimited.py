@@ -2,7 +2,6 @@
 
 import csv
 import io
-from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -10,6 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from msgspec.structs import replace
 
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import TextFormat

@@ -5,7 +5,6 @@ encoder.
 """
 
 import json
-from dataclasses import replace
 from datetime import date
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pytest
 from amounts import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import TextFormat
@@ -247,7 +247,7 @@ def test_every_format_writes_the_reference_bytes(table, form):
 def test_other_encodings_write_the_reference_bytes(table, form, encoding):
     """Records in another encoding are the reference's, or refused where a character has no code."""
     kinds, rows = table
-    fields = {f: getattr(form, f) for f in form.__dataclass_fields__}
+    fields = {f: getattr(form, f) for f in form.__struct_fields__}
     form = TextFormat(**{**fields, "encoding": encoding})
     try:
         expected = reference_outcome(kinds, rows, form)

@@ -1,11 +1,11 @@
 """The named dialects, and contradictions between the options of a format."""
 
-from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 from encoders import text_encoders
+from msgspec.structs import replace
 
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.held_values import held_row
@@ -144,7 +144,7 @@ def test_minimal_encloses_what_programs_read_in_different_ways(name, options, va
 @pytest.mark.parametrize("zone", ["UTC", "Z", "+02:00", "Europe/Berlin"])
 def test_timestamps_for_mysql_are_in_utc(name, zone):
     """No offset is written, which MariaDB refuses, and the instant stays the same."""
-    moment = datetime(2024, 7, 1, 12, 0, 0, 123456, tzinfo=timezone.utc)
+    moment = datetime(2024, 7, 1, 12, 0, 0, 123456, tzinfo=UTC)
     array = pa.array([moment, None], pa.timestamp("us", zone))
     found = text_encoders.written(name, pa.record_batch({"t": array}), DIALECTS["mysql"])
     assert found == b'"2024-07-01 12:00:00.123456"\n\\N\n'

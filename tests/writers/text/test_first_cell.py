@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from encoders.text_encoders import NAMES
+from msgspec.structs import replace
 
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import Compression, OutputSpec, TextFormat

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import asdict
 
 from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
@@ -49,10 +49,7 @@ def command(**values: Any) -> None:
 def _document(result: DemoResult) -> dict[str, Any]:
     return {
         "database": result.database,
-        "results": [
-            {field.name: getattr(line, field.name) for field in fields(line)}
-            for line in result.results
-        ],
+        "results": [asdict(line) for line in result.results],
     }
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
@@ -30,7 +30,7 @@ def command(**values: Any) -> None:
 
     codecs, reasons = registry.codecs(), (encoders.why_not_native(), parquet.why_not_native())
     if values["json"]:
-        named = {name: asdict(each) for name, each in dialects.DIALECTS.items()}
+        named = {name: to_builtins(each) for name, each in dialects.DIALECTS.items()}
         text, pages = (
             {"name": "native" if reason is None else "plain", "why_not_native": reason}
             for reason in reasons

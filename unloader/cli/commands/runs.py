@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -42,5 +42,5 @@ def command(directory: PlacePath, depth: int, **values: Any) -> None:
     if values["json"]:
         render.emit_json({"runs": [each.to_json() for each in found]})
     elif not values["quiet"]:
-        now = datetime.now(timezone.utc)
+        now = datetime.now(UTC)
         render.emit(pages.runs_page(found, now) if found else f"no runs in {directory}")

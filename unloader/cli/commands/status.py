@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -114,10 +114,10 @@ def _show(found: RunStatus, values: dict[str, Any], *, more: bool, last: bool = 
     elif values["quiet"]:
         return
     elif last or not more:
-        render.emit(pages.status_page(found, datetime.now(timezone.utc), _width()))
+        render.emit(pages.status_page(found, datetime.now(UTC), _width()))
     elif sys.stdout.isatty():
         # The cursor goes home and what is below it is cleared.
-        page = pages.status_page(found, datetime.now(timezone.utc), _width())
+        page = pages.status_page(found, datetime.now(UTC), _width())
         render.emit(f"\x1b[H\x1b[J{_that_fits(page)}")
     else:
         render.emit(pages.status_line(found))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 import time
 from contextlib import suppress
-from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from unloader.cli.display import render
 from unloader.cli.display.json_log import writing
@@ -67,41 +68,41 @@ class LogDisplay:
             writing.run_is(event.run_id)
         self._tally.add(event, now)
         if isinstance(event, UnitFailed):
-            self._write("unit_failed", failed_text(event), dataclasses.asdict(event))
+            self._write("unit_failed", failed_text(event), to_builtins(event))
         elif isinstance(event, Notice):
             self._write("notice", event.text, {"text": event.text})
         elif isinstance(event, ParallelismChanged):
             if self._interval is None and event.cause not in ("limit", "asked"):
                 return
-            self._write("parallelism", parallelism_text(event), dataclasses.asdict(event))
+            self._write("parallelism", parallelism_text(event), to_builtins(event))
         elif isinstance(event, TableFinished):
             if self._is_told(event):
-                self._write("table_finished", table_text(event), dataclasses.asdict(event))
+                self._write("table_finished", table_text(event), to_builtins(event))
         elif isinstance(event, TableStaged):
             # In a mail the line on its publication is enough.
             if self._as_json and self._interval is not None:
-                self._write("table_staged", "", dataclasses.asdict(event))
+                self._write("table_staged", "", to_builtins(event))
         elif isinstance(event, SettingUsed):
             text = setting_text(event)
             # One that selects, and that nobody gave to this very run, is told at any rate.
             if text and (self._interval is not None or (event.selects and event.from_variable)):
-                self._write("setting", text, dataclasses.asdict(event))
+                self._write("setting", text, to_builtins(event))
         elif self._interval is None:
             return
         elif isinstance(event, PointMeasured):
             # Imported on use: only a sweep has points.
             from unloader.cli.display.watching.curve import measured_text
 
-            self._write("point_measured", measured_text(event), dataclasses.asdict(event))
+            self._write("point_measured", measured_text(event), to_builtins(event))
         elif isinstance(event, RouteFinished):
-            self._write("route_finished", route_text(event), dataclasses.asdict(event))
+            self._write("route_finished", route_text(event), to_builtins(event))
         elif isinstance(event, RunStarted):
             self._shown_at = now
-            self._write("run_started", started_text(event), dataclasses.asdict(event))
+            self._write("run_started", started_text(event), to_builtins(event))
             if event.end_sessions_sql and not self._as_json:
                 self._write("", f"to end it in the database: {event.end_sessions_sql}", {})
         elif isinstance(event, UnitsKept):
-            self._write("units_kept", kept_text(event), dataclasses.asdict(event))
+            self._write("units_kept", kept_text(event), to_builtins(event))
         elif isinstance(event, PhaseStarted):
             # The line that the run begins tells of the first units.
             self._phase_told = event.phase == "unloading"
@@ -115,7 +116,7 @@ class LogDisplay:
             facts = _json_figures(figures, self._tally.phase)
             if (verified := self._tally.verified) is not None:
                 text += f", {verified_text(verified)}"
-                facts["verified"] = dataclasses.asdict(verified)
+                facts["verified"] = to_builtins(verified)
             self._write("progress", text, facts)
         elif not self._phase_told and now - self._tally.phase_started >= LONG_SECONDS:
             self._tell_phase()
@@ -158,7 +159,7 @@ class LogDisplay:
 
 
 def _line(text: str) -> str:
-    at = datetime.now(timezone.utc)
+    at = datetime.now(UTC)
     return f"{at.strftime('%Y-%m-%dT%H:%M:%SZ')} {render.one_line(text).strip()}"
 
 
@@ -287,5 +288,5 @@ def _json_figures(figures: Figures, phase: str) -> dict[str, Any]:
         "seconds": round(figures.seconds, 3),
         "seconds_left": None if left is None else round(left, 1),
         **({"directories": dict(figures.directories)} if figures.directories else {}),
-        **({} if figures.tables is None else {"tables": dataclasses.asdict(figures.tables)}),
+        **({} if figures.tables is None else {"tables": to_builtins(figures.tables)}),
     }

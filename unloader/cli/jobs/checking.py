@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from unloader import api
 from unloader.cli.jobs.outputs import JobOutput, OutputReader
 from unloader.cli.jobs.tables import common_place
@@ -16,7 +18,6 @@ from unloader.request.job.grammar import read_job
 from unloader.request.job.model import JobFile, Mistake, Place
 from unloader.request.options.option import of_command
 from unloader.sources.options import every_option
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.checking.model import Checked, CheckedOutput, Problem
@@ -25,8 +26,7 @@ _KEYS = {"table": "table", "where": "where", "to": "to", "source": "source", "ru
 """The key of a job file that a problem is about."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobCheck:
+class JobCheck(Struct, frozen=True, kw_only=True):
     """What is known of a job."""
 
     path: str

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from functools import cache
 from typing import Any
 
 import click
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from unloader.cli.invocation import Invocation
 from unloader.cli.mistakes import usage_error
@@ -32,15 +33,13 @@ from unloader.request.options.option import of_command
 from unloader.selection.asked import AskedTables
 from unloader.selection.choice import TableChoice
 from unloader.sources.options import every_option
-from writers.records import dataclass
 
 _OPTION = re.compile(r"--([a-z][a-z-]*)")
 
 Report = Callable[[Mistake], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOutput:
+class JobOutput(Struct, frozen=True, kw_only=True):
     """One table with one route."""
 
     table: Entry | None
@@ -153,8 +152,7 @@ class EntryCalls:
         return bare
 
 
-@dataclass(slots=True, kw_only=True)
-class OutputReader:
+class OutputReader(Struct, kw_only=True):
     """Reads all outputs of a job."""
 
     job: JobFile

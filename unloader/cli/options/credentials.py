@@ -6,11 +6,11 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from unloader.cli.options.repeated_password import refuse_repeated
 from unloader.cli.options.request_of import session_of

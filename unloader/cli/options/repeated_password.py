@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from unloader.errors import UsageError
 from unloader.redaction import holds_secret
@@ -44,5 +46,5 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(each)
     elif isinstance(value, Mapping):
         yield from _texts(tuple(value.values()))
-    elif is_dataclass(value):
-        yield from _texts(tuple(getattr(value, each.name) for each in fields(value)))
+    elif isinstance(value, Struct):
+        yield from _texts(astuple(value))

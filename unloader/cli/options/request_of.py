@@ -7,8 +7,9 @@ together is written out here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from unloader.cli.options.encryption import encryption_of
 from unloader.cli.options.repeated_password import refuse_repeated

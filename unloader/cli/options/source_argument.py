@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from unloader.cli.options.parameter import JobOption, given_values
 from unloader.errors import ConfigError, PlanFailed, UsageError
@@ -31,7 +32,6 @@ from unloader.storage.model import MANIFEST, RUN
 from unloader.storage.paths import PlacePath, path_of
 from writers.errors import FormatError
 from writers.files.regular import read_regular
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.request.job.model import Given, JobFile, Mistake, Place
@@ -49,8 +49,7 @@ ROUTES = "routes"
 """Key of a plan file's job with its routes; missing where it has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceArgument:
+class SourceArgument(Struct, frozen=True, kw_only=True):
     """What stands for SOURCE: where the data is, and the plan if there is one."""
 
     url: str

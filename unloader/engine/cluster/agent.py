@@ -22,9 +22,10 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from numa.processes.fork_server import ForkServer
 from unloader import __version__

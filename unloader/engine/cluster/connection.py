@@ -16,10 +16,11 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
+
 from unloader.engine.cluster.link import STATUS, Link, packed, received
 from unloader.engine.cluster.security import Certificates, check_reachable
 from unloader.errors import ConfigError, ConnectFailed
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.engine.cluster.scheduler import Scheduler
@@ -33,8 +34,7 @@ _LEAVE_SECONDS = 2.0
 _ENDED = "the process that communicates with the cluster has ended"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaskWorker:
+class DaskWorker(Struct, frozen=True, kw_only=True):
     """A worker that the scheduler knows of."""
 
     address: str

@@ -12,8 +12,9 @@ import queue
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from types import TracebackType
+
+from msgspec.structs import replace
 
 from unloader.engine.cluster.connection import Connection
 from unloader.engine.cluster.orders import (

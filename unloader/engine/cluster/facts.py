@@ -10,18 +10,18 @@ import asyncio
 import pickle
 import platform
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader import __version__
 from unloader.engine.cluster import calls
 from unloader.engine.cluster.connection import Connection
 from unloader.errors import ConfigError
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(Struct, frozen=True, kw_only=True):
     """Of one Dask worker."""
 
     address: str

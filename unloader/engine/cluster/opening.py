@@ -6,7 +6,9 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numa.model import ProcessLimits
 from unloader.engine.cluster.agent import machine_id
@@ -23,7 +25,6 @@ from unloader.nouns import are, counted
 from unloader.placement.seating import Seating, SeatPlan, machine, most_workers
 from unloader.request.clusters import own_workers
 from unloader.sources.registry import source_of
-from writers.records import dataclass
 
 _LEAST_SECONDS, _MOST_SECONDS = 5.0, 20.0
 """How long an agent or the parent may be silent: `--stall-timeout` within these limits."""
@@ -32,8 +33,7 @@ _SETTLE_SECONDS = 5.0
 """How long a run that fails first waits for agents that are being opened, to end them in order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class Start(Struct, frozen=True, kw_only=True):
     """How the processes of a run start on the machines of a cluster."""
 
     entry: str

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from numa.model import ProcessLimits, Seat
 from unloader.engine.executor import ExecutorEvent
 from unloader.model import AttemptFailure, Preload, Proof, SeatOptions
 from unloader.placement.evidence import Evidence, WorkerEvidence
-from writers.records import dataclass
 
 HOLD_SECONDS = 2.0
 """How long an agent waits for something to tell before it says that there is nothing."""
@@ -17,8 +18,7 @@ MESSAGE_SECONDS = 0.3
 """How long it keeps a report of progress, so that several of them go together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class Opening(Struct, frozen=True, kw_only=True):
     """What an agent is opened with: which seats are its own, and what is done on them."""
 
     agent: str

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from unloader.errors import ConfigError, ConnectFailed
 from writers.files.regular import read_regular
-from writers.records import dataclass
 
 _FILES = {"ca": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
 _SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certificates:
+class Certificates(Struct, frozen=True, kw_only=True):
     """The files of both sides' trust, by their paths."""
 
     ca: str

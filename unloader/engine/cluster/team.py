@@ -8,8 +8,9 @@ import pickle
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from numa.model import Seat
 from unloader.engine.cluster import calls

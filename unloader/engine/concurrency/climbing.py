@@ -22,12 +22,12 @@ rates differ if they do so by twice the error of their difference. What that lea
 from __future__ import annotations
 
 import math
-from dataclasses import field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from unloader.engine.concurrency.rates import MOST_WINDOWS, Measurement
 from unloader.nouns import counted
-from writers.records import dataclass
 
 TOLERANCE = 0.02
 """Of the rate. Fewer places for so little less are worth it to whoever shares the database."""
@@ -56,8 +56,7 @@ _SHORTEST_HOLD_SECONDS = 15.0
 Verdict = Literal["better", "worse", "same"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(Struct, frozen=True, kw_only=True):
     """Another number of places, and why."""
 
     cause: Literal["trial", "faster", "not faster"]
@@ -82,8 +81,7 @@ def compare(base: Measurement, other: Measurement) -> Verdict | None:
     return None if other.windows < MOST_WINDOWS else verdict
 
 
-@dataclass(slots=True)
-class Climber:
+class Climber(Struct):
     """The number that is tried now, and what is known of others."""
 
     most: int

@@ -8,7 +8,8 @@ here that only bounds the search.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from unloader.engine.concurrency.climbing import FEW, Climber
 from unloader.engine.concurrency.limits import Held
@@ -16,7 +17,6 @@ from unloader.engine.concurrency.rates import RowCount, Windows
 from unloader.events import ParallelismChanged
 from unloader.model import Cause
 from unloader.nouns import counted
-from writers.records import dataclass
 
 _QUIET_SECONDS = 1.0
 """After a change, until the rate belongs to the new number: buffers fill."""
@@ -26,8 +26,7 @@ _PATIENCE_SECONDS = 30.0
 and for as many places to be at work as are tried."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Concurrency:
+class Concurrency(Struct, kw_only=True):
     """The number of places of one run."""
 
     most: int

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import field
 
-from writers.records import dataclass
+from msgspec import Struct, field
 
 _CUT_EVERY_SECONDS = 4.0
 """What a cut does is seen after that: attempts are held up within two seconds of it."""
@@ -20,16 +19,14 @@ _RAISE_SECONDS, _LONGEST_RAISE_SECONDS = 5.0, 300.0
 """Before one more place is allowed. Doubled each time that one had to be taken back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Held(Struct, frozen=True, kw_only=True):
     """What a limit allows."""
 
     places: int
     reason: str
 
 
-@dataclass(slots=True)
-class CpuLimit:
+class CpuLimit(Struct):
     """Allows as many places as keep the CPUs of the host below a share.
 
     How much one place takes is measured; of the processes of a database on the same host it is not
@@ -82,8 +79,7 @@ class CpuLimit:
         self.held = Held(places=places, reason=text)
 
 
-@dataclass(slots=True)
-class LoadLimit:
+class LoadLimit(Struct):
     """Allows as many places as the active sessions of others leave room for in the database."""
 
     sessions: int

@@ -8,24 +8,21 @@ held up until there is room for them again. What is begun goes on before anythin
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import field
 
-from writers.records import dataclass
+from msgspec import Struct, field
 
 GRACE_SECONDS = 2.0
 """Units that end within that time make room by themselves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
+class Orders(Struct, frozen=True, kw_only=True):
     """What is to be told to places."""
 
     pause: tuple[int, ...] = ()
     resume: tuple[int, ...] = ()
 
 
-@dataclass(slots=True)
-class Pauses:
+class Pauses(Struct):
     """The places whose attempts are held up."""
 
     held: set[int] = field(default_factory=set)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import field
 
-from writers.records import dataclass
+from msgspec import Struct, field
 
 WINDOW_SECONDS = 0.5
 """Shortest time over which a rate is taken. Workers report several times a second."""
@@ -25,8 +24,7 @@ MOST_WINDOWS = 30
 _LONGEST_WINDOW_SECONDS = 30.0
 
 
-@dataclass(slots=True)
-class RowCount:
+class RowCount(Struct):
     """Rows that have come so far, failed attempts included: they were work as well."""
 
     rows: int = 0
@@ -56,8 +54,7 @@ class RowCount:
         self._by_place.pop(place, None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
+class Measurement(Struct, frozen=True, kw_only=True):
     """A rate, and its standard error by the spread of the windows that it is the mean of."""
 
     rows_per_second: float

@@ -7,8 +7,9 @@ work give their sessions back after a while, so that a database sees as many as 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Generic
+
+from msgspec import Struct, field
 
 from unloader.engine.concurrency.control import Concurrency
 from unloader.engine.concurrency.limits import Held
@@ -16,14 +17,12 @@ from unloader.engine.concurrency.pausing import Pauses
 from unloader.engine.executor import AttemptFailed, Executor, ExecutorEvent, PlaceLost, Result
 from unloader.engine.schedule import Schedule, U
 from unloader.model import FetchOrder, Release
-from writers.records import dataclass
 
 _IDLE_SECONDS = 5.0
 """A place that is idle for so long, as fewer are to work, gives its session back."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Steering(Generic[U]):
+class Steering(Struct, Generic[U], kw_only=True):
     """Holds a run to the number of places that its control decides."""
 
     control: Concurrency

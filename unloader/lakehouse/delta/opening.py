@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from unloader.errors import ConfigError, OutputFailed, UsageError
 from unloader.redaction import redact
 from writers.errors import FormatError
 from writers.objects.location import Location, is_location
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -20,8 +21,7 @@ MARK = "delta:"
 _OPTIONS = {"endpoint": "AWS_ENDPOINT_URL", "region": "AWS_REGION"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class Address(Struct, frozen=True, kw_only=True):
     """The directory of a table, or its prefix in an object store."""
 
     place: str

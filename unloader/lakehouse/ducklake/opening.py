@@ -14,10 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from unloader.errors import ConfigError, OutputFailed, UsageError
 from unloader.redaction import redact
 from unloader.request.locations import holds_password
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -35,8 +36,7 @@ _PATIENCE_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class Address(Struct, frozen=True, kw_only=True):
     """A table in a catalog."""
 
     catalog: str

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from unloader.errors import ConfigError, OutputFailed, UsageError
 from unloader.lakehouse.places import place_of
 from unloader.redaction import learn_fields, redact
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -20,8 +21,7 @@ MARK = "iceberg://"
 _CHECK = "check the catalog and its configuration: ~/.pyiceberg.yaml or PYICEBERG_CATALOG__..."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Name:
+class Name(Struct, frozen=True, kw_only=True):
     """A table in a catalog."""
 
     catalog: str

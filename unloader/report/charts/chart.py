@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from writers.records import dataclass
+from msgspec import Struct
 
 WIDE, NARROW = 1040, 340
 """Pixels: of a window of 1280 and one of 390."""
@@ -26,8 +26,7 @@ LINE_COLOURS = (
 Spec = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class Frame(Struct, frozen=True, kw_only=True):
     """What a chart is drawn into."""
 
     width: int
@@ -42,8 +41,7 @@ class Frame:
         return narrow if self.is_narrow else wide
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
+class Chart(Struct, frozen=True, kw_only=True):
     """One chart of a page."""
 
     name: str

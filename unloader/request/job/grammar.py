@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, get_args
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from unloader.errors import UnloaderError, UsageError
 from unloader.request.job.entries import mistakes_between
@@ -27,7 +29,6 @@ from unloader.request.job.values import meaning, wrong_kind
 from unloader.request.job.variables import SHOWN, expanded
 from unloader.request.options.option import Option
 from unloader.request.refused_values import without_subject
-from writers.records import dataclass
 
 SOURCE, NAME, RUN, DEFAULTS = "source", "name", "run", "defaults"
 TABLE: EntryKind = "table"
@@ -56,8 +57,7 @@ def read_job(
     return reader.job(str(path))
 
 
-@dataclass(slots=True, kw_only=True)
-class _Reader:
+class _Reader(Struct, kw_only=True):
     """Collects what the documents say."""
 
     options: tuple[Option, ...]

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from unloader.errors import ConfigError, UnloaderError, UsageError
 from unloader.request.job import lines
 from unloader.request.job.model import Mistake, Place
 from unloader.request.job.parsing import read_toml
 from unloader.request.job.variables import SHOWN, expanded, shown_variables
 from unloader.request.settings import at_home
-from writers.records import dataclass
 
 INCLUDE = "include"
 
@@ -21,8 +22,7 @@ Report = Callable[[Mistake], None]
 """Takes one mistake; may raise it, which ends the reading."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(Struct, frozen=True, kw_only=True):
     """One file."""
 
     path: str

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from unloader.errors import UnloaderError
-from writers.records import dataclass
 
 EntryKind = Literal["table", "route"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """A place in a job file."""
 
     path: str
@@ -23,8 +23,7 @@ class Place:
         return self.path if self.line is None else f"{self.path}, line {self.line}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Given(Struct, frozen=True, kw_only=True):
     """One key with its value."""
 
     key: str
@@ -44,8 +43,7 @@ class Given:
         return f"{self.place}: {self.entry}" if self.entry else str(self.place)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One [[table]], [[route]] or [[table.route]]."""
 
     kind: EntryKind
@@ -64,8 +62,7 @@ class Entry:
         return f"[[{self.kind}]] {self.name or self.number}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFile:
+class JobFile(Struct, frozen=True, kw_only=True):
     """A job file with all that it includes."""
 
     path: str
@@ -81,8 +78,7 @@ class JobFile:
     """Of every table that has none of its own; empty where the top alone says where to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mistake:
+class Mistake(Struct, frozen=True, kw_only=True):
     """An error at one place of a job file."""
 
     error: UnloaderError

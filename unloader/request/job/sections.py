@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from unloader.errors import UsageError
 from unloader.request.job.including import Document
 from unloader.request.job.model import Mistake, Place
 from unloader.request.options.option import Option, Scope, of_scope
 from unloader.request.settings import PASSWORD_KEYS
-from writers.records import dataclass
 
 Keys = Mapping[str, tuple[Option, bool]]
 """Keys with their options, and whether they say the opposite."""
@@ -34,8 +35,7 @@ def are_tables(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(e, dict) for e in value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(Struct, frozen=True, kw_only=True):
     """What may stand in a table of a file, and how it is called."""
 
     document: Document

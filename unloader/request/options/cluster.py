@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from unloader.model import ClusterOptions
 from unloader.request.clusters import FORMS, parse_cluster

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Literal
 
+from msgspec import NODEFAULT, Struct
+
+from unloader.json_fields import default_of as field_default
 from unloader.request.options.kinds import FLAG, Kind
-from writers.records import dataclass
 
 Effect = Literal["selects", "changes", "none", "unrecorded"]
 """selects: fewer or other rows or columns. changes: how they are written and checked, and where.
@@ -38,8 +39,7 @@ PASSWORDS = (*REACHING, "check")
 """The same, and the command that opens the source of a job file."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Option:
+class Option(Struct, frozen=True, kw_only=True, dict=True):
     """One option: a flag, a variable UNLOADER_<NAME> and a key of the job file.
 
     The command line, the checks, the request, the job file, the manifest's record and the reference
@@ -93,7 +93,7 @@ class Option:
     """Its value in the example of its help page, or a whole command line."""
     record: str = ""
     """Key of its value in the options of the manifest; empty if it is not recorded there."""
-    not_for: Mapping[Circumstance, str] = dataclasses.field(default_factory=dict)
+    not_for: Mapping[Circumstance, str] = {}
     """Where it does not apply, and the reason."""
 
     @cached_property
@@ -130,12 +130,12 @@ class Option:
         return not self.formats or output_format in self.formats
 
 
-def default_of(owner: type[Any], name: str) -> Any:
-    """Return the default of a dataclass's field; None if it has no default."""
-    found = next(each for each in dataclasses.fields(owner) if each.name == name)
-    if found.default_factory is not dataclasses.MISSING:
-        return found.default_factory()
-    return None if found.default is dataclasses.MISSING else found.default
+def default_of(owner: type[Struct], name: str) -> Any:
+    """Return the default of a record's field; None if it has no default."""
+    found = field_default(owner, name)
+    if (factory := getattr(found, "factory", None)) is not None:
+        return factory()
+    return None if found is NODEFAULT else found
 
 
 def of_scope(options: Iterable[Option], scope: Scope) -> tuple[Option, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from unloader.model import Extract, OutputOptions, Request
 from unloader.request.directory_names import DirectoryValues, directory_name, has_fields
 from unloader.request.parts import part_directory
 from unloader.storage.kinds import is_kept
 from writers.objects.location import below
-from writers.records import replace
 
 
 def placed(output: OutputOptions, extract: Extract, run_id: str) -> OutputOptions:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from unloader.lakehouse.model import Wanted
 from unloader.lakehouse.opening import lake_format

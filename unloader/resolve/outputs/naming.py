@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from partition_planner.model import WorkUnit
 from unloader.request.file_names import NameValues, UnitNames, any_name
 from unloader.resolve.resolved import ResolvedRun
-from writers.records import dataclass
 from writers.registry import extension
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Naming:
+class Naming(Struct, frozen=True, kw_only=True):
     """What all names of a run share."""
 
     template: str

@@ -7,8 +7,9 @@ its request asks for it alone.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from unloader.model import Extract
 from unloader.resolve.guarded_columns import marked

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader.errors import UsageError
 from unloader.model import Lossless, Projection, ReadColumn
 from unloader.transforms.model import Masked, MaskingKey, OutputColumn, TransformOptions
 from writers.model import ParquetFormat, TextFormat
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.sources.projection import OutputNeeds
@@ -22,8 +23,7 @@ _UNORDERED = ("hmac", "tokenize", "ff1")
 """Masks whose values are in another order than those that they are made of."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedTransform:
+class ResolvedTransform(Struct, frozen=True, kw_only=True):
     """The transform of one output, with nothing left to be decided. It holds no key."""
 
     options: TransformOptions

@@ -6,8 +6,10 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader import json_fields
 from unloader.errors import OutputFailed, error_class
@@ -33,14 +35,12 @@ from unloader.resolve.tables.resolving import OpenTables
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.storage.model import RUN_RECORD, Leftover
 from unloader.storage.opening import storage_at, unreadable
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.transforms.model import MaskingKey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokenTables:
+class BrokenTables(Struct, frozen=True, kw_only=True):
     """A run over several tables that was stopped, failed or killed."""
 
     tables: tuple[BrokenRun, ...]

@@ -7,8 +7,10 @@ entries match it neither is preferred: that is a problem.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from itertools import chain
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from partition_planner.model import TableInfo
 from unloader.errors import UnloaderError, UsageError
@@ -29,13 +31,11 @@ from unloader.sources.many_tables import (
     list_tables,
     quoted_name,
 )
-from writers.records import dataclass, replace
 
 _Key = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenTable:
+class ChosenTable(Struct, frozen=True, kw_only=True):
     """One table or query."""
 
     entry: int
@@ -46,8 +46,7 @@ class ChosenTable:
     """Cut down to the chosen columns."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenTables:
+class ChosenTables(Struct, frozen=True, kw_only=True):
     """All that was asked for, as far as it is there."""
 
     tables: tuple[ChosenTable, ...]
@@ -84,8 +83,7 @@ def chosen_tables(
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class _Choosing:
+class _Choosing(Struct, kw_only=True):
     """One choice as it is made."""
 
     catalog: Catalog

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader.errors import UsageError
 from unloader.request.directory_names import above as above_of
@@ -21,7 +23,6 @@ from unloader.storage.kinds import destination_kind
 from unloader.storage.model import RUN_RECORD
 from unloader.storage.paths import RealPlaces, absolute, path_of, real, relative
 from writers.objects.location import Location, is_location
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.resolve.resolved import ResolvedRun
@@ -33,8 +34,7 @@ _MOST_LEVELS = 8
 """So far up a home is looked for. `{schema}` and `{table}` may be parts of several levels."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedTable:
+class RecordedTable(Struct, frozen=True, kw_only=True):
     """One table of a run, as far as everybody can read its record."""
 
     name: str

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from unloader.events import Observer, silent
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.homes import home_of
 from unloader.resolve.tables.problems import TableProblem
 from unloader.resolve.tables.resolving import resolved_tables
 from unloader.selection.asked import TablesRequest
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedTables:
+class PlannedTables(Struct, frozen=True, kw_only=True):
     """The runs of several tables, and what would keep others from being unloaded."""
 
     runs: tuple[ResolvedRun, ...]

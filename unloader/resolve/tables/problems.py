@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
+
 from unloader.errors import PlanFailed, SourceError, UnloaderError
 from unloader.nouns import counted
 from unloader.selection.problems import SHOWN
 from unloader.selection.problems import TableProblem as SelectionProblem
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableProblem:
+class TableProblem(Struct, frozen=True, kw_only=True):
     """One reason why a table, or what a pattern stands for, cannot be unloaded."""
 
     table: str

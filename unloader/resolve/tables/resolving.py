@@ -14,6 +14,9 @@ from functools import cache
 from pathlib import PurePath
 from typing import TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from partition_planner.errors import PlanError
 from partition_planner.several import estimated_bytes, unit_bytes
 from unloader.codecs.choice import chosen
@@ -38,13 +41,11 @@ from unloader.sources.several import hold_tables
 from unloader.storage.paths import RealPlaces
 from writers.codecs.choice import Choice
 from writers.model import Compression
-from writers.records import dataclass, replace
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTables:
+class OpenTables(Struct, frozen=True, kw_only=True):
     """Several resolved runs of one id; the catalog holds their snapshot in the context."""
 
     run_id: str
@@ -119,8 +120,7 @@ def resolved_tables(
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Found(Struct, frozen=True, kw_only=True):
     runs: tuple[ResolvedRun, ...]
     problems: tuple[TableProblem, ...]
     notices: tuple[str, ...]
@@ -131,8 +131,7 @@ class _Found:
         return len(self.runs) + len({each.table for each in self.problems})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Resolving:
+class _Resolving(Struct, frozen=True, kw_only=True):
     """What is the same for all tables."""
 
     asked: TablesRequest

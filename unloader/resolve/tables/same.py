@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from unloader import json_fields
 from unloader.resolve.broken_run import job_of

@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
 
-from writers.records import dataclass
+from msgspec import Struct, field
 
 _LEAST_SECONDS = 0.9
 """Between two looks: the kernel counts in hundredths of a second."""
@@ -21,8 +20,7 @@ _IDLE, _IO_WAIT, _LAST = 3, 4, 8
 """Fields of the line: user nice system idle iowait irq softirq steal; what follows is in user."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuShares:
+class CpuShares(Struct, frozen=True, kw_only=True):
     """Shares of all CPUs over about a second, 0 to 1."""
 
     busy: float
@@ -30,8 +28,7 @@ class CpuShares:
     """Of the run's own processes."""
 
 
-@dataclass(slots=True)
-class HostCpu:
+class HostCpu(Struct):
     """Looks at the counters of the kernel."""
 
     proc: Path = Path("/proc")

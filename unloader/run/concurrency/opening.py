@@ -7,8 +7,10 @@ then it pays nothing for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader.errors import ConfigError
 from unloader.events import ParallelismChanged
@@ -19,7 +21,6 @@ from unloader.placement.seating import (
     sessions_beside_workers,
 )
 from unloader.sources.abilities import open_load
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.run.concurrency.load_watch import LoadWatch
@@ -64,8 +65,7 @@ def watched_load(request: Request, catalog: Catalog) -> LoadWatch | None:
     return LoadWatch(open_load(catalog), lambda: open_load(catalog))
 
 
-@dataclass(slots=True, kw_only=True)
-class RunSteering:
+class RunSteering(Struct, kw_only=True):
     """What steers a run: nothing, as long as nobody has asked for it."""
 
     request: Request

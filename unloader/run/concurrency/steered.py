@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from partition_planner.model import WorkUnit
 from unloader.engine.concurrency.climbing import FEW
@@ -20,7 +22,6 @@ from unloader.run.concurrency.host_cpu import HostCpu
 from unloader.run.concurrency.load_watch import LoadWatch
 from unloader.status.model import ParallelismStatus
 from unloader.status.wishes import Wish
-from writers.records import dataclass
 
 MOST_STEPS = 1000
 """As many are kept for the manifest, the latest: a limit may come and go for days."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
+
 from unloader.engine.schedule import Assignment
 from unloader.errors import UnloaderError
 from unloader.events import Event, Observer
@@ -24,7 +26,6 @@ from unloader.storage.directories.leftovers import RUN, is_removed
 from unloader.storage.kinds import destination_kind
 from unloader.storage.model import MANIFEST
 from writers.files.syncing import Steps
-from writers.records import dataclass
 
 Stop = Callable[[], bool]
 """Asked several times a second; True ends the run."""
@@ -64,8 +65,7 @@ def of_removed(error: UnloaderError, place: str) -> UnloaderError:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenRoute:
+class WrittenRoute(Struct, frozen=True, kw_only=True):
     """One route of several, as its manifest tells of it."""
 
     run: ResolvedRun

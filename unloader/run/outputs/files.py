@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from partition_planner.model import WorkUnit
 from unloader.engine.schedule import Assignment
 from unloader.errors import Interrupted, OutputFailed, VerifyMismatch
@@ -44,7 +46,6 @@ from writers.files.direct_io import refusal
 from writers.files.syncing import Steps
 from writers.model import ContentSums, FinalNames, OutputSpec
 from writers.objects.location import is_location
-from writers.records import replace
 
 _SYNCED_FROM_BYTES = 1024 * 1024
 """Smaller files of one of many tables are synced by the parent, many at a time: the worker would

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import Struct
+
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
 from unloader.resolve.outputs.one import of_output
@@ -12,11 +14,9 @@ from unloader.storage.kinds import is_kept
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at, unreadable
 from unloader.storage.paths import path_of
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class Left(Struct, frozen=True, kw_only=True):
     """What is left of one table."""
 
     what: Literal["all", "units", "nothing"]

@@ -8,7 +8,8 @@ as nothing of it has left, and what is found wrong later only the exit status sa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from unloader.engine.schedule import Assignment
 from unloader.errors import UsageError

@@ -8,7 +8,8 @@ reader like the end of the data, and only our exit status tells the difference.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from unloader.engine.schedule import Assignment
 from unloader.errors import UsageError

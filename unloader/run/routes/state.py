@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest
 from unloader.model import AttemptFailure, OutputResult
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.outputs.base import RunOutput
-from writers.records import dataclass
 
 
-@dataclass(slots=True, kw_only=True)
-class RouteState:
+class RouteState(Struct, kw_only=True):
     """One output of several."""
 
     number: int

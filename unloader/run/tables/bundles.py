@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from unloader.run.tables.counting import size_of
 from unloader.run.tables.units import TableUnit, is_known

@@ -6,8 +6,9 @@ whole. Where the directories of the tables are, each table has its own link and 
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
 
 from unloader.errors import FollowUpFailed, UsageError
 from unloader.events import Observer
@@ -17,14 +18,12 @@ from unloader.request.directory_names import home_template, is_dated
 from unloader.resolve.outputs.directories import is_followed
 from unloader.resolve.outputs.one import of_route
 from unloader.resolve.resolved import ResolvedRun
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.selection.asked import TablesRequest
 
 
-@dataclass(slots=True, kw_only=True)
-class Following:
+class Following(Struct, kw_only=True):
     """Knows what is asked for, and what of it has failed."""
 
     run: ResolvedRun

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from unloader.errors import OutputFailed
 from unloader.manifest.read import read_index
 from unloader.model import TablesOptions
@@ -17,7 +20,6 @@ from unloader.storage.model import RUN_RECORD, Claim
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import real
 from writers.objects.location import is_location
-from writers.records import dataclass, replace
 
 if TYPE_CHECKING:
     from unloader.resolve.resolved import ResolvedRun
@@ -37,8 +39,7 @@ def with_what_it_replaces(options: TablesOptions, home: str) -> TablesOptions:
     return replace(options, replaces=())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Abandoned:
+class Abandoned(Struct, frozen=True, kw_only=True):
     """The directories of the tables of a dead run in whose home another one begins.
 
     That home says nothing about them any more, so they are cleared: nothing could resume them.

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import field
 from typing import cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from unloader.errors import UnloaderError
 from unloader.events import Notice, PhaseStarted, UnitsKept
@@ -36,13 +38,11 @@ from unloader.sources.base import Catalog
 from unloader.status.tables import is_published
 from unloader.storage.kinds import KEPT, destination_kind
 from unloader.storage.opening import storage_at
-from writers.records import dataclass, replace
 
 _NOTHING = Left(what="nothing")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class Opening(Struct, frozen=True, kw_only=True):
     """Takes the directories of the tables; they are given back with `held`."""
 
     state: RunState

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer
@@ -63,7 +64,7 @@ def resume_or_start_tables(
     template = home_template(asked.options.destination)
     # One of another day is for `resume` alone: a nightly job wants the rows of this night.
     homes = (
-        existing(template, f"{datetime.now(timezone.utc):%Y%m%d}", storage_at(template).levels)
+        existing(template, f"{datetime.now(UTC):%Y%m%d}", storage_at(template).levels)
         if has_fields(template)
         else (template or ".",)
     )

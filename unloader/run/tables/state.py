@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from partition_planner.model import WorkUnit
 from unloader.manifest.model import Manifest
@@ -13,11 +14,9 @@ from unloader.resolve.tables.resolving import OpenTables
 from unloader.run.journal import Progress
 from unloader.run.table_run import TableRun
 from unloader.status.recording import LiveRun
-from writers.records import dataclass
 
 
-@dataclass(slots=True, kw_only=True)
-class TableState:
+class TableState(Struct, kw_only=True):
     """One table of several."""
 
     number: int
@@ -67,8 +66,7 @@ class TableState:
         return self.manifest is not None or self.failure is not None
 
 
-@dataclass(slots=True, kw_only=True)
-class RunState:
+class RunState(Struct, kw_only=True):
     """The run as a whole."""
 
     resolved: OpenTables

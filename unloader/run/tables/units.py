@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from partition_planner.model import WorkUnit
 from unloader.engine.engine import Work
@@ -33,14 +36,12 @@ from unloader.run.room import RoomWatch
 from unloader.run.tables.counting import size_of
 from unloader.run.tables.state import TableState
 from unloader.run.units import UnitWork
-from writers.records import dataclass, replace
 
 if TYPE_CHECKING:
     from unloader.engine.concurrency.steering import Steering
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableUnit:
+class TableUnit(Struct, frozen=True, kw_only=True):
     """A unit, and the number of its table."""
 
     table: int
@@ -280,7 +281,7 @@ def named(observe: Observer, table: str) -> Observer:
             return
         unit = getattr(event, "unit", None)
         if isinstance(unit, str):
-            event = replace(event, unit=f"{table}/{unit}")  # type: ignore[arg-type]
+            event = replace(event, unit=f"{table}/{unit}")
         elif isinstance(event, Notice):
             event = Notice(text=f"{table}: {event.text}")
         observe(event)

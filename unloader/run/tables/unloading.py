@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from unloader.engine.backoff import spread
 from unloader.engine.engine import Engine
@@ -63,7 +65,6 @@ from unloader.storage.base import RunStorage
 from unloader.storage.model import RUN_RECORD
 from writers.errors import WriteError
 from writers.files.syncing import SyncThreads, together
-from writers.records import dataclass
 
 _LAST_ORDERS = 4
 """For each worker: so few are left that tables need not wait for others to be published (guess)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from partition_planner.model import ColumnInfo, PartitionInfo, Selector, TableInfo
@@ -140,7 +140,7 @@ class DuckDBCatalog(Catalog):
         return Snapshot(
             kind=FILE,
             value=self._identity,
-            taken_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
     def check_snapshot(self) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from msgspec import Struct
+
 from unloader.errors import (
     ConfigError,
     SourceError,
@@ -15,10 +17,8 @@ from unloader.errors import (
 )
 from unloader.model import SourceSpec
 from unloader.sources.duckdb import types as duckdb_types
-from unloader.sources.duckdb.driver import load_driver
 from unloader.sources.file_state import header_of, state_of
 from unloader.sources.registry import missing_driver
-from writers.records import dataclass
 
 HEADER_BYTES = 3 * 4096
 """A DuckDB file begins with one block that never changes, and two of which each checkpoint writes
@@ -27,8 +27,7 @@ one, with a number that it counts up."""
 SQLITE = b"SQLite format 3\0"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenFile:
+class OpenFile(Struct, frozen=True, kw_only=True):
     """A DuckDB file that is open, so that no other process can write it."""
 
     connection: Any
@@ -57,7 +56,7 @@ def connect(spec: SourceSpec, config: dict[str, str]) -> OpenFile:
         SourceError: DuckDB refuses.
     """
     try:
-        duckdb = load_driver()
+        import duckdb
     except ImportError as error:
         raise missing_driver(error, "duckdb") from error
     path = path_of(spec)

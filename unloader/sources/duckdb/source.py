@@ -12,7 +12,6 @@ from unloader.request.locations import UrlForm
 from unloader.sources.base import Source
 from unloader.sources.declared import Declared, one_of
 from unloader.sources.duckdb.catalog import FILE, DuckDBCatalog
-from unloader.sources.duckdb.driver import load_driver
 from unloader.sources.duckdb.file import connect, identity_of, path_of
 from unloader.sources.duckdb.reader import DuckDBReader
 from unloader.sources.file_state import FileAtSnapshot
@@ -40,7 +39,7 @@ class DuckDBSource(Source):
 
     def load(self) -> None:
         """Import DuckDB."""
-        load_driver()
+        import duckdb  # noqa: F401
 
     def open_catalog(self, spec: SourceSpec) -> DuckDBCatalog:
         """Open the file in the parent."""

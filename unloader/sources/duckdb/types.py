@@ -10,8 +10,9 @@ ends; for Parquet, and under a mask, such a value stops the unit by name.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from partition_planner.model import ColumnInfo
 from unloader.errors import OutputFailed

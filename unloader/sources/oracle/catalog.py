@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from partition_planner.model import ColumnInfo, RowRange, Selector, TableInfo
 from unloader.errors import SnapshotGone, SourceError, TransientSourceError
 from unloader.events import Observer, PhaseStarted, silent
@@ -54,7 +56,6 @@ from unloader.sources.oracle.tables.questions import Dictionary, ManyTables, One
 from unloader.sources.oracle.tables.segments import object_ids
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import check_condition, check_distinct, literal, qualified
-from writers.records import dataclass
 
 _WHO = (
     "SELECT USER, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'), SYS_CONTEXT('USERENV', 'SERVICE_NAME') "
@@ -66,8 +67,7 @@ _QUERY = re.compile(r"(?is)(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b")
 """How a query begins. `PURGE RECYCLEBIN` in parentheses would be one, too: a table, an alias."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Described:
+class _Described(Struct, frozen=True, kw_only=True):
     """A table as it was found."""
 
     relation: Relation

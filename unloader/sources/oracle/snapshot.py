@@ -7,12 +7,13 @@ later process can read at it, too, and a standby that is open for reading gives 
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timezone
+from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from unloader.errors import SnapshotGone, SourceError
 from unloader.model import Consistency, Snapshot
 from unloader.sources.oracle.connection.session import Session
-from writers.records import dataclass
 
 SCN = "scn"
 """The kind of a snapshot here."""
@@ -20,8 +21,7 @@ SCN = "scn"
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScnQuery:
+class ScnQuery(Struct, frozen=True, kw_only=True):
     """One way to learn the present SCN."""
 
     name: str
@@ -82,7 +82,7 @@ def take_snapshot(
         SourceError: The user may not know the SCN.
         SnapshotGone: The one asked for lies in the future.
     """
-    taken_at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    taken_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     if consistency == "none":
         return Snapshot(kind="none", value="", taken_at=taken_at)
     found = current_scn(session)

@@ -7,8 +7,9 @@ is held open for it and a later process can count at it, for as long as the undo
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from unloader.model import Snapshot, SourceSpec
 from unloader.request.locations import HOSTS, UrlForm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -186,7 +186,7 @@ class PostgresCatalog:
 
         It is exported, or a keeper's, or that of an earlier run if the source was opened for one.
         """
-        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
         seconds = self._spec.session.keep_snapshot_seconds
         if consistency == "none":
             if seconds:

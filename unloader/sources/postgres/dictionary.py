@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent
 from unloader.errors import SourceError
 from unloader.model import TableName
 from unloader.sources.postgres.errors import LOCK_NOT_AVAILABLE, state_of
 from unloader.sources.postgres.session import Session
 from unloader.sources.statement import quoted
-from writers.records import dataclass
 
 RELATIONS = """
 SELECT c.oid, n.nspname AS schema, c.relname AS name, c.relispartition AS is_partition,
@@ -180,8 +181,7 @@ TID_RANGE_VERSION = 14
 """First major version whose `ctid` conditions read only the blocks asked for (TID Range Scan)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
+class Leaf(Struct, frozen=True, kw_only=True):
     """One relation that holds rows of a table: the table itself, a partition or a child."""
 
     oid: int

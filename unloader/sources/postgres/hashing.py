@@ -7,8 +7,9 @@ same for most types, but takes the blanks off a `char(n)`; `concat` takes the ou
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from unloader.sources.hashing import HashedColumn, Hashing, SqlHasher
 from unloader.sources.postgres.selectors import selector_statement

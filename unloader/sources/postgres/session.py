@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
+
 from unloader.errors import ConnectFailed, SessionsRefused, SourceError
 from unloader.model import SourceSpec
 from unloader.sources.base import Text
@@ -22,7 +24,6 @@ from unloader.sources.postgres.libpq.errors import LibpqError
 from unloader.sources.postgres.libpq.text_form import TextForm
 from unloader.sources.postgres.tls import refusal, verified
 from unloader.sources.statement import literal, quoted
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.sources.postgres.libpq.values import Row
@@ -64,8 +65,7 @@ CHECKING_VERSION = 14
 """First major version with `client_connection_check_interval`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyDialect:
+class CopyDialect(Struct, frozen=True, kw_only=True):
     """The options of COPY's CSV form."""
 
     delimiter: str = ","

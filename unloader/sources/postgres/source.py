@@ -8,7 +8,8 @@ writes (`encoded`), parsed from the CSV form into batches elsewhere.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from unloader.model import Snapshot, SourceSpec
 from unloader.request.locations import HOSTS, UrlForm

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from partition_planner.model import ColumnInfo
 from unloader.sources.readings import ENCODED_TYPE, TEXT, ColumnReadings, Mask, Reading, Use

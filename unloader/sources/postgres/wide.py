@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from writers.held_values import LEAST_BYTES, PIECE_BYTES, decoded, may_be_large
 from writers.large_rows import LargeRow
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,8 +27,7 @@ _FIRST_LOOK_BYTES = 256
 """Most fields end sooner; only where one does not, larger windows are copied."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(Struct, frozen=True, kw_only=True):
     """Where the text of one value lies, with its quotes."""
 
     start: int
@@ -82,8 +82,7 @@ def _closing_quote(text: memoryview, start: int) -> int:
         size = PIECE_BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopiedValue:
+class CopiedValue(Struct, frozen=True, kw_only=True):
     """One value in the text of COPY, read piece by piece."""
 
     text: memoryview

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from partition_planner.model import ColumnInfo, Selector, TableInfo
 from unloader.errors import SnapshotGone, SourceError
@@ -155,7 +155,7 @@ class SQLiteCatalog(Catalog):
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
         """Reserve the right to write until `close`, so that nobody else can commit."""
-        taken_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        taken_at = datetime.now(UTC).isoformat(timespec="seconds")
         if consistency == "none":
             return Snapshot(kind="none", value="", taken_at=taken_at)
         return Snapshot(kind=RESERVATION, value=self._session.reserve(), taken_at=taken_at)

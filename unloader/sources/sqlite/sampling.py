@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from partition_planner.model import ColumnInfo
 from unloader.model import Extract, ReadColumn, SampledKeys

@@ -7,11 +7,9 @@ held, see `session`.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from partition_planner.model import Piece, Selector
@@ -93,7 +91,7 @@ class SQLiteSource(Source):
 
     def load(self) -> None:
         """Import ADBC's driver."""
-        _dbapi()
+        from adbc_driver_sqlite import dbapi  # noqa: F401
 
     def open_catalog(self, spec: SourceSpec) -> SQLiteCatalog:
         """Open the file in the parent, which does without the workers' driver."""
@@ -113,24 +111,6 @@ class SQLiteSource(Source):
         )
 
 
-def _dbapi() -> Any:
-    """Import ADBC's interface without what it loads beside itself and nothing here reads by.
-
-    That is polars, wherever it is installed, and `pyarrow.dataset`, which ADBC wants to know for
-    what it writes to a database. Each takes longer than all the rest of a worker's start.
-    """
-    stand_ins = {"polars": None, "pyarrow.dataset": ModuleType("pyarrow.dataset")}
-    absent = [name for name in stand_ins if name not in sys.modules]
-    for name in absent:
-        sys.modules[name] = stand_ins[name]  # type: ignore[assignment]
-    try:
-        from adbc_driver_sqlite import dbapi
-    finally:
-        for name in absent:
-            del sys.modules[name]
-    return dbapi
-
-
 class SQLiteReader:
     """A worker's read-only connection."""
 
@@ -143,7 +123,7 @@ class SQLiteReader:
             SourceError: The file cannot be opened.
         """
         try:
-            dbapi = _dbapi()
+            from adbc_driver_sqlite import dbapi
         except ImportError as error:
             raise missing_driver(error, "sqlite") from error
         self._path = path

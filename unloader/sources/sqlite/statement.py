@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from partition_planner.model import RowRange, Selector, TableInfo, WholeTable
 from unloader.model import Extract
 from unloader.sources.sqlite.types import ROWID, attribute, first_row, refused_class, value_of
@@ -14,7 +16,6 @@ from unloader.sources.statement import (
     row_conditions,
     select,
 )
-from writers.records import dataclass
 
 RESERVATION = "write-reservation"
 """The kind of a snapshot here."""
@@ -28,8 +29,7 @@ TOO_WIDE = "string or blob too big"
 _STOP = f"zeroblob({2**31 - 1})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class Stretch(Struct, frozen=True, kw_only=True):
     """A part of a unit's rows, in the order in which SQLite gives them."""
 
     skip: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from threading import Thread
+
+from msgspec.structs import replace
 
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan

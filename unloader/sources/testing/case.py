@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from partition_planner.model import PlanLimits, TableInfo, WorkUnit
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.sources.base import Catalog
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.testing.worker import WorkerReader
 from writers.model import TextFormat
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,8 +27,7 @@ CSV_BATCHES = OutputNeeds(text=TextFormat(), batches_only=True)
 CSV_ENCODED = OutputNeeds(text=TextFormat())
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """One table of an open source."""
 
     catalog: Catalog

@@ -10,17 +10,17 @@ import os
 import stat
 from pathlib import Path
 
+from msgspec import Struct
+
 from unloader.errors import ConfigError, OutputFailed
 from writers.files.regular import open_regular
-from writers.records import dataclass
 
 _PROBE = "rights.part"
 _OWN_DIRECTORY = 0o700
 """The run must be able to fill the directories that it makes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(Struct, frozen=True, kw_only=True):
     """Who may use the files and directories of a run."""
 
     mode: int | None = None

@@ -22,6 +22,9 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from unloader.storage.directories.liveness import is_elsewhere, is_replaced
 from unloader.storage.model import (
     JOURNAL,
@@ -39,7 +42,6 @@ from unloader.storage.model import (
 )
 from writers.files.regular import open_regular, read_regular
 from writers.files.staging import PART_SUFFIX
-from writers.records import dataclass
 
 STAGED = "staged"
 LOCK = "lock"
@@ -55,8 +57,7 @@ _PARTS = tuple(each + PART_SUFFIX for each in (*RECORDS, STATUS, WISH, MANIFEST,
 """Records that are being written."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class Holder(Struct, frozen=True, kw_only=True):
     """The run that a `_run` belongs to."""
 
     run_id: str = ""
@@ -248,9 +249,7 @@ def write_holder(descriptor: int, holder: Holder) -> bytes:
     Raises:
         OSError: The file system refused.
     """
-    # Of its few plain fields: `asdict` copies each, and there may be thousands of directories.
-    fields = {name: getattr(holder, name) for name in Holder.__slots__}
-    data = (json.dumps(fields) + "\n").encode()
+    data = (json.dumps(asdict(holder)) + "\n").encode()
     # In this order: a kill in between leaves a line that can be read, and what is left of the last.
     os.pwrite(descriptor, data, 0)
     os.ftruncate(descriptor, len(data))

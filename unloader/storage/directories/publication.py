@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.storage.directories import lock_lines
@@ -33,7 +35,6 @@ from writers.files.publish import NamedLater
 from writers.files.regular import read_regular
 from writers.files.staging import PART_SUFFIX
 from writers.files.syncing import Steps, Wanted
-from writers.records import dataclass
 
 _VERSION = 1
 _REMEMBERED = 256
@@ -81,8 +82,7 @@ def _beside(text: str, twin: str) -> Path:
     return Path(text).with_name(twin) if twin else Path(text) / RUN / "twin"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(Struct, frozen=True, kw_only=True):
     """What one directory gets."""
 
     path: str
@@ -111,8 +111,7 @@ class Share:
         return _beside(self.path, self.twin)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
+class Publication(Struct, frozen=True, kw_only=True):
     """All of it, in the order of the run's directories."""
 
     run_id: str

@@ -10,8 +10,9 @@ import errno
 import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.storage.directories import lock_lines

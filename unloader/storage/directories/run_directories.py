@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import IO, TypeVar
@@ -479,7 +479,7 @@ class RunDirectories:
             directories=tuple(resolved),
             host=host_name(),
             boot_id=boot_id(),
-            started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
             home=self._home,
         )
 

@@ -6,17 +6,17 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
 from unloader.storage.machine import boot_id, host_name
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class Holder(Struct, frozen=True, kw_only=True):
     """The process of a run that has a place."""
 
     run_id: str
@@ -65,7 +65,7 @@ class Holder:
             pid_space=_pid_space(),
             pid=os.getpid(),
             pid_since=_started(os.getpid()),
-            since=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            since=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
     @classmethod
@@ -85,7 +85,7 @@ class Holder:
 
     def to_bytes(self) -> bytes:
         """Return it as it lies in the store."""
-        return json.dumps(asdict(self), indent=1).encode() + b"\n"
+        return json.dumps(to_builtins(self), indent=1).encode() + b"\n"
 
     def beating(self, **changes: Any) -> Holder:
         """Return it with one more sign of life."""

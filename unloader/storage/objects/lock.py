@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.storage.objects.holder import Holder

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.storage.model import Claim

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any, NamedTuple
+
+from msgspec import Struct, to_builtins
 
 from unloader.errors import OutputFailed
 from unloader.json_fields import from_json
@@ -21,7 +22,6 @@ from unloader.storage.objects.uploads import Completion, complete_uploads
 from writers.errors import StoreFailed
 from writers.model import UncompletedUpload
 from writers.objects.bucket import Found
-from writers.records import dataclass
 
 
 class Placed(NamedTuple):
@@ -36,8 +36,7 @@ class Placed(NamedTuple):
     """What becomes the object, where there is no staged one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
+class Publication(Struct, frozen=True, kw_only=True):
     """All of it; it lies in the first place's `_run` before anything has its final name."""
 
     run_id: str
@@ -54,7 +53,7 @@ class Publication:
 
     def to_bytes(self) -> bytes:
         """Return it as it lies in the store."""
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(to_builtins(self)).encode()
 
     @classmethod
     def read(cls, data: bytes) -> Publication:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.storage.model import MANIFEST, RUN_RECORD, Completed

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from unloader.storage.model import JOURNAL, MANIFEST
 from writers.objects.bucket import Bucket, Found

@@ -9,9 +9,10 @@ import errno
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from functools import partial
 from typing import IO
+
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.storage.model import (

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from unloader.errors import Interrupted, OutputFailed
 from unloader.storage.model import Move, Place, Staging
 from unloader.storage.streams.fifo import Fifos, open_for_reader
 from unloader.storage.streams.relay import Relay
-from writers.records import dataclass
 
 FROM_THE_START = "unload again from the start"
 
@@ -23,8 +24,7 @@ _POLL_SECONDS = 0.1
 _STDOUT = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class Patience(Struct, frozen=True, kw_only=True):
     """How long a stream waits for its reader, and what ends the wait."""
 
     open_seconds: float

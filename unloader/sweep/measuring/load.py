@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from unloader.sweep.measuring.readings import CpuTimes, DiskCounters, Reading, Tree
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuShares:
+class CpuShares(Struct, frozen=True, kw_only=True):
     """Of the time of all CPUs of the machine."""
 
     user: float
@@ -21,8 +20,7 @@ class CpuShares:
     """Taken by the host of a virtual machine."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessShares:
+class ProcessShares(Struct, frozen=True, kw_only=True):
     """Who has used the CPUs, as shares of the time of all of them."""
 
     workers: float | None
@@ -33,8 +31,7 @@ class ProcessShares:
     """All others; the database is among them where it cannot be told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskLoad:
+class DiskLoad(Struct, frozen=True, kw_only=True):
     """One disk."""
 
     name: str
@@ -48,8 +45,7 @@ class DiskLoad:
     """Files of the run go to it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkLoad:
+class NetworkLoad(Struct, frozen=True, kw_only=True):
     """One network interface."""
 
     name: str
@@ -59,8 +55,7 @@ class NetworkLoad:
     """Share of what the link carries, of the direction with more; None where it does not tell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLoad:
+class NodeLoad(Struct, frozen=True, kw_only=True):
     """One NUMA node."""
 
     node: int
@@ -68,8 +63,7 @@ class NodeLoad:
     """Share of the time of its CPUs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineLoad:
+class MachineLoad(Struct, frozen=True, kw_only=True):
     """What the machine did in some seconds. What could not be read is None."""
 
     cpu: CpuShares | None
@@ -89,8 +83,7 @@ class MachineLoad:
     """Of workers and parent together; pages that several share count for each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Machine(Struct, frozen=True, kw_only=True):
     """What does not change while points are measured."""
 
     nodes: tuple[tuple[int, tuple[int, ...]], ...]

@@ -11,12 +11,12 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+
 from numa.sysfs.quota import throttling
-from writers.records import dataclass
 
 DISK_STATISTICS = Path("/proc/diskstats")
 _BLOCK_DEVICES = Path("/sys/class/block")
@@ -25,8 +25,7 @@ _WEIGHTED_MILLISECONDS = 13
 """Field of a line of /proc/diskstats (kernel doc: iostats.rst, field 11 after the name)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuTimes:
+class CpuTimes(Struct, frozen=True, kw_only=True):
     """Seconds of one CPU, or of all, since the machine was started."""
 
     user: float
@@ -46,8 +45,7 @@ class CpuTimes:
         return self.busy + self.iowait + self.idle + self.stolen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskCounters:
+class DiskCounters(Struct, frozen=True, kw_only=True):
     """What one disk has done since the machine was started."""
 
     read_bytes: int
@@ -58,8 +56,7 @@ class DiskCounters:
     """The same, counted once for each request that was not done yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class Tree(Struct, frozen=True, kw_only=True):
     """A process and all below it."""
 
     seconds: float
@@ -68,8 +65,7 @@ class Tree:
     """Resident; pages that several of them share count for each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """One look at everything."""
 
     at: float

@@ -9,6 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from unloader.sweep.measuring.database import database_roots
 from unloader.sweep.measuring.load import (
     Machine,
@@ -18,7 +21,6 @@ from unloader.sweep.measuring.load import (
     nodes_between,
 )
 from unloader.sweep.measuring.readings import Reading, read_machine
-from writers.records import dataclass
 
 INTERVAL_SECONDS = 1.0
 _FIRST_SECONDS = 0.2
@@ -26,8 +28,7 @@ _LOOKS_FOR_DATABASE = 5
 """Sessions are open within the first seconds, and looking for them takes tenths of one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class Moment(Struct, frozen=True, kw_only=True):
     """One second of a point."""
 
     at_seconds: float
@@ -117,7 +118,6 @@ class Sampler:
     def _of_database(self) -> tuple[Reading, Reading]:
         """Return the first look and the last, the first with what the database's processes had used
         when they were first seen; with none of it where one look alone has seen them."""
-        from dataclasses import replace
 
         first, last = self._readings[0], self._readings[-1]
         seen = next((each.database for each in self._readings[:-1] if each.database), None)

@@ -10,8 +10,9 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed, UsageError
 from unloader.model import OutputOptions

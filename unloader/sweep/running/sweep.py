@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from unloader import api
 from unloader.errors import Interrupted, SourceError, UnloaderError, UsageError
@@ -33,7 +35,6 @@ from unloader.sweep.running.order import rounds
 from unloader.sweep.running.places import Places, places
 from unloader.sweep.running.sampling import UNITS_A_WORKER, sampled, with_parallelism
 from unloader.sweep.running.watch import Watch
-from writers.records import dataclass
 
 MOST_MEASUREMENTS = 2000
 
@@ -86,8 +87,7 @@ def sweep(
         return running.run(where)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Sweep:
+class _Sweep(Struct, kw_only=True):
     """A sweep that goes on."""
 
     variants: Sequence[Variant]
@@ -295,4 +295,4 @@ def _differing_rows(points: Sequence[PointReport]) -> tuple[str, ...]:
 
 
 def _sweep_id() -> str:
-    return f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"

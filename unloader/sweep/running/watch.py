@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from unloader.events import (
     Event,
@@ -25,13 +26,11 @@ from unloader.sweep.running.stages import (
     row_bytes_of,
     waits_of,
 )
-from writers.records import dataclass
 
 _LEAST_SECONDS = 1e-6
 
 
-@dataclass(slots=True, kw_only=True)
-class Watch:
+class Watch(Struct, kw_only=True):
     """What is known of a run while it goes on; it observes it, and ends it when time is over."""
 
     sampler: Sampler

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec import Struct
+
 from unloader.errors import UsageError
 from unloader.transforms.columns import found
 from unloader.transforms.sql.session import functions, open_session
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     import duckdb
@@ -58,8 +59,7 @@ _HINT = "give an expression of DuckDB's SQL over the columns of one row"
 _ONE_ROW = "the result must depend on one row only; expressions over several rows belong in --query"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expression:
+class Expression(Struct, frozen=True, kw_only=True):
     """An expression that may run."""
 
     sql: str

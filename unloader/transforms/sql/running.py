@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from msgspec import Struct
 
 from unloader.errors import OutputFailed, UsageError
 from unloader.transforms.sql.expressions import Expression
 from unloader.transforms.sql.session import driver
 from unloader.transforms.steps import plain_array
 from writers.arrow_compute import pc
-from writers.records import dataclass
 from writers.schema import INFINITE, has_infinities
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ _MOMENTS = ("TIMESTAMP_S", "TIMESTAMP_MS")
 _NESTED = re.compile(r".*\]|(STRUCT|MAP|UNION)\(.*", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Computed:
+class Computed(Struct, frozen=True, kw_only=True):
     """An expression with the type of its result."""
 
     sql: str

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from msgspec import Struct
+
 from writers.parquet.native.columns import ColumnForm, Physical
-from writers.records import dataclass
 
 LONGEST = 4096
 """A longer value is left out, as with pyarrow, so that documents do not enlarge the footer. The
@@ -31,8 +32,7 @@ _NUMBERS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class Bounds(Struct, frozen=True, kw_only=True):
     """Encoded values that all others are between."""
 
     least: bytes

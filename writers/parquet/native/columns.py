@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from writers.records import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,8 +68,7 @@ _ENCODINGS = {
 """What the library can do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnForm:
+class ColumnForm(Struct, frozen=True, kw_only=True):
     """How one column is stored."""
 
     name: str

@@ -6,13 +6,14 @@ import io
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from writers.parquet.native.chunks import ChunkWriter
 from writers.parquet.native.columns import ColumnForm, forms_of
 from writers.parquet.native.layout import ColumnPlan, Place, RowGroup
 from writers.parquet.native.metadata import MAGIC, Footers, row_group
 from writers.parquet.native.pages import PageEncoder
 from writers.parquet.options import PAGE_BYTES, format_options
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from writers.parquet.native.pages import Page
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """What all files of one schema and format have in common."""
 
     forms: tuple[ColumnForm, ...]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from writers.parquet.native.bounds import Bounds
 from writers.parquet.native.columns import ColumnForm, Encoding
 from writers.parquet.native.thrift import Value
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnPlan:
+class ColumnPlan(Struct, frozen=True, kw_only=True):
     """How a column is written in all row groups."""
 
     form: ColumnForm
@@ -21,8 +20,7 @@ class ColumnPlan:
     level: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenPage:
+class WrittenPage(Struct, frozen=True, kw_only=True):
     """A data page in the file."""
 
     offset: int
@@ -39,8 +37,7 @@ class WrittenPage:
         return self.nulls < self.rows
 
 
-@dataclass(slots=True, kw_only=True)
-class Chunk:
+class Chunk(Struct, kw_only=True):
     """A column chunk that was just written."""
 
     plan: ColumnPlan
@@ -55,16 +52,14 @@ class Chunk:
     """How many pages there are: of dictionaries or not, and their encoding."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """Where something is in a file."""
 
     offset: int
     size: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkRecord:
+class ChunkRecord(Struct, frozen=True, kw_only=True):
     """What the end of the file has of a column chunk, encoded: it is held until then."""
 
     metadata: Value
@@ -72,8 +67,7 @@ class ChunkRecord:
     offset_index: bytes | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowGroup:
+class RowGroup(Struct, frozen=True, kw_only=True):
     """A row group in the file."""
 
     rows: int

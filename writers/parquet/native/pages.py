@@ -6,12 +6,13 @@ import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from writers.built_library import ArrowArray
 from writers.errors import ValueNotRepresentable, WriteError
 from writers.parquet.native.bounds import Bounds
 from writers.parquet.native.columns import ColumnForm, Encoding
 from writers.parquet.native.library import ColumnSpec, PageOut, library
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,8 +21,7 @@ _DONE, _REFUSED, _NO_MEMORY = 0, 1, -1
 _DICTIONARY = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(Struct, frozen=True, kw_only=True):
     """The bytes of a page, not yet compressed, and what is in them."""
 
     column: int

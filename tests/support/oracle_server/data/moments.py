@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from oracle_server.model import DaySecond, Moment, OracleError
@@ -131,7 +131,7 @@ def at_zone(utc: Moment, zone: str) -> Moment:
         year = min(max(utc.year, 2), 9998)
         day = min(utc.day, day_count(year, utc.month))
         fields = (utc.hour, utc.minute, utc.second)
-        instant = datetime(year, utc.month, day, *fields, tzinfo=timezone.utc)
+        instant = datetime(year, utc.month, day, *fields, tzinfo=UTC)
         offset = instant.astimezone(rules).utcoffset() or timedelta()
         seconds = int(offset.total_seconds())
     return moment_of(nanos_of(utc) + seconds * 10**9, zone)
@@ -139,7 +139,7 @@ def at_zone(utc: Moment, zone: str) -> Moment:
 
 def now() -> Moment:
     """Return the present in UTC, to the microsecond."""
-    at = datetime.now(timezone.utc)
+    at = datetime.now(UTC)
     fields = (at.year, at.month, at.day, at.hour, at.minute, at.second)
     return Moment(*fields, at.microsecond * 1000, "+00:00")
 

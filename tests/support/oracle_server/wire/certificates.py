@@ -72,7 +72,7 @@ def _certificate(
 ) -> x509.Certificate:
     """Return a certificate; without an issuer it is an authority's own."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)

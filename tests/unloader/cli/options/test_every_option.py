@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from unloader import api
 from unloader.cli import reference

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import oracledb
 import pytest
+from msgspec.structs import replace
 from oracle.accounts import ID_AND_NAME, NUMBER, PASSWORD, database, rows, source
 from oracle_server import Fault, OracleServer
 from oracle_server.data.tables import PartitionSpec

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from long_tests import OTHER_ROUTES
+from msgspec.structs import replace
 from postgres.gates import PASSING, closed, wait_at
 from processes import command
 

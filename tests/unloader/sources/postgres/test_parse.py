@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -75,7 +75,7 @@ def test_values_of_every_type() -> None:
         "zoned": (
             pa.timestamp("us", "UTC"),
             "1969-12-31 23:59:59.5Z",
-            datetime(1969, 12, 31, 23, 59, 59, 500000, timezone.utc),
+            datetime(1969, 12, 31, 23, 59, 59, 500000, UTC),
         ),
         "bytes": (pa.binary(), "00ff0a", b"\x00\xff\n"),
     }

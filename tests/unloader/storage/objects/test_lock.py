@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 from long_tests import OTHER_ROUTES, also
+from msgspec.structs import replace
 from object_stores.faults import Rule, faulty
 from object_stores.s3_server import S3Server
 from processes import command

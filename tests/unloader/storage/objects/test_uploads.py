@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from object_stores.faults import Rule, faulty
 from object_stores.s3_server import S3Server
 

@@ -6,10 +6,10 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from unloader.errors import Interrupted, OutputFailed
 from unloader.storage.base import RunPlaces

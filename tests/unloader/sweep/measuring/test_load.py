@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from unloader.sweep.measuring.load import Machine, load_between
 from unloader.sweep.measuring.readings import CpuTimes, DiskCounters, Reading, Tree

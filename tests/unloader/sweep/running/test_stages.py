@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from unloader.model import StageLoad, Stages, UnitResult
 from unloader.sweep.running.stages import waits_of

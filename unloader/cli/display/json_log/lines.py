@@ -8,8 +8,9 @@ field that goes, or means something else, makes a new version: `writing.VERSION`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Struct
 
 from unloader.events import (
     Notice,
@@ -28,11 +29,9 @@ from unloader.events import (
 )
 from unloader.json_fields import OPTIONAL
 from unloader.model import TableCounts
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class Head(Struct, frozen=True, kw_only=True):
     """What every line begins with."""
 
     version: Literal[1]
@@ -46,8 +45,7 @@ class Head:
     """Empty until the run is planned, and in commands without a run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Struct, frozen=True, kw_only=True):
     """How far the run is, or how far it came."""
 
     phase: Phase
@@ -61,23 +59,21 @@ class Progress:
     percent: float
     seconds: float
     seconds_left: float | None
-    directories: dict[str, int] | None = field(default=None, metadata={OPTIONAL: True})
+    directories: Annotated[dict[str, int] | None, OPTIONAL] = None
     """Bytes of finished units in each of several directories."""
-    tables: TableCounts | None = field(default=None, metadata={OPTIONAL: True})
+    tables: Annotated[TableCounts | None, OPTIONAL] = None
     """In a run over several."""
-    verified: Verified | None = field(default=None, metadata={OPTIONAL: True})
+    verified: Annotated[Verified | None, OPTIONAL] = None
     """While files or units are checked: how many have been."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class Text(Struct, frozen=True, kw_only=True):
     """A line that has nothing but its text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class Failed(Struct, frozen=True, kw_only=True):
     """The end of a command that failed, always the last line."""
 
     kind: str
@@ -89,8 +85,7 @@ class Failed:
     """With --debug; else None."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """A message for those who look for a fault, with --debug."""
 
     level: str
@@ -98,8 +93,7 @@ class Record:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookOutput:
+class HookOutput(Struct, frozen=True, kw_only=True):
     """A line that a command at the end of the run has written."""
 
     hook: Literal["on-success", "on-failure"]

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, TextIO, cast
 
 VERSION = 1
@@ -112,7 +112,7 @@ def run_is(run_id: str) -> None:
 
 def line_of(event: str, facts: Mapping[str, Any]) -> str:
     """Return a line without its end."""
-    at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
     head = {"version": VERSION, "event": event, "at": at, "ts": at, "run_id": _run_id}
     return json.dumps({**head, **facts})
 

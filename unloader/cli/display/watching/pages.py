@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from unloader.cli.display import render
@@ -286,7 +286,7 @@ def _age(since: str | None, now: datetime) -> str:
     except ValueError:
         return render.UNKNOWN
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=timezone.utc)
+        moment = moment.replace(tzinfo=UTC)
     # Clocks of two machines differ.
     return _days(max(0.0, (now - moment).total_seconds()))
 

@@ -6,8 +6,9 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from partition_planner.model import ColumnInfo
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     import oracledb
@@ -31,8 +32,7 @@ _NO_SCALE = -127
 """What a describe has as the scale of a NUMBER or FLOAT without one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NativeType:
+class NativeType(Struct, frozen=True, kw_only=True):
     """A type's name and what stands in its parentheses."""
 
     name: str

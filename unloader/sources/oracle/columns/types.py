@@ -10,13 +10,14 @@ import re
 from collections.abc import Callable
 from typing import Literal
 
+from msgspec import Struct
+
 from partition_planner.model import ColumnInfo
 from unloader.errors import SourceError
 from unloader.model import ReadColumn, ValueOptions
 from unloader.sources.oracle.columns.native import NativeType, parse_native
 from unloader.sources.readings import BATCHES, TEXT, ColumnReadings, Reading, Use
 from unloader.sources.statement import quoted
-from writers.records import dataclass
 
 Form = Literal[
     "plain",
@@ -53,8 +54,7 @@ PARQUET: frozenset[Use] = frozenset(("parquet",))
 LOBS = ("CLOB", "NCLOB", "BLOB")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(Struct, frozen=True, kw_only=True):
     """What a column becomes."""
 
     kind: str
@@ -63,8 +63,7 @@ class Output:
     lossless: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Purpose:
+class Purpose(Struct, frozen=True, kw_only=True):
     """What a value is read for."""
 
     parquet: bool

@@ -16,8 +16,9 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
+from msgspec import Struct
+
 from unloader.errors import ConfigError, UsageError
-from writers.records import dataclass
 
 PROTOCOLS = ("tcp", "tcps")
 
@@ -52,8 +53,7 @@ _SECRET_FIELD = re.compile(r"(?i)\(\s*\w*(?:password|passwd|pwd)\s*=")
 _POOLED = re.compile(r"(?i)(?:\bserver=|/[^/]*:)pooled\b")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OracleAddress:
+class OracleAddress(Struct, frozen=True, kw_only=True):
     """A URL taken apart."""
 
     user: str

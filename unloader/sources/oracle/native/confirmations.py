@@ -12,22 +12,22 @@ import os
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from unloader.errors import ConfigError
 from unloader.sources.oracle.native.library import ABI_VERSION
 from writers.files.regular import read_regular
-from writers.records import dataclass
 
 FORMAT = 1
 """Of the file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peers:
+class Peers(Struct, frozen=True, kw_only=True):
     """What has to be the same as when it was confirmed."""
 
     server: str
@@ -76,7 +76,7 @@ def confirm(peers: Peers, sorts: frozenset[str], rows: int) -> Path:
         **asdict(peers),
         "columns": sorted(confirmed_sorts(peers) | sorts),
         "rows": rows,
-        "confirmed": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "confirmed": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     text = json.dumps({"format": FORMAT, "servers": entries}, indent=1, ensure_ascii=False)
     try:

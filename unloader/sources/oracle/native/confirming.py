@@ -6,6 +6,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from unloader.errors import SourceError
 from unloader.sources.oracle.native.batches import (
     NativeStatement,
@@ -17,7 +19,6 @@ from unloader.sources.oracle.native.confirmations import confirm
 from unloader.sources.oracle.native.decoder import Refused
 from unloader.sources.oracle.native.library import library
 from unloader.sources.oracle.reading.route import peers_of
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     from unloader.model import SourceSpec
@@ -34,8 +35,7 @@ _SIZES = (1, 2, 3, 50, 1000)
 """Rows of one response after the other: values repeat across each of their boundaries."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class Agreement(Struct, frozen=True, kw_only=True):
     """What a comparison showed."""
 
     rows: int

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from msgspec import Struct
 
 from unloader.errors import OutputFailed
 from unloader.sources.oracle.columns.native import parse_native
@@ -23,7 +24,6 @@ from unloader.sources.oracle.reading.texts import (
 from unloader.sources.oracle.reading.tuples import CheckedText
 from unloader.sources.readings import type_named
 from writers.arrow_compute import pc
-from writers.records import dataclass
 from writers.text.binary_texts import binary_texts
 from writers.text.number_texts import float_texts
 from writers.text.string_arrays import value_bytes
@@ -49,8 +49,7 @@ def requested_schema(plan: FetchPlan) -> pa.Schema:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class BatchMaker:
+class BatchMaker(Struct, kw_only=True):
     """Makes batches of one schema from the columns that one plan fetches."""
 
     plan: FetchPlan

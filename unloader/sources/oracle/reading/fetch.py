@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from msgspec import Struct
+
 from unloader.model import Extract, ReadColumn
 from unloader.sources.base import SHARES
 from unloader.sources.oracle.columns.native import ROWID, parse_native
 from unloader.sources.oracle.columns.types import Form, form_of, moment_text
 from unloader.sources.oracle.connection.drivers import arrow_is_exact, driver_version
-from writers.records import dataclass
 
 Part = Literal["value", "length", "rowid", "locator"]
 FetchedAs = Literal["arrow", "tuples", "native"]
@@ -29,8 +30,7 @@ _NO_LENGTH = 128
 """More than numbers and dates ever take, in bytes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Item(Struct, frozen=True, kw_only=True):
     """One item of the SELECT list."""
 
     expression: str
@@ -42,8 +42,7 @@ class Item:
     part: Part = "value"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPlan:
+class FetchPlan(Struct, frozen=True, kw_only=True):
     """How the rows of an extract are fetched."""
 
     items: tuple[Item, ...]

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from unloader.errors import OutputFailed, SourceError
 from unloader.sources.oracle.reading.tuples import as_stored
 from writers.large_rows import LargeRow, LargeValue
-from writers.records import dataclass
 
 if TYPE_CHECKING:
     import oracledb
@@ -28,8 +29,7 @@ PIECE_UNITS = 512 * 1024
 """Characters or bytes of one piece."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredLob:
+class StoredLob(Struct, frozen=True, kw_only=True):
     """A LOB where it lies."""
 
     session: Session
@@ -100,8 +100,7 @@ def _units(piece: str | bytes) -> int:
     return len(piece) if isinstance(piece, bytes) else len(piece.encode("utf-16-le")) // 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LobFinder:
+class LobFinder(Struct, frozen=True, kw_only=True):
     """Takes the rows with large values out of batches."""
 
     session: Session

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from partition_planner.model import Piece
 from unloader.errors import OutputFailed, SourceError, UnloaderError
@@ -28,7 +29,6 @@ from unloader.sources.oracle.reading.route import Route
 from unloader.sources.oracle.reading.tuples import Fetched, NumberRefused
 from unloader.sources.oracle.reading.units import relation, selector_statement
 from unloader.sources.statement import quoted
-from writers.records import dataclass
 from writers.schema import read_schema
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Planned:
+class _Planned(Struct, frozen=True, kw_only=True):
     """What all units of one extract have in common."""
 
     extract: Extract

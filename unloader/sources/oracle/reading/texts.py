@@ -11,12 +11,12 @@ one before 1582-10-15, which has days (1500-02-29) that the Gregorian has not.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
 
 from writers.arrow_compute import pc
-from writers.records import dataclass
 from writers.text.civil import DAY_SECONDS, UNIT_DIGITS
 
 MOMENT_LENGTH = len("-YYYY-MM-DD HH:MI:SS")

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from msgspec import Struct
+
 from partition_planner.model import ColumnInfo
 from unloader.model import TableSummary
 from unloader.sources.oracle.columns.native import ROWID, native_text
 from unloader.sources.oracle.connection.session import Session
 from unloader.sources.oracle.tables.questions import Dictionary, Question
-from writers.records import dataclass
 
 BLOCK_BYTES = 8192
 """Size of a block where only their number is known; the database's default."""
@@ -79,8 +80,7 @@ KEY_COLUMN = Question(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relation:
+class Relation(Struct, frozen=True, kw_only=True):
     """A table or view, its name as the dictionary has it."""
 
     owner: str

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from partition_planner.model import ColumnInfo, PartitionInfo, RowExtent
 from partition_planner.table import coalesced
@@ -26,7 +28,6 @@ from unloader.sources.oracle.tables.sample import (
     sample_blocks,
     sample_keys,
 )
-from writers.records import dataclass
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +42,7 @@ SMALL_BYTES = 16 * BLOCK_BYTES
 """Guess: a part below it is not worth a statement."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     """A table's leaves and what is known of each; of a table without any, the one part it is."""
 
     parts: tuple[PartitionInfo, ...]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from unloader.errors import SourceError
 from unloader.model import TableSummary
 from unloader.selection.listing import (
@@ -25,7 +27,6 @@ from unloader.sources.oracle.connection.session import Session
 from unloader.sources.oracle.tables import dictionary
 from unloader.sources.oracle.tables.dictionary import OTHERS
 from unloader.sources.statement import literal, qualified, quoted
-from writers.records import dataclass
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +62,7 @@ _SERVING = ("MLOG$_", "RUPD$_")
 Key = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rights:
+class _Rights(Struct, frozen=True, kw_only=True):
     """What the user may do, apart from what is his own."""
 
     general: frozenset[str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from unloader.errors import SourceError
 from unloader.model import TableName, TableSummary

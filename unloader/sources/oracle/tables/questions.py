@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from unloader.errors import SourceError
 from unloader.sources.oracle.connection.session import Session
-from writers.records import dataclass
 
 Row = tuple[Any, ...]
 
@@ -19,8 +20,7 @@ NAMES_TOGETHER = 500
 """Tables that one statement asks for; a list of Oracle's takes 1,000 items at most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """What is asked of a view of the dictionary about tables."""
 
     select: str

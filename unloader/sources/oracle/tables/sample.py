@@ -7,10 +7,11 @@ twice is the same plan.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
+
+from msgspec.structs import replace
 
 from partition_planner.model import ColumnInfo, KeySample, PartitionInfo, RowExtent
 from partition_planner.table import coalesced

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from partition_planner.model import Selector
 from unloader.model import AttemptFailure, Extract, SourceSpec
-from writers.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begin:
+class Begin(Struct, frozen=True, kw_only=True):
     """Take the snapshot; answered by `Begun`."""
 
     source: SourceSpec
@@ -20,8 +20,7 @@ class Begin:
     """The time between two looks at connection, run and clock."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class Begun(Struct, frozen=True, kw_only=True):
     """The snapshot is taken."""
 
     value: str
@@ -30,28 +29,24 @@ class Begun:
     kept_until: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class Hold(Struct, frozen=True, kw_only=True):
     """Lock what a run reads, as `Catalog.hold` does."""
 
     extract: Extract
     selectors: tuple[Selector, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeepUntilGone:
+class KeepUntilGone(Struct, frozen=True, kw_only=True):
     """Keep the snapshot beyond the run, for as long as one of these files names it."""
 
     marks: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(Struct, frozen=True, kw_only=True):
     """Say whether the snapshot is still held."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(Struct, frozen=True, kw_only=True):
     """What was asked is done."""
 
 

@@ -14,11 +14,12 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn
+
+from msgspec.structs import replace
 
 from unloader.errors import UnloaderError
 from unloader.failures import failure_of
@@ -62,7 +63,7 @@ class _Keeper:
         snapshot = self._catalog.snapshot("snapshot")
         self._ends = _now() + begin.seconds
         self._misses = 0
-        until = datetime.now(timezone.utc) + timedelta(seconds=begin.seconds)
+        until = datetime.now(UTC) + timedelta(seconds=begin.seconds)
         self._told = Record(
             run_id=begin.source.session.run_id,
             source=begin.source.location,

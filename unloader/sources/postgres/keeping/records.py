@@ -18,10 +18,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from unloader import json_fields
 from unloader.errors import ConfigError
 from writers.files.regular import open_regular, read_regular
-from writers.records import dataclass
 
 RECORD_SUFFIX = ".json"
 USE_SUFFIX = ".used"
@@ -33,8 +34,7 @@ _END_SECONDS = 10.0
 _NAPS_SECONDS = (0.003, 0.011)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """What a keeper tells of itself."""
 
     run_id: str
@@ -57,8 +57,7 @@ class Record:
     """Files that name the run while it can be continued."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keeper:
+class Keeper(Struct, frozen=True, kw_only=True):
     """A keeper that lives."""
 
     path: Path

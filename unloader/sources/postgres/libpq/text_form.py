@@ -12,16 +12,16 @@ from __future__ import annotations
 import ctypes
 import re
 
+from msgspec import Struct
+
 from unloader.sources.postgres.libpq.errors import Malformed
-from writers.records import dataclass
 
 _LETTERS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 _VALUE = re.compile(rb"(?:[^\t\\\r\n]|\\(?:[0-7]{1,3}|x[0-9A-Fa-f]{1,2}|[^\r\n]))*")
 _ESCAPED = re.compile(rb"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextForm:
+class TextForm(Struct, frozen=True, kw_only=True):
     """What becomes of rows in the text form: a dialect of the CSV form.
 
     Delimiter, quote and NULL are ASCII, have no end of line, and are told from each other.

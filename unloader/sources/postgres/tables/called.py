@@ -13,10 +13,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from unloader.errors import SourceError, TransientSourceError
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.session import Session
-from writers.records import dataclass
 
 CALLED = """
 WITH RECURSIVE root (class, object) AS (
@@ -71,8 +72,7 @@ _NAME = re.compile(rf"({_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})*)(\s*\()?")
 _PART = re.compile(_IDENTIFIER)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
+class Called(Struct, frozen=True, kw_only=True):
     """The functions of users that are called, by name, and what else cannot be locked."""
 
     functions: tuple[str, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import signal
 import subprocess
@@ -21,7 +20,7 @@ from unloader import cli
 from unloader.cli.display.json_log import schema, writing
 from unloader.cli.display.log import LogDisplay
 from unloader.events import Event
-from unloader.json_fields import hints_of
+from unloader.json_fields import hints_of, is_record
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 JSON = ("--log-format", "json")
@@ -180,9 +179,9 @@ def example(kind: Any) -> Any:
         return tuple(example(each) for each in of if each is not Ellipsis)
     if origin is not None or of:
         return example(of[0])
-    if dataclasses.is_dataclass(kind):
+    if is_record(kind):
         hints = hints_of(kind)
-        return kind(**{each.name: example(hints[each.name]) for each in dataclasses.fields(kind)})
+        return kind(**{name: example(hints[name]) for name in kind.__struct_fields__})
     return {str: "x", int: 1, float: 1.5, bool: True}[kind]
 
 

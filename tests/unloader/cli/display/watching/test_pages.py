@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
 
@@ -11,7 +11,7 @@ from unloader.cli.display.watching.sparkline import means
 from unloader.status.model import LiveStatus, UnitCounts
 from unloader.status.reading import RunStatus
 
-NOW = datetime(2026, 1, 1, 0, 1, tzinfo=timezone.utc)
+NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 
 
 def so_far(speeds: tuple[float, ...], width: int | None) -> list[str]:

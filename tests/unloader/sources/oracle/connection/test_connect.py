@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -175,7 +175,7 @@ def certificate(directory: Path) -> tuple[Path, Path]:
     """Write a certificate for 127.0.0.1 with its key, the certificate also as a wallet."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "oracle.test")])
-    now = datetime.now(timezone.utc)
+    now = datetime.now(UTC)
     made = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -237,9 +237,7 @@ def test_a_token_needs_tls(
     server: OracleServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A token is not sent in the clear, and a file without one is told."""
-    monkeypatch.setenv(
-        "UNLOADER_ORACLE_TOKEN", token(datetime.now(timezone.utc) + timedelta(hours=1))
-    )
+    monkeypatch.setenv("UNLOADER_ORACLE_TOKEN", token(datetime.now(UTC) + timedelta(hours=1)))
     place = f"oracle://@{server.host}:{server.port}/{server.service}"
     with pytest.raises(SourceError, match="DPY-2034") as caught:
         open_connection(SourceSpec(kind="oracle", location=place))

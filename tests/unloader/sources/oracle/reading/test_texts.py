@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -131,9 +131,7 @@ def test_nanoseconds_end_where_their_type_does() -> None:
     last = " 2262-04-11 23:47:16.854775807"
     early = " 1677-09-21 00:12:44.000000001"
     ticks = parse_moments(pa.array([last, early]), kind).view(pa.int64()).to_pylist()
-    since = datetime(1677, 9, 21, 0, 12, 44, tzinfo=timezone.utc) - datetime(
-        1970, 1, 1, tzinfo=timezone.utc
-    )
+    since = datetime(1677, 9, 21, 0, 12, 44, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     assert ticks == [2**63 - 1, since // timedelta(seconds=1) * 10**9 + 1]
     for text in (
         " 2262-04-11 23:47:16.854775808",

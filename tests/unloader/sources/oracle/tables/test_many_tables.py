@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from long_tests import OTHER_ROUTES, also
+from msgspec.structs import replace
 from oracle.accounts import ID_AND_NAME, NUMBER, database, rows, source
 from oracle_server import OracleServer
 from oracle_server.data.tables import PartitionSpec

@@ -9,13 +9,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from long_tests import OTHER_ROUTES, also
+from msgspec.structs import replace
 from processes.command import wait_for
 from processes.program import Program
 
