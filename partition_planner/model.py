@@ -11,12 +11,12 @@ import hashlib
 import json
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
 from partition_planner.balance import finish_times, lower_bound
 from partition_planner.costs import CostUnit, unit_costs
 from partition_planner.errors import PlanError
-from partition_planner.json_fields import Fields, broken
 from partition_planner.table import (
     ColumnInfo,
     KeySample,
@@ -34,7 +34,6 @@ from partition_planner.work import (
     Selector,
     WholeTable,
     WorkUnit,
-    selector_from_json,
 )
 
 __all__ = [
@@ -58,14 +57,13 @@ __all__ = [
     "WholeTable",
     "WorkUnit",
     "coalesced",
-    "selector_from_json",
 ]
 
 SPLITS = ("auto", "partition", "range", "none")
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 
 
-class PlanLimits(Struct, frozen=True, kw_only=True):
+class PlanLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the user decides about a plan."""
 
     parallelism: int
@@ -91,26 +89,8 @@ class PlanLimits(Struct, frozen=True, kw_only=True):
                 "give --unit-bytes a size such as 256MiB, or leave it out.",
             )
 
-    def to_json(self) -> dict[str, object]:
-        """Return the limits as JSON-able values."""
-        return {
-            "parallelism": self.parallelism,
-            "split": self.split,
-            "unit_bytes": self.unit_bytes,
-        }
 
-    @classmethod
-    def from_json(cls, value: object, where: str = "limits") -> PlanLimits:
-        """Return the limits that `to_json` wrote; raise PlanError naming what is wrong."""
-        fields = Fields(value, where, ("parallelism", "split", "unit_bytes"))
-        return cls(
-            parallelism=fields.integer("parallelism"),
-            split=fields.text("split"),
-            unit_bytes=fields.optional_integer("unit_bytes"),
-        )
-
-
-class SampledUnits(Struct, frozen=True, kw_only=True):
+class SampledUnits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A plan has some of the units that the whole would be cut into."""
 
     share: float
@@ -120,22 +100,8 @@ class SampledUnits(Struct, frozen=True, kw_only=True):
     cost_share: float
     """What the units of the plan come to, if the estimates hold, 0 to 1."""
 
-    def to_json(self) -> dict[str, object]:
-        """Return the sample as JSON-able values."""
-        return {"share": self.share, "of_units": self.of_units, "cost_share": self.cost_share}
 
-    @classmethod
-    def from_json(cls, value: object, where: str = "sampled") -> SampledUnits:
-        """Return the sample that `to_json` wrote; raise PlanError naming what is wrong."""
-        fields = Fields(value, where, ("share", "of_units", "cost_share"))
-        return cls(
-            share=fields.number("share"),
-            of_units=fields.integer("of_units"),
-            cost_share=fields.number("cost_share"),
-        )
-
-
-class PlanPart(Struct, frozen=True, kw_only=True):
+class PlanPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A plan has the units that one of several machines reads; see `partition_planner.division`."""
 
     number: int
@@ -147,28 +113,8 @@ class PlanPart(Struct, frozen=True, kw_only=True):
     whole: str
     """The digest of the plan of the whole."""
 
-    def to_json(self) -> dict[str, object]:
-        """Return the part as JSON-able values."""
-        return {
-            "number": self.number,
-            "of": self.of,
-            "of_units": self.of_units,
-            "whole": self.whole,
-        }
 
-    @classmethod
-    def from_json(cls, value: object, where: str = "part") -> PlanPart:
-        """Return the part that `to_json` wrote; raise PlanError naming what is wrong."""
-        fields = Fields(value, where, ("number", "of", "of_units", "whole"))
-        return cls(
-            number=fields.integer("number"),
-            of=fields.integer("of"),
-            of_units=fields.integer("of_units"),
-            whole=fields.text("whole"),
-        )
-
-
-class Plan(Struct, frozen=True, kw_only=True):
+class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table, or some of its partitions, cut into work units.
 
     Every row asked for belongs to exactly one of the units, and no other row to any. Of partitions
@@ -245,73 +191,60 @@ class Plan(Struct, frozen=True, kw_only=True):
         return tuple(selector for unit in self.units for selector in unit.selectors)
 
     def to_json(self) -> dict[str, object]:
-        """Return the plan as JSON-able values."""
-        return {
-            "format_version": FORMAT_VERSION,
-            "table": self.table.to_json(),
-            "partitions": None if self.partitions is None else list(self.partitions),
-            "units": [unit.to_json() for unit in self.units],
-            "limits": self.limits.to_json(),
-            **({} if self.sampled is None else {"sampled": self.sampled.to_json()}),
-            **({} if self.part is None else {"part": self.part.to_json()}),
-            "digest": self.digest,
-            "makespan": self.makespan,
-            "lower_bound": self.lower_bound,
-            "cost_unit": self.cost_unit,
-        }
+        """Return the plan as JSON-able values, without a sample or a part that it does not have."""
+        written = msgspec.to_builtins(self)
+        for name in ("sampled", "part"):
+            if written[name] is None:
+                del written[name]
+        return {"format_version": FORMAT_VERSION, **written}
 
     @classmethod
     def from_json(cls, value: object) -> Plan:
         """Return the plan that `to_json` wrote.
 
         Raises:
-            PlanError: The plan is of another format version, incomplete, has a key or a value that
-                does not belong there, or was changed after it was made. The message names the
-                place.
+            PlanError: The plan has another format version, is incomplete, has an unknown key or a
+                wrong value, or was changed after it was made. The message has the path.
         """
-        version = value.get("format_version", FORMAT_VERSION) if isinstance(value, dict) else None
-        if isinstance(value, dict) and version != FORMAT_VERSION:
-            older = isinstance(version, int) and version < FORMAT_VERSION
-            raise broken(
-                f"it was made by {'an older' if older else 'another'} version: its format is "
-                f"{version!r}, but this version reads {FORMAT_VERSION}"
-            )
-        derived = ("digest", "makespan", "lower_bound", "cost_unit")
-        given = ["format_version", "table", "partitions", "units", "limits"]
-        if isinstance(value, dict):
-            given += [key for key in ("sampled", "part") if key in value]
-        fields = Fields(value, "plan", (*given, *derived))
-        units = tuple(
-            WorkUnit.from_json(unit, f"units[{at}]")
-            for at, unit in enumerate(fields.items("units"))
-        )
-        limits = PlanLimits.from_json(fields.raw("limits"))
-        limits.check()
-        if not units:
-            raise broken("it has no units")
+        if not isinstance(value, dict):
+            raise _broken("it is not a JSON object")
+        fields = dict(value)
+        version = fields.pop("format_version", None)
+        if version != FORMAT_VERSION:
+            raise _broken(f"its format version is {version!r}, this program reads {FORMAT_VERSION}")
+        try:
+            given = msgspec.convert(fields, cls)
+        except msgspec.ValidationError as error:
+            raise _broken(f"its JSON is not as expected: {error}") from None
+        given.limits.check()
+        if not given.units:
+            raise _broken("it has no units")
         plan = cls.of(
-            table=TableInfo.from_json(fields.raw("table")),
-            partitions=None if fields.raw("partitions") is None else fields.texts("partitions"),
-            units=units,
-            limits=limits,
-            sampled=SampledUnits.from_json(fields.raw("sampled")) if "sampled" in given else None,
-            part=PlanPart.from_json(fields.raw("part")) if "part" in given else None,
+            table=given.table,
+            partitions=given.partitions,
+            units=given.units,
+            limits=given.limits,
+            sampled=given.sampled,
+            part=given.part,
         )
-        if plan.units != units:
-            raise broken("it was edited after it was made: its units are not largest first")
-        if plan.digest != fields.text("digest"):
-            raise broken(
-                "it was edited after it was made: its table, partitions, units and limits have "
-                f"the digest {plan.digest}, but it records {fields.text('digest')}"
-            )
-        for name in ("makespan", "lower_bound", "cost_unit"):
-            said = fields.text(name) if name == "cost_unit" else fields.number(name)
-            if said != getattr(plan, name):
-                raise broken(
-                    f"it was edited after it was made: its units have the {name} "
-                    f"{getattr(plan, name)}, but it records {said}"
-                )
+        for name, what in _DERIVED.items():
+            if getattr(plan, name) != getattr(given, name):
+                raise _broken(f"it was edited after it was made: {what}")
         return plan
+
+
+_DERIVED = {
+    "units": "its units are not largest first",
+    "digest": "its digest is not the digest of its table, partitions, units and limits",
+    "makespan": "its makespan is not the makespan of its units",
+    "lower_bound": "its lower_bound is not the lower bound of its units",
+    "cost_unit": "its cost_unit is not the measure of its units",
+}
+"""What follows from the rest of a plan, and the error if it does not."""
+
+
+def _broken(what: str) -> PlanError:
+    return PlanError(f"The plan cannot be used: {what}.", "make the plan again from the source.")
 
 
 def _check_partitions(
@@ -352,16 +285,20 @@ def _digest(
     sampled: SampledUnits | None,
     part: PlanPart | None,
 ) -> str:
-    encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+    text = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+
+    def encode(value: object) -> str:
+        return text.encode(msgspec.to_builtins(value))
+
     head = (
-        f'{{"limits":{encode(limits.to_json())},"partitions":{encode(partitions)},'
-        f'"table":{encode(table.to_json())},"units":['
+        f'{{"limits":{encode(limits)},"partitions":{encode(partitions)},'
+        f'"table":{encode(table)},"units":['
     )
     digest = hashlib.sha256(head.encode("ascii"))
     # Unit by unit: the text of all at once would be the largest thing a plan ever needs.
     for at, unit in enumerate(units):
-        digest.update((("," if at else "") + encode(unit.to_json())).encode("ascii"))
-    tail = "" if sampled is None else f',"sampled":{encode(sampled.to_json())}'
-    tail += "" if part is None else f',"part":{encode(part.to_json())}'
+        digest.update((("," if at else "") + encode(unit)).encode("ascii"))
+    tail = "" if sampled is None else f',"sampled":{encode(sampled)}'
+    tail += "" if part is None else f',"part":{encode(part)}'
     digest.update(f"]{tail}}}".encode("ascii"))
     return digest.hexdigest()

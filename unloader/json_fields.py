@@ -24,7 +24,7 @@ from typing import (
     get_type_hints,
 )
 
-from msgspec import NODEFAULT, Meta, Struct
+from msgspec import NODEFAULT, Meta, Struct, ValidationError, convert, to_builtins
 
 T = TypeVar("T")
 
@@ -63,6 +63,8 @@ def _form_of(kind: type) -> Callable[[Any], Any]:
     """Return what makes JSON of a value of this type."""
     if has_own_form(kind):
         return _by_itself
+    if is_strict(kind):
+        return to_builtins
     if is_record(kind):
         return fields_to_json
     if issubclass(kind, (tuple, list)):
@@ -136,8 +138,21 @@ def default_of(kind: type[Struct], name: str) -> Any:
 
 
 def is_record(kind: Any) -> TypeGuard[type[Struct]]:
-    """Return whether a type is a record, whose fields are written."""
-    return isinstance(kind, type) and issubclass(kind, Struct)
+    """Return whether a type is a record whose fields are written one by one."""
+    return isinstance(kind, type) and issubclass(kind, Struct) and not is_strict(kind)
+
+
+def is_strict(kind: Any) -> bool:
+    """Return whether a type is a record that msgspec writes and reads: it refuses unknown keys."""
+    is_struct = isinstance(kind, type) and issubclass(kind, Struct)
+    return is_struct and kind.__struct_config__.forbid_unknown_fields
+
+
+def _converted(kind: Any, value: object) -> Any:
+    try:
+        return convert(value, kind)
+    except ValidationError as error:
+        raise _Unfit(f"is not as expected: {error}") from None
 
 
 @cache
@@ -195,6 +210,8 @@ def _reader_of(kind: Any) -> _Reader:
         return _reader_of_literal(get_args(kind))
     if has_own_form(kind):
         return lambda value, _newer: kind.from_json(value)
+    if is_strict(kind):
+        return lambda value, _newer: _converted(kind, value)
     if is_record(kind):
         return _reader_of_instance(kind)
     return lambda value, _newer: _plain(kind, value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import asdict, replace
 
 from numa.model import BindReport, Seat
@@ -193,7 +193,7 @@ def _subset(run: ResolvedRun) -> SubsetRecord | None:
     found = replace(
         found,
         units=len(plan.units),
-        selectors=None if with_values else tuple(each.to_json() for each in plan.selectors),
+        selectors=None if with_values else tuple(map(to_builtins, plan.selectors)),
     )
     sampled, part = plan.sampled, plan.part
     if sampled is not None:

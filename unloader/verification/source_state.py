@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import cast
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from partition_planner.model import KeyRange, Selector, selector_from_json
+from partition_planner.model import KeyRange, Selector
 from unloader.errors import SnapshotGone, SourceError, UsageError, VerifyMismatch
 from unloader.events import Observer, PhaseStarted
 from unloader.manifest.asked import OptionsRecord
@@ -213,7 +214,13 @@ def _sampled(manifest: Manifest) -> tuple[Selector, ...] | None:
     subset = manifest.subset
     if subset is None or subset.selectors is None:
         return None
-    found = tuple(selector_from_json(each) for each in subset.selectors)
+    try:
+        found = msgspec.convert(subset.selectors, tuple[Selector, ...])
+    except msgspec.ValidationError as error:
+        raise VerifyMismatch(
+            f"the manifest describes the sample in an unknown form: {error}",
+            "restore the manifest, or verify the files alone, without SOURCE",
+        ) from None
     if any(isinstance(each, KeyRange) for each in found):
         # Their ends are SQL, which nobody takes from a file.
         raise VerifyMismatch(

@@ -13,6 +13,7 @@ from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
 from partition_planner.model import PlanLimits, TableInfo, WorkUnit
@@ -183,9 +184,9 @@ def _check_unknown_table(catalog: Catalog, table: TableName) -> None:
 def _check_description(catalog: Catalog, table: TableName) -> TableInfo:
     info = catalog.describe(table)
     ensure(info == catalog.describe(table), "a table is described differently the second time")
-    written = json.dumps(info.to_json())
+    written = json.dumps(msgspec.to_builtins(info))
     ensure(
-        TableInfo.from_json(json.loads(written)) == info,
+        msgspec.convert(json.loads(written), TableInfo) == info,
         "the description of a table does not survive JSON",
     )
     ensure(
