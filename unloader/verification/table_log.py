@@ -100,7 +100,7 @@ def run_in_table(
             f"the manifest has {counted(manifest.totals.rows, 'row')}, but the log of {table.name} "
             f"has {counted(log.rows, 'row')} for the run"
         )
-    first = "find out what has changed the log" if differences else "restore the files"
+    first = "find out which program changed the log" if differences else "restore the files"
     return RunInTable(
         hint=f"{first}; before you unload again, remove the rows of run {manifest.run_id} from "
         f"{table.name}, or they are there twice",

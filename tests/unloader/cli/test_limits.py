@@ -148,6 +148,6 @@ def test_a_driver_that_cannot_be_loaded_is_not_called_missing() -> None:
     from unloader.sources.registry import missing_driver
 
     broken = missing_driver(ImportError("failed to map segment", name="_duckdb"), "duckdb")
-    assert "'_duckdb': failed to map segment" in str(broken)
+    assert "cannot load the driver module '_duckdb': failed to map segment" in str(broken)
     absent = missing_driver(ModuleNotFoundError(name="duckdb"), "duckdb")
     assert "'duckdb' is not installed" in str(absent)

@@ -182,7 +182,7 @@ def test_a_manifest_with_an_unknown_directory_is_damaged(pair: list[Path], numbe
     finish(pair, {"a.csv": 0})
     manifest = manifest_of(pair, {"a.csv": number}, "one")
     (pair[0] / "_manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(OutputFailed, match=f"no directory {number}"):
+    with pytest.raises(OutputFailed, match=f"directory {number} is not in its list"):
         taken(pair, overwrite=True)
 
 

@@ -42,7 +42,7 @@ def driver_warning(installed: str) -> str | None:
         return None
     first, last = (".".join(map(str, ends)) for ends in VERIFIED)
     return (
-        f"python-oracledb {installed} is not among the versions whose Arrow batches were found "
-        f"exact ({first} to before {last}): rows are fetched as tuples, which is slower. "
+        f"python-oracledb {installed} is not a version with tested Arrow batches ({first} to "
+        f"before {last}), so rows are fetched as tuples, which is slower. "
         f'Install one with: pip install "oracledb>={first},<{last}"'
     )
