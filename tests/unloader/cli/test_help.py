@@ -27,7 +27,6 @@ HEAVY = (
     *("pyarrow", "duckdb", "adbc_driver_manager", "oracledb", "rich", "zstandard"),
     *("prometheus_client", "opentelemetry"),
 )
-UNNEEDED = ("partition_planner", "writers.codecs", "unloader.events")
 """What the first help page has no use for; each would lengthen it by a tenth."""
 PAGES = [[name, page] for name in COMMANDS for page in ("-h", "--help")]
 PACKAGES = ("unloader", "partition_planner", "writers", "numa")
@@ -194,21 +193,6 @@ def test_help_imports_nothing_heavy() -> None:
     status, modules = json.loads(result.stderr)
     assert not any(status)
     assert not {name.partition(".")[0] for name in modules} & set(HEAVY)
-
-
-def test_the_first_help_page_imports_no_planner_codecs_or_events() -> None:
-    """The modules of a run stay out of it, even those that are our own."""
-    script = (
-        "import json, sys\n"
-        "from unloader.cli import main\n"
-        "main(['--help'])\n"
-        "print(json.dumps(sorted(sys.modules)), file=sys.stderr)\n"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    modules = json.loads(result.stderr)
-    assert not [name for name in modules if name.startswith(UNNEEDED)]
 
 
 def test_the_reference_page_is_the_one_of_these_commands() -> None:

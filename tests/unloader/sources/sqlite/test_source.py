@@ -8,8 +8,6 @@ import os
 import random
 import sqlite3
 import struct
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -416,20 +414,3 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="file is not a database"):
         SQLiteSource().open_catalog(spec_of(path))
     assert str(path) not in _open_files()
-
-
-@pytest.mark.parametrize("module", ["polars", "pyarrow.dataset"])
-def test_the_driver_does_not_bring_along(module: str) -> None:
-    """A worker starts without it, though it is installed; whoever wants it can still import it."""
-    pytest.importorskip(module, reason=f"{module} is not installed")
-    program = """
-import importlib, sys
-from unloader.sources.sqlite.source import SQLiteSource
-SQLiteSource().load()
-print("adbc_driver_manager" in sys.modules, sys.argv[1] in sys.modules)
-print(importlib.import_module(sys.argv[1]).__name__)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program, module], capture_output=True, text=True, check=False
-    )
-    assert done.stdout == f"True False\n{module}\n", done.stderr

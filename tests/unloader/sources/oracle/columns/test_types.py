@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from msgspec.structs import replace
 from routes.one_output import OneOutput, oracle_projection
 
 from partition_planner.model import ColumnInfo, TableInfo
