@@ -189,7 +189,7 @@ def test_a_pipe_for_each_unit_is_a_file_of_age(
 
 REFUSED = {
     "private": (2, ("--encrypt-to", "{private}"), "private key"),
-    "text": (2, ("--encrypt-to", "hunter2"), "no public key"),
+    "text": (2, ("--encrypt-to", "hunter2"), "is not a public key"),
     "no file": (2, ("--encrypt-to", "@/nowhere/x"), "cannot be read"),
     "damaged": (3, ("--encrypt-to", "{public}q"), "recipient 1"),
     "empty": (2, ("--encrypt-to", ""), "--encrypt-to"),
@@ -204,7 +204,7 @@ REFUSED = {
     ),
     "wrong format": (2, ("--encrypt-to", "{public}", "--format", "parquet"), "is for text"),
     "wrong key": (2, ("--parquet-key-file", "{key_file}"), "text is not encrypted with it"),
-    "only a name": (2, ("--format", "parquet", "--parquet-key-name", "x"), "there is none"),
+    "only a name": (2, ("--format", "parquet", "--parquet-key-name", "x"), "needs a key"),
     "no recipient": (2, ("--decrypt-with", "{other_file}"), "--encrypt-to"),
     "not contain a key": (
         3,

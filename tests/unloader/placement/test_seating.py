@@ -293,7 +293,7 @@ def test_off_counts_all_cpus_and_knows_no_nodes() -> None:
 
 def test_a_node_that_is_not_there_is_named() -> None:
     """--numa-nodes with an unknown node names it and those there are."""
-    with pytest.raises(PlacementError, match=r"node 9 is not there.*nodes 0-1\."):
+    with pytest.raises(PlacementError, match=r"node 9 does not exist.*nodes 0-1\."):
         seat_workers(topology(2), 2, SeatOptions(nodes=(0, 9)))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 from publications.memory_storage import MemoryRun, MemoryStorage, Plan
 
 from unloader.storage.base import RunStorage
