@@ -158,7 +158,7 @@ def test_foreign_file_is_told_before_anything_is_read(slow: str, tmp_path: Path)
     error = command.error_of(
         "run", slow, "--table", "stuck", "--to", str(dest), "--overwrite", status=6
     )
-    assert "stuck.0001.csv exists already" in error
+    assert "stuck.0001.csv already exists" in error
     assert {path.name: path.read_text() for path in dest.iterdir()} == {"stuck.0001.csv": "mine"}
 
 

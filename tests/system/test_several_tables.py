@@ -274,7 +274,7 @@ def test_what_cannot_be_unloaded_is_left_out_if_asked(source: str, tmp_path: Pat
         (("--query", "SELECT 1", "--schema", "hr", "--to", "{to}/x"), "does not apply to --query"),
         (("--exclude-table", "x", "--to", "{to}/{{table}}"), "no table or query is given"),
         (("--table", 'a."b', "--table", "c", "--to", "{to}/{{table}}"), "neither a table name"),
-        (("--tables-from", "{to}/none", "--to", "{to}/{{table}}"), "cannot be read"),
+        (("--tables-from", "{to}/none", "--to", "{to}/{{table}}"), "cannot read the list"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
