@@ -119,7 +119,7 @@ def missing_driver(error: ImportError, extra: str) -> ConfigError:
     if not isinstance(error, ModuleNotFoundError):
         # It is there: a library of its own is missing, or there is too little memory for it.
         return ConfigError(
-            f"cannot load the driver module {error.name!r}: {error}",
+            f"cannot load the driver module {error.name or extra!r}: {error}",
             "raise the memory limit, or remove the driver with pip and reinstall it: pip install "
             f"'unloader[{extra}]'",
         )

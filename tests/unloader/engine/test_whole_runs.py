@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -24,7 +25,6 @@ from unloader.model import (
     SourceSpec,
 )
 from unloader.request.names import parse_table
-from unloader.sources.postgres.libpq.library import libpq
 from writers.model import TextFormat
 
 
@@ -85,10 +85,9 @@ def test_a_missing_driver_is_named_with_the_command_that_brings_it(
     job: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the driver a run ends as a configuration error and leaves no directory."""
-    # Loaded once a process, so that the answer of an earlier test has to be forgotten.
-    libpq.cache_clear()
-    monkeypatch.setenv("UNLOADER_LIBPQ", "libpq-that-is-not-there.so")
+    monkeypatch.delitem(sys.modules, "unloader.sources.postgres.libpq.connection", raising=False)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
     source = SourceSpec(kind="postgresql", location="postgresql://nobody@localhost/none")
-    with pytest.raises(ConfigError, match=r"cannot load libpq.*unloader\[postgres\]"):
+    with pytest.raises(ConfigError, match=r"'psycopg' is not installed.*unloader\[postgres\]"):
         api.unload(replace(job, source=source))
     assert not Path(job.output.destination).exists()

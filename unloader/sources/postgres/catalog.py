@@ -111,9 +111,9 @@ class PostgresCatalog:
 
     def tables(self) -> tuple[TableSummary, ...]:
         """Return the relations the user may read, without the partitions of others."""
-        found = [row for row in dictionary.relations(self._session) if not row["is_partition"]]
-        sizes = dictionary.sizes(self._session, [row["oid"] for row in found])
-        return tuple(_summary(row, sizes.get(row["oid"])) for row in found)
+        found = [row for row in dictionary.relations(self._session) if not row.is_partition]
+        sizes = dictionary.sizes(self._session, [row.oid for row in found])
+        return tuple(_summary(row, sizes.get(row.oid)) for row in found)
 
     def describe(self, table: TableName, observe: Observer = silent) -> TableInfo:
         """Return columns, leaf partitions and heap blocks; any relation, partitions included."""
@@ -498,7 +498,7 @@ class PostgresCatalog:
         if oid is not None:
             if not rows:
                 raise no_such_table(table, (), self.capabilities.folding, self._where)
-            return oid, rows[0]["schema"], rows[0]["name"]
+            return oid, rows[0].schema, rows[0].name
         found = resolve(
             table,
             listed,
@@ -507,7 +507,7 @@ class PostgresCatalog:
             where=self._where,
         )
         row = rows[listed.index(found)]
-        return row["oid"], row["schema"], row["name"]
+        return row.oid, row.schema, row.name
 
 
 def _listed(names: Collection[str]) -> str:
@@ -518,12 +518,12 @@ def _listed(names: Collection[str]) -> str:
 
 def _summary(row: Any, size: Any = None) -> TableSummary:
     """Return a relation as a line of the list of tables."""
-    partitioned = size is not None and row["kind"] == "partitioned table"
+    partitioned = size is not None and row.kind == "partitioned table"
     return TableSummary(
-        schema=row["schema"],
-        name=row["name"],
-        kind=row["kind"],
-        rows=size["rows"] if size is not None else None,
-        bytes=size["bytes"] if size is not None else None,
-        partitions=size["leaves"] if partitioned else 0,
+        schema=row.schema,
+        name=row.name,
+        kind=row.kind,
+        rows=size.rows if size is not None else None,
+        bytes=size.bytes if size is not None else None,
+        partitions=size.leaves if partitioned else 0,
     )

@@ -237,12 +237,12 @@ def users_schemas(session: Session, *, implicit: bool) -> tuple[str, ...]:
 
 def types(session: Session, oids: Sequence[int]) -> dict[int, str]:
     """Return the names of types without precision, by oid; those of users name their schema."""
-    return {row["oid"]: row["name"] for row in session.rows(TYPES, list(oids))}
+    return {row.oid: row.name for row in session.rows(TYPES, list(oids))}
 
 
 def sizes(session: Session, oids: list[int]) -> dict[int, Any]:
     """Return bytes, rows and leaves of whole partition trees, by the oid of their root."""
-    return {row["root"]: row for row in _sized(session, SIZES, oids)}
+    return {row.root: row for row in _sized(session, SIZES, oids)}
 
 
 def _sized(session: Session, sql: str, oids: list[int]) -> list[Any]:
@@ -260,7 +260,7 @@ def _sized(session: Session, sql: str, oids: list[int]) -> list[Any]:
     except SourceError as error:
         if state_of(error.__cause__) != LOCK_NOT_AVAILABLE:
             raise
-    locked = [row["relation"] for row in session.rows(LOCKED)]
+    locked = [row.relation for row in session.rows(LOCKED)]
     with session.apart():
         return session.rows(sql, oids, locked)
 
@@ -301,24 +301,24 @@ def leaves_of(session: Session, oids: list[int]) -> dict[int, tuple[Leaf, ...]]:
     """Return the relations that hold the rows of tables, by the table's oid."""
     ranges = session.version[0] >= TID_RANGE_VERSION
     found: dict[int, list[Leaf]] = {}
-    for row in sorted(_sized(session, LEAVES, oids), key=lambda row: list(row["path"])):
-        found.setdefault(row["root"], []).append(_leaf(row, ranges=ranges))
+    for row in sorted(_sized(session, LEAVES, oids), key=lambda row: list(row.path)):
+        found.setdefault(row.root, []).append(_leaf(row, ranges=ranges))
     return {oid: tuple(some) for oid, some in found.items()}
 
 
 def _leaf(row: Any, *, ranges: bool) -> Leaf:
     return Leaf(
-        oid=row["oid"],
-        name=row["name"],
-        relation=(row["schema"], row["relation"]),
-        rows=row["rows"],
-        bytes=row["bytes"],
-        extents=(RowExtent(first=0, last=row["blocks"]),)
-        if ranges and row["access_method"] == "heap" and row["blocks"] is not None
+        oid=row.oid,
+        name=row.name,
+        relation=(row.schema, row.relation),
+        rows=row.rows,
+        bytes=row.bytes,
+        extents=(RowExtent(first=0, last=row.blocks),)
+        if ranges and row.access_method == "heap" and row.blocks is not None
         else (),
-        granted=row["granted"],
-        is_view=row["kind"] == "v",
-        guarded=row["guarded"],
+        granted=row.granted,
+        is_view=row.kind == "v",
+        guarded=row.guarded,
     )
 
 
@@ -333,7 +333,7 @@ def policies(session: Session, oid: int) -> tuple[str, str] | None:
     Without a policy for the user no row is let through at all; the second text is empty then.
     """
     found = session.rows(POLICIES, oid)
-    return (str(found[0]["relation"]), str(found[0]["names"])) if found else None
+    return (str(found[0].relation), str(found[0].names)) if found else None
 
 
 def any_guarded(session: Session, names: Sequence[str]) -> bool:
@@ -344,7 +344,7 @@ def any_guarded(session: Session, names: Sequence[str]) -> bool:
 def oids_of(session: Session, names: Sequence[str]) -> list[int | None]:
     """Return the oids of relations, None for one that is not there; names quoted as in SQL."""
     rows = session.rows(OIDS, list(names))
-    return [row["oid"] for row in sorted(rows, key=lambda row: int(row["at"]))]
+    return [row.oid for row in sorted(rows, key=lambda row: int(row.at))]
 
 
 def lock(session: Session, names: list[str], whole: Collection[str] = ()) -> list[str]:
@@ -357,7 +357,7 @@ def lock(session: Session, names: list[str], whole: Collection[str] = ()) -> lis
     """
     if not names:
         return []
-    locked = [row["name"] for row in session.rows(LOCKABLE, names, list(whole))]
+    locked = [row.name for row in session.rows(LOCKABLE, names, list(whole))]
     for start in range(0, len(locked), LOCK_RELATIONS):
         several = ", ".join(f"ONLY {name}" for name in locked[start : start + LOCK_RELATIONS])
         session.execute(f"LOCK TABLE {several} IN ACCESS SHARE MODE")

@@ -18,14 +18,6 @@ from unloader.errors import (
     SourceError,
     TransientSourceError,
 )
-from unloader.sources.postgres.libpq.errors import (
-    BadSetting,
-    Broken,
-    Cancelled,
-    LibpqError,
-    Malformed,
-    ServerError,
-)
 
 TRANSIENT_STATES = (
     *("08", "25P03", "25P04", "40001", "40P01", "53300", "55006", "55P03"),
@@ -104,6 +96,49 @@ Phase = Literal["connecting", "open", "closed"]
 """What is known of the connection at the time of an error."""
 
 
+class LibpqError(Exception):
+    """An error of a session, in the words of libpq or of the server.
+
+    Attributes:
+        sqlstate: The server's code of five characters, empty where it is libpq's own error.
+    """
+
+    def __init__(self, text: str, sqlstate: str = "") -> None:
+        super().__init__(text.strip())
+        self.sqlstate = sqlstate
+
+
+class ServerError(LibpqError):
+    """The server refused a statement.
+
+    Attributes:
+        ends_session: The session may have ended with it: its severity is not ERROR, or not known.
+    """
+
+    def __init__(self, text: str, sqlstate: str = "", *, ends_session: bool = True) -> None:
+        super().__init__(text, sqlstate)
+        self.ends_session = ends_session
+
+
+class Broken(LibpqError):
+    """The connection is lost, or could not be made; with a SQLSTATE where the server said why."""
+
+
+class Malformed(LibpqError):
+    """What came through COPY is not of the form that was asked for."""
+
+
+class BadSetting(LibpqError):
+    """The settings can lead to no connection, in whatever state the server is."""
+
+
+class Cancelled(LibpqError):
+    """The call was stopped by `Connection.cancel`."""
+
+    def __init__(self) -> None:
+        super().__init__("the call was cancelled")
+
+
 def translated(error: LibpqError, *, phase: Phase) -> SourceError:
     """Return the user's error for one of libpq's.
 
@@ -112,7 +147,7 @@ def translated(error: LibpqError, *, phase: Phase) -> SourceError:
         phase: Of the connection.
     """
     if isinstance(error, Cancelled):
-        return SourceError("the call was cancelled", "run again")
+        return SourceError(str(error), "run again")
     if isinstance(error, Malformed):
         return SourceError(f"COPY sent text that is not {error}", CHANGED)
     text, state = _with_state(error), error.sqlstate

@@ -7,16 +7,13 @@ same for most types, but takes the blanks off a `char(n)`; `concat` takes the ou
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import Any
 
 from msgspec.structs import replace
 
 from unloader.sources.hashing import HashedColumn, Hashing, SqlHasher
 from unloader.sources.postgres.selectors import selector_statement
 from unloader.sources.postgres.session import Session
-
-if TYPE_CHECKING:
-    from unloader.sources.postgres.libpq.values import Row
 
 _INTEGER = re.compile(r"u?int\d+")
 
@@ -81,7 +78,7 @@ def hasher_of(session: Session) -> SqlHasher:
     # What is in SQL_ASCII has no encoding that the server knows, and comes as it is.
     plain = session.value("SHOW server_encoding") in ("UTF8", "SQL_ASCII")
 
-    def rows(sql: str) -> list[Row]:
+    def rows(sql: str) -> list[Any]:
         with session.users_path():
             return session.rows(sql)
 

@@ -7,26 +7,25 @@ consumer stops the server, not memory.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from unloader.errors import ConnectFailed, SessionsRefused, SourceError
+from unloader.errors import ConfigError, ConnectFailed, SessionsRefused, SourceError
 from unloader.model import SourceSpec
 from unloader.sources.base import Text
 from unloader.sources.password import password_of
-from unloader.sources.postgres.errors import Phase, is_loss, translated
-from unloader.sources.postgres.libpq import copying
-from unloader.sources.postgres.libpq.connection import Connection
-from unloader.sources.postgres.libpq.errors import LibpqError
+from unloader.sources.postgres.errors import LibpqError, Phase, is_loss, translated
 from unloader.sources.postgres.libpq.text_form import TextForm
 from unloader.sources.postgres.tls import refusal, verified
+from unloader.sources.registry import missing_driver
 from unloader.sources.statement import literal, quoted
 
 if TYPE_CHECKING:
-    from unloader.sources.postgres.libpq.values import Row
+    from unloader.sources.postgres.libpq.connection import Connection
 
 T = TypeVar("T")
 
@@ -92,7 +91,7 @@ class Session:
             program: What the list of sessions calls it, with the run's id behind it.
 
         Raises:
-            ConfigError: libpq is missing, or the password file cannot be read.
+            ConfigError: psycopg is missing, or the password file cannot be read.
             SourceError: The server refused; transient where a retry may help.
         """
         self._connection: Connection | None = None
@@ -125,12 +124,19 @@ class Session:
                 self._run("SET client_connection_check_interval = '10s'")
 
     def _connect(self, spec: SourceSpec) -> Connection:
-        password = password_of(spec)
-        settings = {"dbname": verified(spec.location), "client_encoding": "UTF8"}
-        if password is not None:
-            settings["password"] = password
         try:
-            return self._calling(lambda: Connection(settings))
+            from unloader.sources.postgres.libpq.connection import Connection
+        except ImportError as error:
+            chosen = os.environ.get("PSYCOPG_IMPL")
+            if chosen:
+                raise ConfigError(
+                    f"psycopg cannot be loaded with PSYCOPG_IMPL={chosen}: {error}",
+                    "unset PSYCOPG_IMPL: psycopg then takes the first that it can load",
+                ) from error
+            raise missing_driver(error, "postgres") from error
+        password, location = password_of(spec), verified(spec.location)
+        try:
+            return self._calling(lambda: Connection(location, password))
         except SourceError as error:
             refused = refusal(error, spec.location)
             if refused is not None:
@@ -213,8 +219,8 @@ class Session:
                 with suppress(SourceError):
                     self._run(f"SET LOCAL lock_timeout = {self._lock_timeout}")
 
-    def rows(self, sql: str, *arguments: object) -> list[Row]:
-        """Return all rows of a query, whose values are found by position or by name."""
+    def rows(self, sql: str, *arguments: object) -> list[Any]:
+        """Return all rows of a query, as named tuples."""
         self._set_path()
         return self._calling(lambda: self._open.query(sql, arguments))
 
@@ -249,7 +255,7 @@ class Session:
         with self.users_path():
             self._set_path()
         self._rows_copied = 0
-        form = _text_form(dialect, columns)
+        form = _text_form(dialect, columns) if self._open.converts_text_form else None
         statement = _copy_statement(sql, dialect if form is None else None)
         with closing(self._open.copy(statement, piece_bytes, form)) as chunks:
             while True:
@@ -314,7 +320,6 @@ def _text_form(dialect: CopyDialect, columns: Sequence[str]) -> TextForm | None:
         or marks[0] == marks[1]
         or not null.isascii()
         or set(null) & {*marks, "\0", "\r", "\n"}
-        or copying.native() is None
     ):
         return None
     force = dialect.force_quote

@@ -18,7 +18,6 @@ from unloader.sources.declared import Declared
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.declared import declared
 from unloader.sources.postgres.exported import EXPORTED, is_exported
-from unloader.sources.postgres.libpq.library import libpq
 from unloader.sources.postgres.options import OPTIONS
 from unloader.sources.postgres.reader import PostgresReader, session_in
 from unloader.sources.postgres.session import PARENT_GATHER, Session
@@ -35,7 +34,7 @@ class PostgresSource(Source):
         target=re.compile(rf"{HOSTS}(?:/[^@?#]*)?"),
     )
     extra = "postgres"
-    driver = "psycopg-binary"
+    driver = "psycopg"
     options = OPTIONS
     waits_for_network = True
 
@@ -50,8 +49,8 @@ class PostgresSource(Source):
         return declared(source_type)
 
     def load(self) -> None:
-        """Load libpq."""
-        libpq()
+        """Import psycopg, and with it libpq."""
+        from unloader.sources.postgres.libpq import connection  # noqa: F401
 
     def open_catalog(self, spec: SourceSpec) -> PostgresCatalog:
         """Connect in the parent."""

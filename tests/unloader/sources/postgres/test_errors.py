@@ -11,8 +11,13 @@ import pytest
 
 from unloader.errors import SourceError, TransientSourceError
 from unloader.model import SourceSpec
-from unloader.sources.postgres.errors import translated
-from unloader.sources.postgres.libpq.errors import BadSetting, Broken, LibpqError, ServerError
+from unloader.sources.postgres.errors import (
+    BadSetting,
+    Broken,
+    LibpqError,
+    ServerError,
+    translated,
+)
 from unloader.sources.postgres.session import CopyDialect, Session
 
 LOST = [

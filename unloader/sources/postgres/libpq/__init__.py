@@ -1,1 +1,1 @@
-"""PostgreSQL's own client library, called through ctypes: sessions, values, COPY."""
+"""Sessions of libpq through psycopg, and the loops over the rows of a COPY."""

@@ -1,122 +1,127 @@
 """One session of libpq, driven without blocking, so that another thread can stop a call.
 
-Waits are polls of the session's socket and of a descriptor that `cancel` writes to. A call that is
-stopped asks the server to cancel, and takes what is left of its answer, so that the session can be
-used again.
+`psycopg.pq` calls libpq. `psycopg.Connection` is not used: only a signal interrupts its waits, and
+it drops the SQLSTATE of a refused connection. Waits are polls of the session's socket and of a
+descriptor that `cancel` writes to. A call that is stopped asks the server to cancel, and reads the
+rest of the answer, so that the session can be used again.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
+import re
 import select
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import namedtuple
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
+from functools import lru_cache
 from typing import Any
 
-from unloader.sources.postgres.libpq.copying import (
-    FIRST_LOOK_SECONDS,
-    LAST_LOOK_SECONDS,
-    Ended,
-    Rows,
-)
-from unloader.sources.postgres.libpq.errors import (
+import psycopg
+from psycopg import capabilities, pq
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.conninfo import make_conninfo
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PollingStatus, TransactionStatus
+from psycopg.pq.abc import PGcancel, PGcancelConn, PGresult
+
+from unloader.sources.postgres.errors import (
     BadSetting,
     Broken,
     Cancelled,
     LibpqError,
     ServerError,
-    refused,
 )
-from unloader.sources.postgres.libpq.library import NoticeReceiver, libpq
+from unloader.sources.postgres.libpq.copying import (
+    FIRST_LOOK_SECONDS,
+    LAST_LOOK_SECONDS,
+    Ended,
+    Rows,
+    libpq,
+    native,
+)
 from unloader.sources.postgres.libpq.text_form import TextForm
-from unloader.sources.postgres.libpq.values import Row, c_text, reader, written
 
-CONNECTION_OK, CONNECTION_BAD = 0, 1
-POLLING_FAILED, POLLING_READING, POLLING_OK = 0, 1, 3
-COPY_OUT = 3
-BAD_RESPONSE, FATAL_ERROR = 5, 7
-ACTIVE, IN_TRANSACTION, IN_ERROR = 1, 2, 3
 VERBOSE = 2
-
-SEVERITY, SQLSTATE, PRIMARY = ord("V"), ord("C"), ord("M")
-"""Fields of an error; the severity is the one that is never translated."""
-
-CLOSED = "the connection is closed"
+"""Of PQsetErrorVerbosity: the message of a refused connection then has the SQLSTATE."""
 
 CONNECT_SECONDS = 60.0
-"""For each host, where neither the URL nor the environment has a connect_timeout."""
+"""For each host, if neither the URL nor the environment has a connect_timeout."""
 
 CANCEL_SECONDS = 10.0
-"""For the server to end what it was asked to cancel; then the connection is given up."""
+"""For the server to end a cancelled call; after that the connection is closed."""
 
 ASK_AGAIN_SECONDS = 1.0
-"""Guess: a server that had the request has ended most calls by then."""
+"""Guess: a server that received the request has ended most calls by then."""
+
+_STATED = re.compile(r"[^\s:]+:\s+(?P<state>(?=[A-Z]*[0-9])[0-9A-Z]{5}):\s+(?P<text>.*)")
+"""How libpq reports that a server refused a connection, if its messages are verbose."""
+
+_UNMET = re.compile(
+    r"no password supplied|channel binding|authentication method|GSSAPI|SCRAM|SASL|SSPI|"
+    r"certificate file|private key file|authentication response"
+)
+"""Words of libpq if the client lacks what the server asks for."""
+
+_SETTINGS = re.compile(r"invalid |missing |could not match |definition of service |syntax error")
+"""The first words of libpq about settings that it does not understand."""
+
+_NOT_TEXT = "22021"
+"""The SQLSTATE with which a server refuses a NUL in a text."""
 
 
 class Connection:
     """A session with a server.
 
     Args:
-        settings: Keywords of libpq and their values; a URL may stand for `dbname`.
+        location: A URL, or settings of libpq in one text.
+        password: None leaves it to the location and to libpq.
 
     Raises:
         BadSetting: A setting is not understood.
-        Broken: No server could be had.
+        Broken: No server accepted the connection.
         Cancelled: By another thread.
-        Missing: There is no libpq.
     """
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        self._libpq = libpq()
-        self._handle: int | None = None
+    def __init__(self, location: str, password: str | None = None) -> None:
+        try:
+            given = make_conninfo(location, password=password, client_encoding="UTF8")
+        except psycopg.ProgrammingError as error:
+            raise BadSetting(str(error)) from None
+        self._pgconn = pq.PGconn.connect_start(_c_text(given))
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._last_word: ServerError | None = None
-        self._receive = NoticeReceiver(self._on_notice)
         try:
-            self._connect(settings)
+            self._connect()
         except BaseException:
             self.close()
             raise
 
-    def _connect(self, settings: Mapping[str, str]) -> None:
-        names = (ctypes.c_char_p * (len(settings) + 1))(*map(c_text, settings), None)
-        values = (ctypes.c_char_p * (len(settings) + 1))(*map(c_text, settings.values()), None)
-        self._handle = self._libpq.PQconnectStartParams(names, values, 1)
-        if self._handle is None:
-            raise MemoryError("not enough memory for a connection")
-        self._libpq.PQsetErrorVerbosity(self._handle, VERBOSE)
-        self._libpq.PQsetNoticeReceiver(self._handle, self._receive, None)
+    def _connect(self) -> None:
+        pgconn, tried, deadline, wanted = self._pgconn, None, 0.0, select.POLLOUT
+        handle = pgconn.pgconn_ptr  # type: ignore[attr-defined]
+        libpq().PQsetErrorVerbosity(handle, VERBOSE)
+        pgconn.notice_handler = self._on_notice
         patience = self._patience()
-        tried, deadline, wanted = None, 0.0, select.POLLOUT
-        while True:
-            if self._libpq.PQstatus(self._handle) == CONNECTION_BAD:
-                raise refused(self._message())
-            host = (self._libpq.PQhost(self._handle), self._libpq.PQport(self._handle))
+        while pgconn.status != ConnStatus.BAD:
+            host = (pgconn.host, pgconn.port)
             if host != tried:
                 tried, deadline = host, time.monotonic() + patience
             if not self._poll(wanted, deadline):
                 raise Broken(f"no answer within {patience:g} seconds")
-            state = self._libpq.PQconnectPoll(self._handle)
-            if state == POLLING_OK:
+            state = pgconn.connect_poll()
+            if state == PollingStatus.OK:
                 return
-            if state == POLLING_FAILED:
-                raise refused(self._message())
-            wanted = select.POLLIN if state == POLLING_READING else select.POLLOUT
+            if state == PollingStatus.FAILED:
+                break
+            wanted = select.POLLIN if state == PollingStatus.READING else select.POLLOUT
+        raise _refused(self._message())
 
     def _patience(self) -> float:
         """Return how long to wait for a host, in seconds."""
-        found = self._libpq.PQconninfo(self._handle)
-        given = ""
-        with suppress(ValueError):  # Of a NULL, where there was no memory.
-            at = 0
-            while found[at].keyword is not None:
-                if found[at].keyword == b"connect_timeout":
-                    given = (found[at].value or b"").decode()
-                at += 1
-        self._libpq.PQconninfoFree(found)
+        found = {each.keyword: each.val for each in self._pgconn.info}
+        given = (found[b"connect_timeout"] or b"").decode()
         if not given:
             return CONNECT_SECONDS
         try:
@@ -127,105 +132,92 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection stands, as far as is known."""
-        return self._handle is not None and self._libpq.PQstatus(self._handle) == CONNECTION_OK
+        """Whether the connection works, as far as is known."""
+        return self._pgconn.status == ConnStatus.OK
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open, be it a failed one."""
-        return self._transaction in (IN_TRANSACTION, IN_ERROR)
-
-    @property
-    def _transaction(self) -> int:
-        return int(self._libpq.PQtransactionStatus(self._handle)) if self._handle else -1
+        """Whether a transaction is open, also a failed one."""
+        states = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+        return self._pgconn.transaction_status in states
 
     @property
     def version(self) -> tuple[int, int]:
         """Major and minor version of the server; from 10 on."""
-        return divmod(int(self._libpq.PQserverVersion(self._handle)), 10_000)
+        return divmod(self._pgconn.server_version, 10_000)
+
+    @property
+    def converts_text_form(self) -> bool:
+        """Whether `copy` accepts a form: the native loop was built."""
+        return native() is not None
 
     def execute(self, sql: str) -> None:
         """Run one or more statements and forget what they return."""
         self._begin()
-        self._sent(self._libpq.PQsendQuery(self._handle, c_text(sql)))
-        for result in self._results():
-            self._libpq.PQclear(result)
+        for _ in self._results(self._pgconn.send_query, _c_text(sql)):
+            pass
 
-    def query(self, sql: str, arguments: Sequence[object] = ()) -> list[Row]:
-        """Run one statement and return its rows.
+    def query(self, sql: str, arguments: Sequence[object] = ()) -> list[Any]:
+        """Run one statement and return its rows, as named tuples.
 
         Args:
             sql: With `$1` and so on for the arguments, cast where their types are not clear.
             arguments: None, numbers, bools, texts, and lists of them for arrays.
         """
-        given = [written(each) for each in arguments]
+        converter = Transformer()
+        try:
+            values = converter.dump_sequence(arguments, [PyFormat.TEXT] * len(arguments))
+        except psycopg.DataError:
+            raise _has_nul() from None
         self._begin()
-        values = (ctypes.c_char_p * len(given))(*given)
-        self._sent(
-            self._libpq.PQsendQueryParams(
-                self._handle, c_text(sql), len(given), None, values, None, None, 0
-            )
-        )
-        rows: list[Row] = []
-        for result in self._results():
-            try:
-                rows = self._rows(result)
-            finally:
-                self._libpq.PQclear(result)
+        rows: list[Any] = []
+        for result in self._results(self._pgconn.send_query_params, _c_text(sql), values):
+            converter.set_pgresult(result)
+            make = _maker(tuple(name for name, _ in _columns(result)))
+            rows = converter.load_rows(0, result.ntuples, make)
         return rows
 
     def describe(self, sql: str) -> list[tuple[str, int]]:
-        """Return names and object numbers of types of a statement's columns; it is not run.
+        """Return the name and the type's OID of each column of a statement, without running it.
 
         Raises:
-            ServerError: It is not a statement, or has parameters, for which there are no values.
+            ServerError: It is not a statement, or it has parameters.
         """
         self._begin()
-        self._sent(self._libpq.PQsendPrepare(self._handle, b"", c_text(sql), 0, None))
-        for result in self._results():
-            self._libpq.PQclear(result)
-        self._sent(self._libpq.PQsendDescribePrepared(self._handle, b""))
-        columns: list[tuple[str, int]] = []
-        for result in self._results():
-            columns = self._columns(result)
-            parameters = self._libpq.PQnparams(result)
-            self._libpq.PQclear(result)
-            if parameters:
-                # In the server's words on COPY; a statement without COPY is told otherwise.
-                raise ServerError("there is no parameter $1", "42P02")
-        return columns
+        for _ in self._results(self._pgconn.send_prepare, b"", _c_text(sql)):
+            pass
+        (result,) = self._results(self._pgconn.send_describe_prepared, b"")
+        if result.nparams:
+            # The server says this of a COPY.
+            raise ServerError("there is no parameter $1", "42P02")
+        return _columns(result)
 
     def copy(
         self, sql: str, chunk_bytes: int, form: TextForm | None = None
     ) -> Generator[memoryview, None, int]:
         """Yield what a `COPY ... TO STDOUT` sends, in chunks of whole rows; return their number.
 
-        The socket is read only while the caller waits for a chunk. A COPY that is broken off closes
-        the connection: what is on its way would have to be read.
+        The socket is read only while the caller waits for a chunk. A COPY that ends early closes
+        the connection: the rest of the rows would have to be read.
 
         Args:
             sql: The statement.
-            chunk_bytes: A chunk has less, but for one row that may not be shorter by itself.
-            form: What rows that come in the text form are turned into, where the native loop was
-                built; None leaves rows as they are.
+            chunk_bytes: A chunk is smaller, except one row that may not be smaller.
+            form: The CSV form that rows of the text form are converted to, if `converts_text_form`;
+                None leaves rows as they are.
 
         Returns:
-            The server's own count, which is that of the rows that came.
+            The number of rows, which the server has confirmed.
 
         Raises:
             Broken: The connection is lost, or the counts differ.
             Malformed: A row is not in the text form.
             ServerError: The server refused, perhaps after some rows.
         """
-        handle = self._begin()
-        self._sent(self._libpq.PQsendQuery(handle, c_text(sql)))
-        self._await_result()
-        first = self._libpq.PQgetResult(self._handle)
-        is_copy = self._libpq.PQresultStatus(first) == COPY_OUT
-        if not is_copy:
-            self._raise_of(first)
-        self._libpq.PQclear(first)
-        with closing(Rows(handle, self._wake, chunk_bytes, form)) as rows:
+        self._begin()
+        results = self._results(self._pgconn.send_query, _c_text(sql))
+        next(results)
+        with closing(Rows(self._pgconn, self._wake, chunk_bytes, form)) as rows:
             try:
                 while (chunk := rows.next()) is not None:
                     yield chunk
@@ -235,27 +227,22 @@ class Connection:
                 raise
         if rows.ended is Ended.WOKEN:
             self._await_cancelled()
-        counted = -1
-        for result in self._results():
-            counted = int(self._libpq.PQcmdTuples(result) or -1)
-            self._libpq.PQclear(result)
-        if counted != rows.count:
+        counted = [result.command_tuples for result in results]
+        if counted != [rows.count]:
             raise Broken(
-                f"{rows.count} rows arrived, but the server reports that it sent {counted}"
+                f"{rows.count} rows arrived, but the server reports that it sent {counted[0]}"
             )
-        return counted
+        return rows.count
 
     def cancel(self) -> None:
         """Stop the call that another thread waits for; never raises."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # It may be closed by now.
             os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
-        """End the session; never raises, and nothing is done the second time."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            self._libpq.PQfinish(handle)
-            del self._receive  # It holds this object.
+        """End the session; never raises. A second call has no effect."""
+        self._pgconn.finish()
+        self._pgconn.notice_handler = None  # It refers to this object.
         wake, self._wake = self._wake, -1
         if wake >= 0:
             os.close(wake)
@@ -264,69 +251,52 @@ class Connection:
         if getattr(self, "_wake", -1) >= 0:
             self.close()
 
-    def _begin(self) -> int:
-        """Make ready for a call: what was cancelled before it is none of its business."""
-        if self._handle is None:
-            raise Broken(CLOSED)
-        with suppress(BlockingIOError):
+    def _begin(self) -> None:
+        """Prepare for a call: forget a request to cancel that came before it."""
+        with suppress(BlockingIOError, ValueError):  # There was none, or the session is closed.
             os.eventfd_read(self._wake)
-        if self._transaction == ACTIVE:
-            # A call was left by an exception, such as that of a signal.
+        if self._pgconn.transaction_status == TransactionStatus.ACTIVE:
+            # An exception, such as one of a signal handler, interrupted a call.
             with suppress(Cancelled):
                 self._await_cancelled()
-            if self._handle is None:
-                raise Broken(CLOSED)
+        if self._wake < 0:
+            raise Broken("the connection is closed")
         self._last_word = None
-        return self._handle
 
-    def _sent(self, done: int) -> None:
-        if not done:
-            raise self._broken()
-
-    def _results(self) -> Iterator[int]:
-        """Yield the results of what was sent, then raise the first error among them."""
-        failed: LibpqError | None = None
-        while True:
-            self._await_result()
-            result = self._libpq.PQgetResult(self._handle)
-            if not result:
-                break
-            try:
-                self._raise_of(result)
-            except LibpqError as error:
-                failed = failed or error
-                continue
-            yield result
+    def _results(self, send: Callable[..., None], *arguments: object) -> Iterator[PGresult]:
+        """Call `send`, yield the results, then raise the first error among them."""
+        failed: ServerError | None = None
+        try:
+            send(*arguments)
+            while True:
+                self._await_result()
+                result = self._pgconn.get_result()
+                if result is None:
+                    break
+                if result.status not in (ExecStatus.BAD_RESPONSE, ExecStatus.FATAL_ERROR):
+                    yield result
+                elif failed is None:
+                    failed = _error_of(result)
+        except psycopg.OperationalError:
+            raise self._broken(None) from None
         if failed is not None:
-            raise failed
-
-    def _raise_of(self, result: int) -> None:
-        """Free a result that is an error, and raise it."""
-        status = self._libpq.PQresultStatus(result)
-        if status not in (BAD_RESPONSE, FATAL_ERROR):
-            return
-        error = self._error_of(result)
-        self._libpq.PQclear(result)
-        if self._libpq.PQstatus(self._handle) == CONNECTION_BAD:
-            raise self._broken(error)
-        raise error
+            raise failed if self.is_open else self._broken(failed)
 
     def _await_result(self) -> None:
         look = FIRST_LOOK_SECONDS
-        while self._libpq.PQisBusy(self._handle):
+        while self._pgconn.is_busy():
             is_ready = self._poll(select.POLLIN, time.monotonic() + look)
             look = FIRST_LOOK_SECONDS if is_ready else min(2 * look, LAST_LOOK_SECONDS)
-            if not self._libpq.PQconsumeInput(self._handle):
-                raise self._broken()
+            self._pgconn.consume_input()
 
     def _poll(self, wanted: int, deadline: float = float("inf")) -> bool:
-        """Wait until the socket is ready; return whether it is by then.
+        """Wait until the socket is ready or the deadline; return whether it is ready.
 
         Raises:
-            Cancelled: Another thread said so, and the server has ended the call.
+            Cancelled: Another thread called `cancel`, and the server has ended the call.
         """
         waiting = select.poll()
-        waiting.register(self._libpq.PQsocket(self._handle), wanted)
+        waiting.register(self._pgconn.socket, wanted)
         waiting.register(self._wake, select.POLLIN)
         left = None if deadline == float("inf") else max(0.0, deadline - time.monotonic()) * 1000
         ready = [descriptor for descriptor, _ in waiting.poll(left)]
@@ -336,109 +306,132 @@ class Connection:
 
     def _await_cancelled(self) -> None:
         """Have the server end the call that is running, and raise `Cancelled`."""
-        if self._libpq.PQstatus(self._handle) != CONNECTION_OK:
+        if not self.is_open:
             raise Cancelled
         deadline = time.monotonic() + CANCEL_SECONDS
         asking, again = self._request_cancel(), time.monotonic() + ASK_AGAIN_SECONDS
         while time.monotonic() < deadline:
             if not self._drained(min(again, deadline)):
-                if self._libpq.PQstatus(self._handle) != CONNECTION_OK:
+                if not self.is_open:
                     break
                 if not asking.is_alive():
-                    # It came before the server had begun the call, and was for nothing.
+                    # The request came before the server began the call, and had no effect.
                     asking = self._request_cancel()
                 again = time.monotonic() + ASK_AGAIN_SECONDS
                 continue
-            result = self._libpq.PQgetResult(self._handle)
-            if not result:
-                # One that is still under way would end the next call.
+            result = self._pgconn.get_result()
+            if result is None:
+                # A request that is still on its way would cancel the next call.
                 asking.join(max(0.0, deadline - time.monotonic()))
                 if asking.is_alive():
                     break
                 raise Cancelled
-            if self._libpq.PQresultStatus(result) == COPY_OUT:
-                self._libpq.PQclear(result)
-                break  # All that is on its way would have to be read.
-            self._libpq.PQclear(result)
+            if result.status == ExecStatus.COPY_OUT:
+                break  # All rows would have to be read.
         self.close()
         raise Cancelled
 
     def _drained(self, deadline: float) -> bool:
-        """Return whether a result has come by then."""
-        while self._libpq.PQisBusy(self._handle):
-            waiting = select.poll()
-            waiting.register(self._libpq.PQsocket(self._handle), select.POLLIN)
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            waiting.poll(min(left, FIRST_LOOK_SECONDS) * 1000)
-            if not self._libpq.PQconsumeInput(self._handle):
-                return False
-        return True
+        """Return whether a result has come before the deadline."""
+        with suppress(psycopg.OperationalError):
+            while self._pgconn.is_busy():
+                waiting = select.poll()
+                waiting.register(self._pgconn.socket, select.POLLIN)
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                waiting.poll(min(left, FIRST_LOOK_SECONDS) * 1000)
+                self._pgconn.consume_input()
+            return True
+        return False
 
     def _request_cancel(self) -> threading.Thread:
-        """Ask the server, over a connection of its own, which may take as long as it likes.
+        """Ask the server to cancel, over a second connection.
 
         Returns:
-            What asks: once it has ended, the server has done what it does about it.
+            The thread that asks: when it has ended, the server has handled the request.
         """
-        pq = self._libpq
-        if hasattr(pq, "PQcancelBlocking"):
-            request = pq.PQcancelCreate(self._handle)
-            calls: tuple[Any, ...] = (pq.PQcancelBlocking, pq.PQcancelFinish)
-        else:
-            request = pq.PQgetCancel(self._handle)
-            said = ctypes.create_string_buffer(256)
-            calls = (lambda each: pq.PQcancel(each, said, len(said)), pq.PQfreeCancel)
-
-        def ask() -> None:
-            for call in calls if request else ():
-                call(request)
-
-        asking = threading.Thread(target=ask, name="cancel", daemon=True)
+        # From libpq 17 on the request can use TLS.
+        is_safe = capabilities.has_cancel_safe()
+        request = self._pgconn.cancel_conn() if is_safe else self._pgconn.get_cancel()
+        asking = threading.Thread(target=_ask, args=(request,), name="cancel", daemon=True)
         asking.start()
         return asking
 
-    def _on_notice(self, _: int | None, result: int | None) -> None:
-        """Keep what the server says as it ends a session that is idle; other notices go."""
-        if result and self._libpq.PQresultErrorField(result, SEVERITY) in (b"FATAL", b"PANIC"):
-            self._last_word = self._error_of(result)
+    def _on_notice(self, result: PGresult) -> None:
+        """Keep the server's reason for ending an idle session; drop other notices."""
+        if result.error_field(DiagnosticField.SEVERITY_NONLOCALIZED) in (b"FATAL", b"PANIC"):
+            self._last_word = _error_of(result)
 
-    def _error_of(self, result: int) -> ServerError:
-        field = self._libpq.PQresultErrorField
-        state = (field(result, SQLSTATE) or b"").decode()
-        text = field(result, PRIMARY) or self._libpq.PQresultErrorMessage(result) or b""
-        ends = field(result, SEVERITY) != b"ERROR"
-        return ServerError(text.decode(errors="replace"), state, ends_session=ends)
-
-    def _broken(self, error: LibpqError | None = None) -> Broken:
-        """Return the error of a lost connection, in the server's last words if it had any."""
+    def _broken(self, error: LibpqError | None) -> Broken:
+        """Return the error of a lost connection, with the server's reason if it gave one."""
         said = error if error is not None and error.sqlstate else self._last_word or error
         if said is not None:
             return Broken(str(said), said.sqlstate)
         return Broken(self._message())
 
     def _message(self) -> str:
-        return (self._libpq.PQerrorMessage(self._handle) or b"").decode(errors="replace")
+        return self._pgconn.error_message.decode(errors="replace")
 
-    def _columns(self, result: int) -> list[tuple[str, int]]:
-        pq = self._libpq
-        return [
-            (pq.PQfname(result, at).decode(), pq.PQftype(result, at))
-            for at in range(pq.PQnfields(result))
-        ]
 
-    def _rows(self, result: int) -> list[Row]:
-        value, is_null = self._libpq.PQgetvalue, self._libpq.PQgetisnull
-        columns = self._columns(result)
-        places = {name: at for at, (name, _) in reversed(list(enumerate(columns)))}
-        readers = [(at, reader(oid)) for at, (_, oid) in enumerate(columns)]
-        rows = []
-        for row in range(self._libpq.PQntuples(result)):
-            values = []
-            for at, read in readers:
-                text = value(result, row, at)
-                # The text of a NULL is empty; few other texts are.
-                values.append(None if not text and is_null(result, row, at) else read(text))
-            rows.append(Row(tuple(values), places))
-        return rows
+def _ask(request: PGcancelConn | PGcancel) -> None:
+    """Send a request to cancel, and wait until the server has handled it."""
+    waits = {PollingStatus.READING: select.POLLIN, PollingStatus.WRITING: select.POLLOUT}
+    with suppress(psycopg.OperationalError):
+        if hasattr(request, "cancel"):
+            request.cancel()
+            return
+        request.start()
+        while (wanted := waits.get(PollingStatus(request.poll()))) is not None:
+            waiting = select.poll()
+            waiting.register(request.socket, wanted)
+            waiting.poll()
+
+
+def _error_of(result: PGresult) -> ServerError:
+    field = result.error_field
+    state = (field(DiagnosticField.SQLSTATE) or b"").decode()
+    text = field(DiagnosticField.MESSAGE_PRIMARY) or result.error_message
+    ends = field(DiagnosticField.SEVERITY_NONLOCALIZED) != b"ERROR"
+    return ServerError(text.decode(errors="replace"), state, ends_session=ends)
+
+
+def _columns(result: PGresult) -> list[tuple[str, int]]:
+    places = range(result.nfields)
+    return [((result.fname(at) or b"").decode(), result.ftype(at)) for at in places]
+
+
+@lru_cache
+def _maker(names: tuple[str, ...]) -> Any:
+    """Return the function that makes named tuples; `rename` is for names such as `QUERY PLAN`."""
+    return namedtuple("Row", names, rename=True)._make  # type: ignore[attr-defined]
+
+
+def _refused(text: str) -> LibpqError:
+    """Return the error of a connection that was not made.
+
+    Args:
+        text: libpq's verbose message, one or more lines for each host that was tried.
+    """
+    if _SETTINGS.match(text):
+        return BadSetting(text)
+    stated = list(_STATED.finditer(text))
+    if stated:
+        return Broken(stated[-1]["text"], stated[-1]["state"])
+    unmet = [line for line in text.splitlines() if _UNMET.search(line)]
+    return BadSetting(unmet[-1]) if unmet else Broken(text)
+
+
+def _c_text(text: str) -> bytes:
+    """Return a text for a function of C.
+
+    Raises:
+        ServerError: It has a NUL, where C ends a text: a statement would lose its conditions.
+    """
+    if "\0" in text:
+        raise _has_nul()
+    return text.encode()
+
+
+def _has_nul() -> ServerError:
+    return ServerError("a text with the character NUL is none for PostgreSQL", _NOT_TEXT)

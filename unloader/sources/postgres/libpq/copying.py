@@ -1,9 +1,9 @@
-"""The rows of a COPY, from libpq into buffers of whole rows; natively where the library was built.
+"""The rows of a COPY, from libpq into buffers of whole rows, by a native loop or a plain one.
 
-libpq hands out a row at a time. It is copied as it is, or turned from COPY's text form into its
-CSV form on the way, which is done natively alone: in Python it would take more than the server
-saves. A loop over that in C++ takes a tenth of what one in Python does,
-and holds no lock of the interpreter. Both wait for the server alike, and for who cancels.
+libpq returns a row at a time. The row is copied as it is, or converted from COPY's text form into
+its CSV form. Only the native loop converts: in Python that would take more CPU than the server
+saves. The loop in C++ takes a tenth of the CPU of the one in Python, and releases the interpreter's
+lock. Both wait in the same way for the server and for a request to cancel.
 """
 
 from __future__ import annotations
@@ -12,11 +12,16 @@ import ctypes
 import select
 import time
 from enum import Enum
-from functools import lru_cache
+from functools import cache
+from importlib import import_module
 
+from psycopg import OperationalError, pq
+from psycopg.abc import Buffer
+from psycopg.pq.abc import PGconn
+from psycopg.pq.misc import find_libpq_full_path
+
+from unloader.sources.postgres.errors import Malformed
 from unloader.sources.postgres.libpq.buffers import BUFFERS
-from unloader.sources.postgres.libpq.errors import Malformed
-from unloader.sources.postgres.libpq.library import libpq
 from unloader.sources.postgres.libpq.text_form import CDialect, TextForm, c_dialect
 from writers import built_library
 
@@ -77,15 +82,15 @@ class Rows:
     """The rows of one COPY, until it is closed.
 
     Args:
-        handle: The connection, in the state of COPY to the client.
+        pgconn: The connection, in the state of COPY to the client.
         wake: A descriptor that is ready to be read when the rows are not wanted any more.
-        chunk_bytes: A chunk has less, but for one row that may not be shorter by itself.
+        chunk_bytes: A chunk is smaller, except one row that may not be smaller.
         form: Of the CSV that is made of rows in the text form; None leaves rows as they are.
             Only where there is a native loop.
     """
 
     def __init__(
-        self, handle: int, wake: int, chunk_bytes: int, form: TextForm | None = None
+        self, pgconn: PGconn, wake: int, chunk_bytes: int, form: TextForm | None = None
     ) -> None:
         self.count = 0
         """Rows of all chunks so far."""
@@ -96,16 +101,16 @@ class Rows:
         loop = native()
         self._loop: _NativeLoop | _PlainLoop
         if loop is not None:
-            self._loop = _NativeLoop(loop, handle, wake, form)
+            self._loop = _NativeLoop(loop, pgconn, wake, form)
         else:
             assert form is None
-            self._loop = _PlainLoop(handle, wake)
+            self._loop = _PlainLoop(pgconn, wake)
 
     def next(self) -> memoryview | None:
         """Return the next chunk, None after the last; `ended` then says why.
 
-        Its memory is used again once no view of it is left. A row that is a chunk by itself for its
-        length is a view of libpq's memory.
+        Its memory is used again once no view of it is left. A row too long for a
+        buffer is a view of libpq's memory.
 
         Raises:
             Malformed: A row is not in the text form.
@@ -121,7 +126,7 @@ class Rows:
             if status == _NO_MEMORY:
                 raise MemoryError("not enough memory for a row of COPY")
             if status == _WIDE:
-                return _owned(filled.wide, filled.wide_size)
+                return self._loop.wide()
             if status == _REFUSED:
                 raise self._malformed()
             if status == _FULL and len(buffer) < most:
@@ -143,7 +148,7 @@ class Rows:
         return Malformed(f"of its text form with {columns} columns, in row {self.count + 1}")
 
     def close(self) -> None:
-        """Free what is held of rows that nobody asked for."""
+        """Free the memory of rows that were not returned."""
         self._loop.close()
 
 
@@ -153,19 +158,21 @@ _ENDS = {_DONE: Ended.DONE, _BROKEN: Ended.BROKEN, _WOKEN: Ended.WOKEN}
 class _NativeLoop:
     """The loop in C++."""
 
-    def __init__(self, library: ctypes.CDLL, handle: int, wake: int, form: TextForm | None) -> None:
-        pq = libpq()
+    def __init__(
+        self, library: ctypes.CDLL, pgconn: PGconn, wake: int, form: TextForm | None
+    ) -> None:
         names = ("PQgetCopyData", "PQconsumeInput", "PQfreemem", "PQsocket")
-        calls = _Calls(*(ctypes.cast(getattr(pq, name), ctypes.c_void_p) for name in names))
+        calls = _Calls(*(ctypes.cast(getattr(libpq(), name), ctypes.c_void_p) for name in names))
         self._library = library
         dialect = ctypes.byref(c_dialect(form)) if form is not None else None
+        handle = pgconn.pgconn_ptr  # type: ignore[attr-defined]
         self._copy = library.unloader_copy_open(ctypes.byref(calls), handle, wake, dialect)
         if not self._copy:
             raise MemoryError("not enough memory for a COPY")
         self.filled = _Filled()
 
     def fill(self, buffer: bytearray, size: int, most: int) -> int:
-        """Put rows into a buffer behind its first `size` bytes; return why it stopped.
+        """Put rows into a buffer after its first `size` bytes; return why it stopped.
 
         It is full, too, for a row that may fit into a buffer of `most` bytes.
         """
@@ -174,55 +181,70 @@ class _NativeLoop:
         fill = self._library.unloader_copy_fill
         return int(fill(self._copy, start, size, room, most, ctypes.byref(self.filled)))
 
+    def wide(self) -> memoryview:
+        """Return a row that is too long for a buffer, without a copy: it may have a gigabyte."""
+        import pyarrow as pa
+
+        address, size = self.filled.wide, self.filled.wide_size
+        return memoryview(pa.foreign_buffer(address, size, _Owner(address))).toreadonly()
+
     def close(self) -> None:
-        """Free what it holds."""
+        """Free its memory."""
         self._library.unloader_copy_close(self._copy)
 
 
 class _PlainLoop:
-    """The same in Python."""
+    """The loop in Python, over `get_copy_data`."""
 
-    def __init__(self, handle: int, wake: int) -> None:
-        self._libpq, self._handle = libpq(), handle
-        self._row = ctypes.c_void_p()
-        self._size = 0
+    def __init__(self, pgconn: PGconn, wake: int) -> None:
+        self._pgconn = pgconn
+        self._row: Buffer | None = None
         self._any = False
         self._napped = 0
         self._look_seconds = FIRST_LOOK_SECONDS
         self.filled = _Filled()
         self._waiting, self._stopping = select.poll(), wake
-        self._waiting.register(self._libpq.PQsocket(handle), select.POLLIN)
+        self._waiting.register(pgconn.socket, select.POLLIN)
         self._waiting.register(wake, select.POLLIN)
 
     def fill(self, buffer: bytearray, size: int, most: int) -> int:
-        """Put rows into a buffer behind its first `size` bytes; return why it stopped.
+        """Put rows into a buffer after its first `size` bytes; return why it stopped.
 
         It is full, too, for a row that may fit into a buffer of `most` bytes.
         """
         filled = self.filled
-        filled.size, filled.rows, filled.wide, filled.wide_size = size, 0, None, 0
+        filled.size, filled.rows = size, 0
         while True:
-            if not self._row:
-                self._size = self._libpq.PQgetCopyData(self._handle, ctypes.byref(self._row), 1)
-                self._napped += max(0, self._size)
-            if self._size < 0:
-                return _DONE
-            if self._size == 0:
-                stopped = self._wait()
-                if stopped is not None:
-                    return stopped
-                continue
-            if filled.size + self._size >= len(buffer):
+            if self._row is None:
+                try:
+                    length, row = self._pgconn.get_copy_data(1)
+                except OperationalError:
+                    return _DONE
+                if length < 0:
+                    return _DONE
+                if length == 0:
+                    stopped = self._wait()
+                    if stopped is not None:
+                        return stopped
+                    continue
+                self._row = row
+                self._napped += length
+            end = filled.size + len(self._row)
+            if end >= len(buffer):
                 if filled.size or len(buffer) < most:
                     return _FULL
-                filled.wide, filled.wide_size, filled.rows = self._row.value, self._size, 1
-                self._row = ctypes.c_void_p()
+                filled.rows = 1
                 return _WIDE
-            end = filled.size + self._size
-            buffer[filled.size : end] = ctypes.string_at(self._row.value or 0, self._size)
-            self.close()
+            buffer[filled.size : end] = self._row
+            self._row = None
             filled.size = end
             filled.rows += 1
+
+    def wide(self) -> memoryview:
+        """Return a row that is too long for a buffer."""
+        row, self._row = self._row, None
+        assert row is not None
+        return memoryview(row).toreadonly()
 
     def _wait(self) -> int | None:
         ready = self._waiting.poll(0)
@@ -238,17 +260,19 @@ class _PlainLoop:
         if self._stopping in [descriptor for descriptor, _ in ready]:
             return _WOKEN
         self._any = self._any or bool(ready)
-        return None if self._libpq.PQconsumeInput(self._handle) else _BROKEN
+        try:
+            self._pgconn.consume_input()
+        except OperationalError:
+            return _BROKEN
+        return None
 
     def close(self) -> None:
-        """Free what it holds."""
-        if self._row:
-            self._libpq.PQfreemem(self._row)
-            self._row = ctypes.c_void_p()
+        """Free its memory."""
+        self._row = None
 
 
 class _Owner:
-    """Memory of libpq, freed when nobody has a view of it any more."""
+    """Memory of libpq, freed with the last view of it."""
 
     def __init__(self, address: int) -> None:
         self._address, self._free = address, libpq().PQfreemem
@@ -257,14 +281,21 @@ class _Owner:
         self._free(self._address)
 
 
-def _owned(address: int, size: int) -> memoryview:
-    """Return a view of a row in libpq's memory, without a copy: it may have a gigabyte."""
-    import pyarrow as pa
+@cache
+def libpq() -> ctypes.CDLL:
+    """Return the libpq that psycopg has loaded, for functions that psycopg does not wrap.
 
-    return memoryview(pa.foreign_buffer(address, size, _Owner(address))).toreadonly()
+    psycopg's module in C is linked with libpq, and a lookup in the module finds libpq's functions.
+    """
+    is_python = pq.__impl__ == "python"
+    path = find_libpq_full_path() if is_python else import_module(pq.PGconn.__module__).__file__
+    library = ctypes.CDLL(path)
+    library.PQfreemem.argtypes = (ctypes.c_void_p,)
+    library.PQsetErrorVerbosity.argtypes = (ctypes.c_void_p, ctypes.c_int)
+    return library
 
 
-@lru_cache(maxsize=1)
+@cache
 def native() -> ctypes.CDLL | None:
     """Return the library of the loop; None where it was not built or is of another version."""
     pointer, size, status = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32

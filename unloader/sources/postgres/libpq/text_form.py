@@ -14,7 +14,7 @@ import re
 
 from msgspec import Struct
 
-from unloader.sources.postgres.libpq.errors import Malformed
+from unloader.sources.postgres.errors import Malformed
 
 _LETTERS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 _VALUE = re.compile(rb"(?:[^\t\\\r\n]|\\(?:[0-7]{1,3}|x[0-9A-Fa-f]{1,2}|[^\r\n]))*")

@@ -101,13 +101,13 @@ def hold_called(session: Session, texts: Sequence[str]) -> Called:
         schemas |= {schema for schema, _, _ in _names(text) if schema}
     while True:
         rows = session.rows(CALLED, sorted(names), sorted(schemas))
-        new = [row for row in rows if row["oid"] not in found]
+        new = [row for row in rows if row.oid not in found]
         if not new:
             break
         for row in new:
-            found[row["oid"]] = row["name"]
-            own = _path_of(row["settings"]) or path
-            named = list(_names(row["body"]))
+            found[row.oid] = row.name
+            own = _path_of(row.settings) or path
+            named = list(_names(row.body))
             names |= {name for _, name, is_call in named if is_call}
             schemas |= {*own, *(schema for schema, _, _ in named if schema)}
             unlocked |= dict.fromkeys(_not_locked(session, row, own, named))
@@ -124,8 +124,8 @@ def _not_locked(
 ) -> Iterator[str]:
     """Lock what one function names, and yield what could not be locked."""
     pairs = list(dict.fromkeys((schema, name) for schema, name, _ in named))
-    rows = session.rows(NAMED, [each[0] for each in pairs], [each[1] for each in pairs], path)
-    relations = {row[0] for row in rows} | set(function["relations"])
+    rows = session.rows(NAMED, [each[0] for each in pairs], [each[1] for each in pairs], list(path))
+    relations = {row[0] for row in rows} | set(function.relations)
     locked = set(dictionary.lock(session, sorted(relations), relations))
     for relation in sorted(relations - locked):
         try:

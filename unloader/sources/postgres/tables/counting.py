@@ -94,7 +94,7 @@ def counted_together(session: Session, extracts: Mapping[int, Extract]) -> dict[
         return {}
     with session.users_path():
         rows = session.rows(" UNION ALL ".join(counts))
-    return {int(row["at"]): int(row["rows"]) for row in rows}
+    return {int(row.at): int(row.rows) for row in rows}
 
 
 def batches(items: list[T]) -> Iterator[list[T]]:

@@ -39,8 +39,8 @@ def described_tables(
     """
     observe(PhaseStarted(phase="columns"))
     schemas, names = [table.schema for table in tables], [table.name for table in tables]
-    found = {row["at"] - 1: row for row in session.rows(OIDS, schemas, names)}
-    oids = [int(row["oid"]) for row in found.values()]
+    found = {row.at - 1: row for row in session.rows(OIDS, schemas, names)}
+    oids = [int(row.oid) for row in found.values()]
     columns = dictionary.columns_of(session, oids)
     observe(PhaseStarted(phase="partitions"))
     leaves = dictionary.leaves_of(session, oids)
@@ -51,12 +51,12 @@ def described_tables(
         row = found.get(at)
         if row is None:
             made.append(GONE)
-        elif row["oid"] in against:
-            made.append(against[row["oid"]])
+        elif row.oid in against:
+            made.append(against[row.oid])
         else:
-            oid, schema = row["oid"], table.schema or ""
+            oid, schema = row.oid, table.schema or ""
             own = leaves.get(oid, ())
-            guarded = not is_single(own, schema, table.name) and row["guarded"]
+            guarded = not is_single(own, schema, table.name) and row.guarded
             made.append(described(schema, table.name, columns.get(oid, ()), own, guarded=guarded))
     return tuple(made)
 

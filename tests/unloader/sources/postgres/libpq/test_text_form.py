@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from unloader.errors import SourceError, TransientSourceError
 from unloader.model import SourceSpec
+from unloader.sources.postgres.errors import Malformed
 from unloader.sources.postgres.libpq import copying
-from unloader.sources.postgres.libpq.errors import Malformed
 from unloader.sources.postgres.libpq.text_form import TextForm, c_dialect, csv_row
 from unloader.sources.postgres.session import CopyDialect, Session
 

@@ -127,7 +127,7 @@ def test_what_is_below_a_table_is_held_with_it(spec: SourceSpec, postgres: Any) 
         wanted = extracts(later, spec, ("parent", "parted", "one"))
         assert set(held(later, wanted).values()) == {None}
         locks = "SELECT relation::regclass::text AS name FROM pg_locks WHERE pid = pg_backend_pid()"
-        found = {row["name"] for row in later._session.rows(locks)}
+        found = {row.name for row in later._session.rows(locks)}
     assert {f"s.{name}" for name in family} <= found
 
 
