@@ -359,7 +359,7 @@ def test_a_table_within_the_place_of_another_is_refused(
         ("s3://", "does not name a bucket"),
         ("s3://b/y?kms_key=k", "only with KMS"),
         ("s3://b/y?storage_class", "cannot be read"),
-        ("s3://b/x,s3://b/x/y", "lies in"),
+        ("s3://b/x,s3://b/x/y", "is inside the other"),
     ],
 )
 def test_places_that_are_refused(source: str, place: str, expected: str) -> None:

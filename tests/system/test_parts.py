@@ -228,8 +228,8 @@ def test_nothing_to_merge(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--part", "0/2"), "parts 1 to 2"),
-        (("--part", "3/2"), "parts 1 to 2"),
+        (("--part", "0/2"), "the parts are 1 to 2"),
+        (("--part", "3/2"), "the parts are 1 to 2"),
         (("--part", "1"), "is not a part"),
         (("--part", "auto/2"), "none of its variables is set"),
         (("--part", "1/2", "--file-per", "table"), "--file-per table is one file"),

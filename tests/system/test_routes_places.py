@@ -68,7 +68,7 @@ CASES: dict[str, tuple[Routes, Routes, str, str]] = {
         {"a": "x/oa", "b": "x/ob"},
         {"a": "x/ia", "b": "x/_run/ib"},
         "",
-        "main.items: route b goes to",
+        "main.items: route b writes to",
     ),
 }
 

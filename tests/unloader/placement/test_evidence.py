@@ -137,7 +137,7 @@ def test_a_run_as_planned_warns_of_nothing() -> None:
         (seen(worker(3), allowed_cpus=(4, 5)), "worker 3 may use CPUs 4-5 now"),
         (
             seen(worker(3), memory=((0, 20 * MIB), (1, 80 * MIB))),
-            "worker 3 has only 80% of its memory on node 1",
+            "worker 3 has only 80% of its memory on its node 1",
         ),
         (
             bound(
