@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +26,6 @@ from processes.breaking import comparable, held_behind, staged_units
 
 ROWS = 120_000
 LONG = pytest.mark.long("runs in clusters")
-
-OTHER_ANSWER = """
-from distributed.scheduler import Scheduler
-
-was = Scheduler.identity
-Scheduler.identity = lambda self, *some, **more: {**was(self, *some, **more), "__New__": True}
-"""
-"""For a scheduler: what it says of itself seems to hold what msgpack does not."""
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +50,6 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         found.add(env=held_behind(1, found.directory / "stands"))
         found.add(env=held_behind(0, found.directory / "waits"))
         yield found
-
-
-@pytest.fixture(scope="module")
-def no_library(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return variables with which a program has no library of Dask."""
-    place = tmp_path_factory.mktemp("missing")
-    (place / "distributed.py").write_text("raise ImportError('it was loaded')\n")
-    return {"PYTHONPATH": str(place)}
 
 
 def run(source: str, place: Path, *options: str) -> tuple[str, ...]:
@@ -118,63 +104,29 @@ def hiding(place: Path) -> tuple[str, ...]:
     return ("unshare", "--mount", "sh", "-c", f'mount -t tmpfs none "{place}" && exec "$0" "$@"')
 
 
-def links_of(running: command.Running) -> list[psutil.Process]:
-    """Return the processes in which Dask's library speaks for a run."""
-    name = "unloader.engine.cluster.link"
-    return [each for each in running.workers() if name in living.command_line(each)]
+def other_version(tmp_path: Path) -> dict[str, str]:
+    """Return variables with which a program has another version of unloader."""
+    place = tmp_path / "other"
+    place.mkdir()
+    (place / "sitecustomize.py").write_text("import unloader\nunloader.__version__ = '99.1'\n")
+    return {"PYTHONPATH": str(place)}
 
 
 @pytest.mark.parametrize("form", ["csv", *also(OTHER_ROUTES, "parquet")])
 def test_the_same_bytes_as_on_one_machine(
-    two: Cluster, source: str, tmp_path: Path, form: str, no_library: dict[str, str]
+    two: Cluster, source: str, tmp_path: Path, form: str
 ) -> None:
-    """Files and manifest are those of a local run; workers are told with their seats and host.
-
-    The run itself can do without Dask's library.
-    """
+    """Files and manifest are those of a local run; workers have their seats and host there."""
     options = ("--format", form, "--verify", "full")
     command.run(*run(source, tmp_path / "here", *options))
     there = tmp_path / "there"
-    command.run(*run(source, there, *options, "--cluster", two.address), env=no_library)
+    command.run(*run(source, there, *options, "--cluster", two.address))
     found = comparable(there)
     assert found["options"].pop("cluster") == two.address
     assert found == comparable(tmp_path / "here")
     workers = command.manifest_of(there)["workers"]
     assert [each["worker"] for each in workers] == [0, 1]
     assert all(each["host"] and each["units"] and each["ran_on"] for each in workers)
-
-
-@LONG
-def test_a_scheduler_that_answers_in_another_way(
-    source: str, tmp_path: Path, no_library: dict[str, str]
-) -> None:
-    """Then Dask's library asks it, which knows what each of its versions says."""
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "sitecustomize.py").write_text(OTHER_ANSWER)
-    command.run(*run(source, tmp_path / "here"))
-    there = tmp_path / "there"
-    with cluster(tmp_path / "cluster", env={"PYTHONPATH": str(tmp_path / "other")}) as found:
-        found.add(2)
-        call = run(source, there, "--cluster", found.address)
-        assert "it was loaded" in command.error_of(*call, status=3, env=no_library)
-        command.run(*call)
-    assert files(there) == files(tmp_path / "here")
-
-
-@LONG
-def test_answers_that_are_compressed(source: str, tmp_path: Path) -> None:
-    """Those between machines are, where Dask is told so; the library reads them then."""
-    zlib = {"DASK_DISTRIBUTED__COMM__COMPRESSION": "zlib"}
-    # Of units with many files, as a short answer is left as it is.
-    options = ("--unit-bytes", "2MB", "--file-size", "2kB")
-    command.run(*run(source, tmp_path / "here", *options))
-    there = tmp_path / "there"
-    with cluster(tmp_path / "cluster", env=zlib) as found, relay(found.address) as between:
-        # One address would be one machine.
-        found.add(env=zlib, host="127.0.0.2")
-        command.run(*run(source, there, *options, "--cluster", between.address))
-    assert b"\xabcompression\x91\xa4zlib" in between.seen
-    assert files(there) == files(tmp_path / "here")
 
 
 @pytest.mark.long("runs in clusters")
@@ -314,27 +266,55 @@ def test_no_unit_outlives_its_run(
     assert files(dest) == files(tmp_path / "here")
 
 
+def test_an_interrupt_while_the_cluster_is_opened(
+    two: Cluster, source: str, tmp_path: Path
+) -> None:
+    """It ends the run, though a Dask worker does not answer."""
+    held = two.nodes[0]
+    held.signal_all(signal.SIGSTOP)
+    try:
+        running = command.Running(*run(source, tmp_path / "out", "--cluster", two.address))
+        process = psutil.Process(running.process.pid)
+        running.wait_until(
+            lambda: any(
+                each.status == psutil.CONN_ESTABLISHED for each in process.net_connections()
+            ),
+            "a connection to the scheduler",
+        )
+        running.signal(signal.SIGINT)
+        status, _, log = running.finish()
+    finally:
+        held.signal_all(signal.SIGCONT)
+    assert status == 130, log
+    assert "stopped by a signal while the cluster was opened" in log
+
+
 @LONG
-@pytest.mark.parametrize("lost", ["scheduler", "connection", "process"])
+def test_a_server_that_is_not_a_scheduler(source: str, tmp_path: Path) -> None:
+    """Something listens there and answers in another protocol; the run ends in bounded time."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"tcp://127.0.0.1:{server.server_port}"
+        error = command.error_of(*run(source, tmp_path / "out", "--cluster", address), status=4)
+        server.shutdown()
+    assert f"the scheduler at {address} cannot be used" in error
+
+
+@LONG
+@pytest.mark.parametrize("lost", ["scheduler", "connection"])
 def test_a_run_that_loses_the_scheduler(source: str, tmp_path: Path, lost: str) -> None:
-    """It ends with what it has, by whichever way it asked, and is resumed without the cluster."""
-    stands, dest, other = tmp_path / "stands", tmp_path / "out", tmp_path / "other"
+    """It ends with what it has, and is resumed without the cluster."""
+    stands, dest = tmp_path / "stands", tmp_path / "out"
     stands.touch()
-    other.mkdir()
-    (other / "sitecustomize.py").write_text(OTHER_ANSWER if lost == "process" else "")
-    env = {"PYTHONPATH": str(other)}
-    with cluster(tmp_path / "cluster", env=env) as found, relay(found.address) as between:
+    with cluster(tmp_path / "cluster") as found, relay(found.address) as between:
         found.add(env=held_behind(1, stands))
         call = run(source, dest, "--stall-timeout", "5", "--cluster", between.address)
         running = command.Running(*call)
         running.wait_until(lambda: bool(staged_units(dest)), "the first unit")
         if lost == "scheduler":
             found.scheduler.kill()
-        elif lost == "connection":
-            between.close()
         else:
-            (link,) = links_of(running)
-            link.kill()
+            between.close()
         status, _, log = running.finish()
     assert status == 7, log
     assert "has no workers any more: the scheduler does not answer" in log
@@ -364,16 +344,12 @@ def test_several_tables_and_a_cluster_of_our_own(source: str, tmp_path: Path) ->
 @LONG
 def test_a_machine_that_differs_is_named_before_the_first_row(source: str, tmp_path: Path) -> None:
     """One with another version, and one that does not see the destination."""
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "sitecustomize.py").write_text(
-        "import unloader\nunloader.__version__ = '99.1'\n"
-    )
     dest = tmp_path / "dest" / "out"
     dest.parent.mkdir()
     with cluster(tmp_path / "cluster") as found:
         error = command.error_of(*run(source, dest, "--cluster", found.address), status=3)
         assert "has no Dask worker" in error
-        (other,) = found.add(env={"PYTHONPATH": str(tmp_path / "other")})
+        (other,) = found.add(env=other_version(tmp_path))
         error = command.error_of(*run(source, dest, "--cluster", found.address), status=3)
         assert f"the Dask worker on {socket.gethostname()} (tcp://" in error
         assert "has unloader 99.1, but this run has unloader" in error
@@ -391,7 +367,7 @@ def test_a_machine_that_differs_is_named_before_the_first_row(source: str, tmp_p
 @LONG
 @pytest.mark.skipif(os.geteuid() != 0, reason="another machine's mounts need root")
 def test_one_that_comes_later_and_does_not_see_the_destination(source: str, tmp_path: Path) -> None:
-    """It is named and does no unit, and the run goes on with the next one that comes."""
+    """It is named and does no unit, as one with another version. The next one that comes does."""
     stands, dest = tmp_path / "stands", tmp_path / "dest" / "out"
     stands.touch()
     dest.parent.mkdir()
@@ -399,9 +375,11 @@ def test_one_that_comes_later_and_does_not_see_the_destination(source: str, tmp_
         (held,) = found.add(env=held_behind(1, stands))
         running = command.Running(*run(source, dest, "--cluster", found.address))
         running.wait_until(lambda: bool(staged_units(dest)), "the first unit")
+        found.add(env=other_version(tmp_path))
         found.add(inside=hiding(dest.parent))
         held.kill()
-        text = running.log_until("the run continues without it")
+        text = "".join(running.log_until("the run continues without it") for _ in range(2))
+        assert "has unloader 99.1, but this run has unloader" in text
         assert (
             f"{dest} on {socket.gethostname()} is not the same place as on the machine of the run"
             in text
@@ -414,10 +392,8 @@ def test_one_that_comes_later_and_does_not_see_the_destination(source: str, tmp_
 
 
 @LONG
-def test_both_sides_show_certificates(
-    source: str, tmp_path: Path, no_library: dict[str, str]
-) -> None:
-    """A run works with those of the cluster, and ends at once with those of somebody else."""
+def test_both_sides_show_certificates(source: str, tmp_path: Path) -> None:
+    """A run works with those of the cluster, and ends immediately with those of another one."""
     ours, others = made(tmp_path / "ours"), made(tmp_path / "others", "elsewhere")
     dest = tmp_path / "out"
     with cluster(tmp_path / "cluster", tls=ours) as found:
@@ -427,7 +403,7 @@ def test_both_sides_show_certificates(
         for wrong in (others["ca"].parent, _mixed(tmp_path, ours, others)):
             error = command.error_of(*call, "--cluster-security", str(wrong), status=3)
             assert "do not trust each other" in error
-        command.run(*call, "--cluster-security", str(ours["ca"].parent), env=no_library)
+        command.run(*call, "--cluster-security", str(ours["ca"].parent))
     command.run(*run(source, tmp_path / "here"))
     assert files(dest) == files(tmp_path / "here")
 
@@ -453,3 +429,12 @@ def test_what_a_cluster_cannot_do_is_refused(
     """Before anybody is asked."""
     call = ("run", source, "--table", "t", "--cluster", "tcp://nobody.invalid:1", *options)
     assert problem in command.error_of(*call, status=2)
+
+
+def test_a_missing_library_is_named(two: Cluster, source: str, tmp_path: Path) -> None:
+    """With the command that installs it."""
+    (tmp_path / "distributed.py").write_text("raise ImportError('no distributed here')\n")
+    call = run(source, tmp_path / "out", "--cluster", two.address)
+    error = command.error_of(*call, status=3, env={"PYTHONPATH": str(tmp_path)})
+    assert "no distributed here" in error
+    assert "pip install 'unloader[dask]'" in error

@@ -101,7 +101,6 @@ def prepared(
     run_id: str = "",
     planned: Plan | None = None,
     seats: Callable[[], SeatPlan] | None = None,
-    taken: Callable[[SourceSpec, Snapshot], None] = lambda source, snapshot: None,
 ) -> Iterator[Prepared]:
     """Open the source, take the snapshot, plan and seat.
 
@@ -115,8 +114,6 @@ def prepared(
         planned: A plan made earlier; None makes one from the table as it is.
         seats: Returns those that were decided already, as soon as they are known; called once the
             table is. None decides them before anything else.
-        taken: Called with the source and its snapshot, as soon as that is taken: units will be read
-            in sessions at it, unless what is going on has to begin again.
 
     Raises:
         ConfigError: The requested seats are unavailable.
@@ -142,7 +139,6 @@ def prepared(
         with closing_after_failure(catalog), cancelled_by(stop, catalog):
             observe(PhaseStarted(phase="snapshot"))
             snapshot = catalog.snapshot(request.consistency)
-            taken(source, snapshot)
             return _prepare(request, source, catalog, snapshot, seated, planned, observe)
 
     # Nothing is decided yet: whatever a lost session had found out is found out again.

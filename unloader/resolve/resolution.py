@@ -17,7 +17,7 @@ from unloader.codecs.choice import chosen
 from unloader.errors import PlanFailed
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.lakehouse.places import lake_kind
-from unloader.model import Request, Snapshot, SourceSpec
+from unloader.model import Request
 from unloader.placement.seating import SeatPlan
 from unloader.resolve.outputs.directories import placed
 from unloader.resolve.outputs.encrypting import checked_encryption
@@ -54,7 +54,6 @@ def resolved(
     *,
     planned: ResolvedRun | None = None,
     seats: Callable[[], SeatPlan] | None = None,
-    taken: Callable[[SourceSpec, Snapshot], None] = lambda source, snapshot: None,
     stop: Callable[[], bool] = lambda: False,
     observe: Observer = silent,
 ) -> Iterator[OpenRun]:
@@ -66,7 +65,6 @@ def resolved(
             plan was found to fit the table; snapshot, seats and run id are new ones.
         seats: Returns those that were decided already, for workers that start by now; called once
             the table is known. None decides them.
-        taken: See `prepared`. Not called for a part, which reads at the snapshot of its plan.
         stop: Asked several times a second until all is decided; True cancels what is going on.
         observe: Reports each step as it begins.
 
@@ -81,9 +79,7 @@ def resolved(
     plan = None if planned is None else planned.plan
     with ExitStack() as opened:
         if request.selection.part is None:
-            opening = prepared(
-                request, stop, observe, run_id=run_id, planned=plan, seats=seats, taken=taken
-            )
+            opening = prepared(request, stop, observe, run_id=run_id, planned=plan, seats=seats)
             ready = opened.enter_context(opening)
         else:
             with explained():

@@ -85,13 +85,12 @@ def start(
     check_ceilings(request)
     check_before(request, observe)
     workers = planned.plan.limits.parallelism if planned else None
-    with workers_for(request, workers) as team:
+    with workers_for(request, workers, stop=stop) as team:
         _tell_settings(request, observe)
         with resolved(
             request,
             planned=planned,
             seats=lambda: team.seats,
-            taken=team.open_sessions,
             stop=stop,
             observe=observe,
         ) as ready:
@@ -110,7 +109,7 @@ def start_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> Tabl
     Following.check_asked(asked)
     options = replace(asked.options, job=asked.options.job or job_digest(asked))
     check_ceilings(common)
-    with workers_for(common) as team:
+    with workers_for(common, stop=stop) as team:
         _tell_settings(common, observe)
         with resolved_tables(asked, seats=team.seats, stop=stop, observe=observe) as ready:
             return run_tables(ready, team.executor, options, observe=observe, stop=stop)
@@ -174,7 +173,7 @@ def go_on_with_tables(broken: BrokenTables, *, observe: Observer, stop: Stop) ->
 
     request = broken.first.run.request
     workers = broken.first.parallelism or broken.first.run.plan.limits.parallelism
-    with workers_for(request, workers) as team:
+    with workers_for(request, workers, stop=stop) as team:
         broken = broken.seated(team.seats)
         _tell_settings(request, observe)
         left = left_of_tables((each.run for each in broken.tables), broken.place, observe)
@@ -372,7 +371,7 @@ def _masking_keys(request: Request) -> tuple[MaskingKey, ...]:
 def _go_on(broken: BrokenRun, observe: Observer, stop: Stop) -> tuple[Manifest, ...]:
     request = broken.run.request
     workers = broken.parallelism or broken.run.plan.limits.parallelism
-    with workers_for(request, workers) as team:
+    with workers_for(request, workers, stop=stop) as team:
         _tell_settings(request, observe)
         with reopened(broken, stop=stop, observe=observe) as ready:
             ready = replace(ready, run=ready.run.seated(team.seats))

@@ -7,10 +7,8 @@ That costs nothing in placement: seats for fewer workers are the first of those 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from msgspec import Struct
 
@@ -20,17 +18,15 @@ from unloader.engine.executor import Executor
 from unloader.engine.local import LocalExecutor
 from unloader.errors import UsageError
 from unloader.lakehouse.places import lake_kind
-from unloader.model import Preload, Proof, Request, Snapshot, SourceSpec
+from unloader.model import Preload, Proof, Request
 from unloader.ownership import is_ours
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.redaction import holds_sql_password
 from unloader.resolve.resolved import ResolvedRun
-from unloader.sources.registry import source_of
 from unloader.storage.kinds import destination_kind, is_kept
-from unloader.storage.opening import storage_at
 from unloader.worker.preparing import ENTRY, load_for_workers
 from writers.objects.location import is_location
-from writers.registry import load, name_of
+from writers.registry import name_of
 
 EARLY_WORKERS = 2
 """Most tables have more units than that; a worker too many would be ended again unused."""
@@ -43,64 +39,53 @@ _PROOF_SECONDS = 120.0
 """A busy machine, and a database that takes its time to open a session (guess)."""
 
 
-class Workers(Protocol):
-    """The workers of a run. Those of a cluster may have to be waited for, by whoever asks."""
+class Workers(Struct, frozen=True, kw_only=True):
+    """The workers of a run."""
 
-    @property
-    def seats(self) -> SeatPlan:
-        """All seats that the run may want."""
-
-    @property
-    def executor(self) -> Executor:
-        """What hands work to them."""
-
-    def open_sessions(self, source: SourceSpec, snapshot: Snapshot) -> None:
-        """Let them begin to open sessions that they have to show before their first unit."""
-
-
-class _WorkersHere(Struct, frozen=True, kw_only=True):
     seats: SeatPlan
+    """All seats that the run may want."""
     executor: Executor
-
-    def open_sessions(self, source: SourceSpec, snapshot: Snapshot) -> None:
-        """Do nothing: here they need not show any."""
 
 
 @contextmanager
-def workers_for(request: Request, parallelism: int | None = None) -> Iterator[Workers]:
+def workers_for(
+    request: Request, parallelism: int | None = None, *, stop: Callable[[], bool]
+) -> Iterator[Workers]:
     """Open an executor with a seat for each worker the request may want, here or in its cluster.
 
-    All processes are gone at the end of the context. Those of a cluster are opened while it goes
-    on: what is wrong with that cluster is raised to whoever asks for its seats or its executor.
+    All processes are gone at the end of the context.
 
     Args:
         request: What was asked for.
         parallelism: Of a plan made earlier; None is that of the request.
+        stop: Asked several times a second while a cluster is opened; True ends that.
 
     Raises:
         ConfigError: As `seat_request`, or as `unloader.engine.cluster.opening.open_cluster`.
         ConnectFailed: The cluster cannot be reached.
+        Interrupted: `stop` returned True.
         UsageError: It is not for what is asked.
         PoolError: A process cannot be started.
     """
     if not request.uses_cluster:
         seats = seat_request(request, parallelism)
         with early_workers(request, seats) as executor:
-            yield _WorkersHere(seats=seats, executor=executor)
+            yield Workers(seats=seats, executor=executor)
         return
-    # Imported on use: it brings a large library.
-    from unloader.engine.cluster.opening import Start, open_cluster
+    # Imported here: few runs use a cluster.
+    from unloader.engine.cluster.opening import open_cluster
 
     _check_for_cluster(request)
-    start = Start(
+    with open_cluster(
+        request,
+        parallelism,
         entry=ENTRY,
         warm_up=_preload(request),
         limits=_limits(request),
-        workers=EARLY_WORKERS,
-        meanwhile=partial(_load_for_run, request),
-    )
-    with open_cluster(request, parallelism, start) as found:
-        yield found
+        begin=EARLY_WORKERS,
+        stop=stop,
+    ) as (seats, found):
+        yield Workers(seats=seats, executor=found)
 
 
 def prove(executor: Executor, run: ResolvedRun, places: tuple[str, ...]) -> None:
@@ -202,20 +187,6 @@ def _may_fork(request: Request, seats: SeatPlan) -> bool:
     gc.freeze()
     load_for_workers(_preload(request))
     return True
-
-
-def _load_for_run(request: Request) -> None:
-    """Load what this process needs once it has workers, as those of a cluster load it elsewhere.
-
-    What cannot be loaded is an error where it is needed.
-    """
-    with suppress(Exception):
-        source_of(request.source.kind).load()
-    with suppress(Exception):
-        for each in request.of_outputs():
-            load(each.output.format)
-            for place in each.output.destinations:
-                storage_at(place)
 
 
 def _preload(request: Request) -> Preload:

@@ -1,55 +1,35 @@
 """The side of a Dask worker: an agent for each run, with processes on seats of this machine.
 
-The parent calls the functions of `calls` in the Dask worker's event loop. The work is done in
-processes of our own, one for each place, which `numa.supervisor` starts, binds and kills as it does
-for a run on one machine: a `LocalExecutor` does all of it, in a thread that turns orders into calls
-and keeps its events until the parent has seen them. No Dask task is involved, so none is ever
-repeated.
+The parent calls `hello`, `open_agent`, `order` and `fetch` with `Client.run`, in the event loop of
+the Dask worker. No Dask task is involved, so Dask repeats nothing. The work is done in our own
+processes, one for each place. A `LocalExecutor` starts, binds and kills them as for a run on one
+machine. It runs in a thread, which carries out the orders of the parent one after the other.
 
-An agent that has not heard of the parent for the time of its lease ends all its processes: the
-parent is dead, or was cut off and has given their units to others.
+An agent that has not heard from the parent for the time of its lease ends all its processes. The
+parent is dead then, or it was cut off and has given their units to others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import pickle
-import platform
+import queue
 import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from numa.model import ProcessLimits, Seat
 from numa.processes.fork_server import ForkServer
-from unloader import __version__
-from unloader.engine.cluster.orders import (
-    HOLD_SECONDS,
-    MESSAGE_SECONDS,
-    Begin,
-    Close,
-    Finish,
-    Finished,
-    Opened,
-    Opening,
-    Order,
-    Prove,
-    Proven,
-    Refused,
-    Send,
-    Start,
-    Stop,
-    Tell,
-    Told,
-)
-from unloader.engine.cluster.proofs import Proofs
 from unloader.engine.executor import (
+    AttemptFailed,
     ExecutorEvent,
     Message,
     Note,
@@ -60,60 +40,126 @@ from unloader.engine.executor import (
 from unloader.engine.local import LocalExecutor
 from unloader.errors import WorkerLost, translate
 from unloader.failures import failure_of
-from unloader.model import AttemptFailure, Preload
+from unloader.model import AttemptFailure, Preload, Proof, SeatOptions
+from unloader.placement.evidence import Evidence, WorkerEvidence
 from unloader.placement.seating import Seating, is_one_node, machine, seat_workers
 from unloader.sources.registry import source_of
 from unloader.worker.preparing import load_for_machines
 
+HOLD_SECONDS = 2.0
+"""How long an agent without events waits before it answers with an empty list."""
+_MESSAGE_SECONDS = 0.3
+"""How long it keeps a report of progress, so that several of them travel together."""
 _TICK_SECONDS = 0.2
 
+
+class Opening(Struct, frozen=True, kw_only=True):
+    """The seats of an agent, and the work on them."""
+
+    agent: str
+    """Its name, different from the name of every other agent of any run."""
+    entry: str
+    """See `numa.pool.Pool`."""
+    limits: ProcessLimits
+    options: SeatOptions
+    warm_up: Preload
+    looks: bool
+    seats_of_machine: int
+    """Seats that all agents of this machine share."""
+    places: tuple[tuple[int, int], ...]
+    """Places of the run that are here, ascending, each with the number of its seat among those."""
+    begin: int
+    """Processes that start immediately."""
+    lease_seconds: float
+    """Without a call of the parent for this time, all processes are ended."""
+
+
+class Opened(NamedTuple):
+    """The answer of an agent that was opened."""
+
+    seats: tuple[Seat, ...]
+    """The seats of its places, in their order, each with the number of its place."""
+    notices: tuple[str, ...]
+    """Notes on requested seats that the machine does not have."""
+
+
+class Proven(NamedTuple):
+    """The machine has shown whether it can read units."""
+
+    failure: AttemptFailure | None
+    """Why it cannot."""
+
+
+class Report(NamedTuple):
+    """An event of an agent."""
+
+    number: int
+    """Counted from 1."""
+    event: ExecutorEvent | Proven
+    is_free: bool = False
+    """Its place can take a task now."""
+    worker: WorkerEvidence | None = None
+    """The worker at its place, where this may have changed."""
+
+
+Order: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A method of `Agent`, and its arguments."""
+
 _agents: dict[str, Agent] = {}
+_servers: dict[Preload, ForkServer] = {}
+"""Processes from which workers are forked. They outlive the run: the next one starts faster."""
 
 
-def facts(source_kind: str) -> dict[str, Any]:
-    """Return what `calls.hello` says, and load the driver of the source for that."""
-    found: dict[str, Any] = {
-        "unloader": __version__,
-        "python": platform.python_version(),
-        "host": socket.gethostname(),
-        "machine": machine_id(),
-        "pid": os.getpid(),
-        "driver": "",
-    }
+async def hello(source_kind: str) -> tuple[str, str]:
+    """Return the id of this machine, and why it cannot load the driver of a source or ''."""
     try:
         source_of(source_kind).load()
     except Exception as error:
         known = translate(error)
-        found["driver"] = str(error) if known is None else known.message
-    return found
+        return machine_id(), str(error) if known is None else known.message
+    return machine_id(), ""
 
 
 def machine_id() -> str:
-    """Return what tells this machine, and this start of it, from any other."""
+    """Return an id of this machine, and of this start of it."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return socket.gethostname()
 
 
-async def open_agent(data: bytes) -> bytes:
-    """See `calls.open_agent`."""
+async def open_agent(opening: Opening) -> Opened | AttemptFailure:
+    """Open an agent, or return why this machine cannot seat its workers."""
     logging.getLogger("distributed.worker").addFilter(_is_news)
-    return pickle.dumps(await asyncio.to_thread(_opened, pickle.loads(data)))
+    try:
+        agent = await asyncio.to_thread(Agent, opening)
+    except Exception as error:
+        return failure_of(error)
+    _agents[opening.agent] = agent
+    agent.begin()
+    return agent.opened
 
 
-async def order(name: str, first: int, data: bytes) -> bytes | None:
-    """See `calls.order`."""
+async def order(name: str, first: int, orders: Sequence[Order]) -> list[Any] | None:
+    """Have orders carried out one after the other; return the answers, or None without this agent.
+
+    Args:
+        name: The agent.
+        first: Number of the first order. An order that the agent knows is not carried out again.
+        orders: All of them.
+    """
     agent = _agents.get(name)
-    if agent is None:
-        return None
-    last = agent.take(first, pickle.loads(data))
-    return pickle.dumps(await asyncio.to_thread(agent.answers, first, last))
+    return None if agent is None else await agent.answers(first, orders)
 
 
-async def fetch(name: str, seen: int) -> bytes | None:
-    """See `calls.fetch`."""
+async def fetch(name: str, seen: int) -> list[Report] | None:
+    """Return the events that the parent has not seen, or None without this agent.
+
+    Args:
+        name: The agent.
+        seen: Number of the last event that the parent has.
+    """
     agent = _agents.get(name)
-    return None if agent is None else pickle.dumps(await agent.events_after(seen))
+    return None if agent is None else await agent.events_after(seen)
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -121,32 +167,11 @@ def _is_news(record: logging.LogRecord) -> bool:
     return not str(record.msg).startswith("Run out-of-band function")
 
 
-def _opened(opening: Opening) -> Opened | Refused:
-    if opening.agent in _agents:  # The first answer was lost on its way.
-        return _agents[opening.agent].opened
-    try:
-        agent = Agent(opening)
-    except Exception as error:
-        return Refused(failure_of(error))
-    _agents[opening.agent] = agent
-    agent.begin()
-    return agent.opened
-
-
-_servers: dict[Preload, ForkServer] = {}
-
-
-def _server_for(wanted: Preload) -> ForkServer:
-    """Return the process from which workers are forked that need this.
-
-    It outlives the run: those of the next one are up at once.
-    """
-    prepare = f"{load_for_machines.__module__}:{load_for_machines.__name__}"
-    return _servers.setdefault(wanted, ForkServer(prepare, wanted))
-
-
 class Agent:
-    """The processes of one run in this Dask worker."""
+    """The processes of one run in this Dask worker.
+
+    `answers` and `events_after` run in the event loop. All orders run in the agent's thread.
+    """
 
     def __init__(self, opening: Opening) -> None:
         """Take the seats.
@@ -161,179 +186,206 @@ class Agent:
         seats = tuple(
             replace(seating.seats[number], worker=place) for place, number in opening.places
         )
-        self._seating = Seating(seats=seats, memory_policy=seating.memory_policy)
+        prepare = f"{load_for_machines.__module__}:{load_for_machines.__name__}"
+        wanted = opening.warm_up
         # On a machine of several nodes a process is born on its own, with its interpreter.
-        self._server = _server_for(opening.warm_up) if is_one_node(topology) else None
+        server = ForkServer(prepare, wanted) if is_one_node(topology) else None
+        self._executor = LocalExecutor(
+            Seating(seats=seats, memory_policy=seating.memory_policy),
+            opening.entry,
+            opening.limits,
+            warm_up=wanted,
+            looks=opening.looks,
+            server=server and _servers.setdefault(wanted, server),
+        )
         self.opened = Opened(seats, seating.notices)
-        self._orders: deque[tuple[int, Order]] = deque()
-        self._answers: deque[tuple[int, Any]] = deque()
-        """Of the orders that were carried out, until all of a call are."""
-        self._carried_out = -1
-        """Number of the last order."""
-        self._told: deque[Told] = deque()
-        self._next = 1
-        self._told_since = 0.0
-        """When the first of them came."""
-        self._news = threading.Condition()
         self._heard = time.monotonic()
+        self._is_wanted = True
+        self._proof: Proof | None = None
+        """The task of the proof, until a process has done it."""
+        self._prover: int | None = None
+        """The place whose process is at it."""
+        self._is_proven = False
+        self._orders: queue.SimpleQueue[tuple[Order, asyncio.Future[Any]]] = queue.SimpleQueue()
+        # Used in the loop alone:
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._next_order = 0
+        self._reports: deque[Report] = deque()
+        self._next_report = 1
+        self._news_since = 0.0
         self._is_over = False
-        """No process of it is left."""
-        self._executor: LocalExecutor | None = None
-        self._proofs = Proofs(self._put)
-        self._thread = threading.Thread(target=self._serve, daemon=True, name=opening.agent)
 
     def begin(self) -> None:
-        """Start the first processes."""
-        self._thread.start()
+        """Start the first processes; in the loop."""
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        threading.Thread(target=self._serve, daemon=True, name=self._opening.agent).start()
 
-    def take(self, first: int, orders: list[Order]) -> int:
-        """Have orders carried out; return the number of the last."""
+    async def answers(self, first: int, orders: Sequence[Order]) -> list[Any]:
+        """Have orders carried out; return their answers."""
         self._heard = time.monotonic()
-        with self._news:
-            known = self._orders[-1][0] if self._orders else self._carried_out
-            for number, each in enumerate(orders, first):
-                if number > known:
-                    self._orders.append((number, each))
-        if self._executor is not None:
-            self._executor.wake()
-        return first + len(orders) - 1
+        for number in [number for number in self._answers if number < first]:
+            del self._answers[number]  # The parent has them.
+        for number, each in enumerate(orders, first):
+            if number >= self._next_order:
+                self._answers[number] = self._loop.create_future()
+                self._orders.put((each, self._answers[number]))
+                self._next_order = number + 1
+        self._executor.wake()
+        answers = [self._answers[number] for number in range(first, first + len(orders))]
+        await asyncio.wait(answers)
+        return [each.result() for each in answers]
 
-    def answers(self, first: int, last: int) -> list[object]:
-        """Wait until orders are carried out; return their answers."""
-        with self._news:
-            self._news.wait_for(lambda: self._carried_out >= last or self._is_over)
-            return [value for number, value in self._answers if first <= number <= last]
-
-    async def events_after(self, seen: int) -> list[Told]:
-        """Return the events behind one; waits for urgent ones a while, for others less long."""
+    async def events_after(self, seen: int) -> list[Report]:
+        """Return the events after one. Urgent ones are returned immediately, messages soon."""
         self._heard = time.monotonic()
-        return await asyncio.to_thread(self._wait_for_news, seen)
+        until = self._heard + HOLD_SECONDS
+        while self._reports and self._reports[0].number <= seen:
+            self._reports.popleft()
+        while not (self._is_over or any(map(_is_urgent, self._reports))):
+            if self._reports:
+                until = min(until, self._news_since + _MESSAGE_SECONDS)
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            self._news.clear()
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._news.wait(), left)
+        self._heard = time.monotonic()
+        return list(self._reports)
 
-    def _wait_for_news(self, seen: int) -> list[Told]:
-        until = time.monotonic() + HOLD_SECONDS
-        with self._news:
-            while self._told and self._told[0].number <= seen:
-                self._told.popleft()
-            while not self._is_over and not any(_is_urgent(each.event) for each in self._told):
-                if self._told:
-                    until = min(until, self._told_since + MESSAGE_SECONDS)
-                left = until - time.monotonic()
-                if left <= 0:
-                    break
-                self._news.wait(left)
-            self._heard = time.monotonic()
-            return list(self._told)
+    def send(self, place: int, task: object) -> None:
+        """Give a task to a place."""
+        if place in self._executor.places():
+            self._executor.send(place, task)
+        else:  # Its process was lost while the task was on its way.
+            failure = AttemptFailure(
+                error=WorkerLost.__name__,
+                message=f"worker {place} was lost before its work unit began",
+                hint=WorkerLost.usual_hint,
+                retryable=True,
+            )
+            self._report(PlaceLost(place=place, failure=failure))
+
+    def tell(self, place: int, payload: object) -> None:
+        """Send something to the task at a place."""
+        self._executor.tell(place, payload)
+
+    def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
+        """Kill the processes of places."""
+        self._executor.stop(reasons)
+
+    def begin_with(self, places: int, of: int) -> None:
+        """Use the places below the second number, and keep processes at those below the first."""
+        self._executor.begin_with(self._below(places), self._below(of))
+        if self._prover not in self._executor.pids():
+            self._prover = None
+
+    def start(self, places: int) -> None:
+        """Keep processes at the places below a number, and keep the processes that there are."""
+        self._executor.start(self._below(places))
+
+    def prove(self, task: Proof) -> None:
+        """Have a process show that units can be read here. No place is ready before."""
+        if not self._is_proven:
+            self._proof = task
+
+    def finish(self) -> Evidence:
+        """Look at the places a last time."""
+        self._report_all(self._executor.finish())
+        return self._executor.evidence()
+
+    def close(self) -> None:
+        """End everything. It is answered when all processes have ended."""
+        self._is_wanted = False
 
     def _serve(self) -> None:
-        opening = self._opening
         try:
-            with LocalExecutor(
-                self._seating,
-                opening.entry,
-                opening.limits,
-                warm_up=opening.warm_up,
-                looks=opening.looks,
-                server=self._server,
-            ) as executor:
-                self._executor = executor
-                executor.start_early(opening.begin)
-                while self._carry_out(executor) and self._is_wanted():
-                    for each in self._proofs.go_on(executor):
-                        self._done(executor, each)
-                    self._tell(executor, executor.events(_TICK_SECONDS))
+            with self._executor as executor:
+                executor.start_early(self._opening.begin)
+                lease = self._opening.lease_seconds
+                while self._is_wanted and time.monotonic() - self._heard < lease:
+                    self._carry_out_orders()
+                    if self._proof is not None and self._prover is None and executor.places():
+                        self._prover = min(executor.places())
+                        executor.send(self._prover, self._proof)
+                    if self._is_wanted:
+                        self._report_all(executor.events(_TICK_SECONDS))
         except Exception as error:
-            # Every task here ends with the executor; the parent tries other machines.
-            self._put(Note(text=f"the agent on {socket.gethostname()} has ended: {error}"))
+            # Every task here ends with the executor. The parent tries other machines.
+            self._report(Note(text=f"the agent on {socket.gethostname()} has ended: {error}"))
         finally:
-            _agents.pop(opening.agent, None)
-            with self._news:
-                self._is_over = True
-                self._news.notify_all()
+            self._in_loop(self._end)
 
-    def _is_wanted(self) -> bool:
-        return time.monotonic() - self._heard < self._opening.lease_seconds
-
-    def _carry_out(self, executor: LocalExecutor) -> bool:
-        """Carry out the orders there are; return whether to go on."""
-        while True:
-            with self._news:
-                if not self._orders:
-                    return True
-                number, each = self._orders[0]
-            value = self._done(executor, each)
-            if isinstance(each, Close):
-                return False  # That is answered when all processes are gone.
-            with self._news:
-                self._orders.popleft()
-                self._carried_out = number
-                self._answers.append((number, value))
-                while len(self._answers) > _KEPT_ANSWERS:
-                    self._answers.popleft()
-                self._news.notify_all()
-
-    def _done(self, executor: LocalExecutor, each: Order) -> object:
-        """Carry one order out; return its answer."""
-        if isinstance(each, Send | Tell) and self._proofs.keep(each):
-            return None
-        if isinstance(each, Send):
-            if each.place in executor.places():
-                executor.send(each.place, each.task)
-            else:
-                # It was lost while the task was on its way, and that is told by itself.
-                self._put(PlaceLost(place=each.place, failure=_gone(each.place)))
-        elif isinstance(each, Prove):
-            self._proofs.want(each)
-        elif isinstance(each, Tell):
-            executor.tell(each.place, each.payload)
-        elif isinstance(each, Stop):
-            executor.stop(each.reasons)
-        elif isinstance(each, Begin):
-            executor.begin_with(self._below(each.places), self._below(each.of))
-            self._proofs.look(executor.pids())
-        elif isinstance(each, Start):
-            executor.start(self._below(each.places))
-        elif isinstance(each, Finish):
-            self._tell(executor, executor.finish())
-            return Finished(executor.evidence())
-        return None
+    def _carry_out_orders(self) -> None:
+        with suppress(queue.Empty):
+            while self._is_wanted:
+                (method, arguments), answer = self._orders.get_nowait()
+                value = method(self, *arguments)
+                if self._is_wanted:
+                    self._in_loop(_answer, answer, value)
 
     def _below(self, place: int) -> int:
         """Return how many of the places here have a lower number."""
         return sum(number < place for number, _ in self._opening.places)
 
-    def _tell(self, executor: LocalExecutor, events: Any) -> None:
-        free = executor.places()
+    def _report_all(self, events: Sequence[ExecutorEvent]) -> None:
+        was_proven, free = self._is_proven, self._executor.places()
         for event in events:
-            if self._proofs.takes(event):
-                continue
-            place = getattr(event, "place", None)
-            changed = isinstance(event, PlaceReady | Result)
-            worker = executor.worker(place) if changed and place is not None else None
-            self._put(event, is_free=place in free, worker=worker)
+            place: int | None = getattr(event, "place", None)
+            if place is not None and place == self._prover:
+                if isinstance(event, Message):
+                    continue
+                self._prover = None
+                if not isinstance(event, PlaceLost):
+                    failure = event.failure if isinstance(event, AttemptFailed) else None
+                    self._proof, self._is_proven = None, failure is None
+                    self._report(Proven(failure))
+                    continue
+            if place is None or not isinstance(event, PlaceReady | Result):
+                self._report(event, is_free=place in free)
+            elif was_proven:
+                self._report(event, is_free=place in free, worker=self._executor.worker(place))
+        if self._is_proven and not was_proven:
+            for place in sorted(free):
+                ready = PlaceReady(place=place)
+                self._report(ready, is_free=True, worker=self._executor.worker(place))
 
-    def _put(
-        self, event: ExecutorEvent | Proven, *, is_free: bool = False, worker: Any = None
+    def _report(
+        self,
+        event: ExecutorEvent | Proven,
+        *,
+        is_free: bool = False,
+        worker: WorkerEvidence | None = None,
     ) -> None:
-        with self._news:
-            if not self._told:
-                self._told_since = time.monotonic()
-            self._told.append(Told(self._next, event, is_free, worker))
-            self._next += 1
-            self._news.notify_all()
+        self._in_loop(self._add, event, is_free, worker)
+
+    def _in_loop(self, function: Callable[..., None], *arguments: Any) -> None:
+        with suppress(RuntimeError):  # The loop is closed: the Dask worker ends.
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _add(
+        self, event: ExecutorEvent | Proven, is_free: bool, worker: WorkerEvidence | None
+    ) -> None:
+        if not self._reports:
+            self._news_since = time.monotonic()
+        self._reports.append(Report(self._next_report, event, is_free, worker))
+        self._next_report += 1
+        self._news.set()
+
+    def _end(self) -> None:
+        """Answer the orders that are left: all processes have ended."""
+        _agents.pop(self._opening.agent, None)
+        self._is_over = True
+        self._news.set()
+        for each in self._answers.values():
+            _answer(each, None)
 
 
-_KEPT_ANSWERS = 64
-"""An answer that was lost on its way is asked for again at once."""
+def _answer(answer: asyncio.Future[Any], value: object) -> None:
+    if not answer.done():
+        answer.set_result(value)
 
 
-def _is_urgent(event: ExecutorEvent | Proven) -> bool:
-    return not isinstance(event, Message)
-
-
-def _gone(place: int) -> AttemptFailure:
-    return AttemptFailure(
-        error=WorkerLost.__name__,
-        message=f"worker {place} was lost before its work unit began",
-        hint=WorkerLost.usual_hint,
-        retryable=True,
-    )
+def _is_urgent(report: Report) -> bool:
+    return not isinstance(report.event, Message)

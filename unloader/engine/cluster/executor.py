@@ -1,8 +1,9 @@
 """The executor on the workers of a Dask cluster; see `unloader.engine.executor`.
 
-Each Dask worker has an agent (`agent`), which keeps a process of our own on each of its seats. This
-is the parent's side: one number a place over all machines, and the events of all agents as one row.
-A place whose Dask worker is lost is ready again once another one has come, on any machine.
+Each Dask worker has an agent (`agent`), which keeps our own process on each of its seats. This is
+the parent's side. Places are numbered over all machines, and the events of all agents are one
+sequence. A place whose Dask worker is lost is ready again once another one has joined, on any
+machine.
 """
 
 from __future__ import annotations
@@ -10,27 +11,13 @@ from __future__ import annotations
 import concurrent.futures
 import queue
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 
 from msgspec.structs import replace
 
-from unloader.engine.cluster.connection import Connection
-from unloader.engine.cluster.orders import (
-    Begin,
-    Close,
-    Finish,
-    Finished,
-    Order,
-    Prove,
-    Proven,
-    Send,
-    Start,
-    Stop,
-    Tell,
-    Told,
-)
+from unloader.engine.cluster.agent import Agent, Proven, Report
 from unloader.engine.cluster.remote import RemoteAgent
 from unloader.engine.cluster.team import Team
 from unloader.engine.executor import (
@@ -52,24 +39,14 @@ _RETURN_SECONDS = 60.0
 """How long a run waits for a Dask worker once the last one is lost: a nanny takes some seconds to
 start another one."""
 _STOP_SECONDS = 10.0
-_CLOSE_SECONDS = 15.0
 
 
 class DaskExecutor:
     """Processes on seats of other machines. A place has one number in the whole cluster."""
 
-    def __init__(self, connection: Connection, team: Team, release: Callable[[], None]) -> None:
-        """Take the agents that were opened.
-
-        Args:
-            connection: To the cluster; closed by `close`.
-            team: The agents.
-            release: Called last.
-        """
-        self._connection = connection
+    def __init__(self, team: Team) -> None:
+        """Take the agents; `close` ends their work for this run."""
         self._team = team
-        self._release = release
-        self._inbox: queue.SimpleQueue[tuple[RemoteAgent, list[Told] | str]] = queue.SimpleQueue()
         self._events = Untold()
         self._idle: set[int] = set()
         self._busy: set[int] = set()
@@ -79,14 +56,13 @@ class DaskExecutor:
         self._restarts: dict[int, int] = {}
         """Processes that places had in agents that are lost."""
         self._evidence: dict[str, Evidence] = {}
-        """Of each agent that has looked a last time, by its host."""
+        """The last look of each agent, by its host."""
         self._proven: dict[RemoteAgent, AttemptFailure | None] = {}
-        """What has come of the proof of each agent."""
+        """The outcome of the proof of each agent."""
         self._asked: set[RemoteAgent] = set()
-        """Those that were there when it was asked for."""
+        """Agents whose proof the run waits for; a later one is asked without that."""
         self._alone_since: float | None = None
         self._is_closed = False
-        team.listen(lambda agent, found: self._inbox.put((agent, found)))
 
     def resize(self, places: int) -> None:
         """Use the places below a number."""
@@ -94,14 +70,16 @@ class DaskExecutor:
 
     def begin_with(self, places: int, of: int) -> None:
         """Use those below the second number, and keep processes at those below the first."""
-        self._team.limit(places, of)
+        self._team.places, self._team.of = places, of
         self._idle = {place for place in self._idle if place < places}
-        self._tell_all(Begin(places, of))
+        for agent in self._team.alive():
+            agent.post(Agent.begin_with, places, of)
 
     def start(self, places: int) -> None:
-        """Keep processes at the places below a number, beside those that have one."""
+        """Keep processes at the places below a number, and keep the processes that there are."""
         if self._team.raise_to(places):
-            self._tell_all(Start(self._team.places))
+            for agent in self._team.alive():
+                agent.post(Agent.start, self._team.places)
 
     def places(self) -> Collection[int]:
         """Return the places whose process is up and idle."""
@@ -113,17 +91,17 @@ class DaskExecutor:
         self._busy.add(place)
         agent = self._team.agent_of(place)
         if agent is not None:
-            agent.post(Send(place, task))
+            agent.post(Agent.send, place, task)
         # Without one the place is lost, which is the next event.
 
     def tell(self, place: int, payload: object) -> None:
         """Send something for the task at a place."""
         agent = self._team.agent_of(place)
         if agent is not None and place in self._busy:
-            agent.post(Tell(place, payload))
+            agent.post(Agent.tell, place, payload)
 
     def events(self, timeout_seconds: float) -> Sequence[ExecutorEvent]:
-        """Return what has come from all machines."""
+        """Return the new events of all machines."""
         self._take_all(0.0 if self._events else timeout_seconds)
         self._look_for_places()
         return self._events.taken()
@@ -131,28 +109,27 @@ class DaskExecutor:
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
         """Kill the processes of places, wherever they are.
 
-        One that cannot be told in time has no effect any more: its Dask worker is lost to the run,
-        ends its processes by itself, and what they have written counts for nothing.
+        A machine that cannot be reached in time is lost to the run. It ends its processes when its
+        lease is over, and their output does not count.
         """
         self._reasons.update(reasons)
         orders = []
         for agent in self._team.alive():
             mine = {place: reasons[place] for place in agent.places if place in reasons}
             if mine:
-                orders.append(agent.post(Stop(mine)))
+                orders.append(agent.post(Agent.stop, mine))
         concurrent.futures.wait(orders, _STOP_SECONDS)
 
     def finish(self) -> Sequence[ExecutorEvent]:
         """Have each machine look at its processes a last time."""
-        asked = {agent: agent.post(Finish()) for agent in self._team.alive()}
+        asked = {agent: agent.post(Agent.finish) for agent in self._team.alive()}
         concurrent.futures.wait(asked.values(), _STOP_SECONDS)
         for agent, answer in asked.items():
             with suppress(Exception):
-                found = answer.result(0)
-                if isinstance(found, Finished):
-                    self._evidence[agent.home.host] = found.evidence
-                    for worker in found.evidence.workers:
-                        self._know(agent, worker)
+                found: Evidence = answer.result(0)
+                self._evidence[agent.home.host] = found
+                for worker in found.workers:
+                    self._know(agent, worker)
         self._take_all(0.0)
         return self._events.taken()
 
@@ -161,7 +138,7 @@ class DaskExecutor:
         return {}
 
     def worker(self, place: int) -> WorkerEvidence:
-        """Return what the machine of a place has told of its worker."""
+        """Return the last report on the worker of a place."""
         known = self._workers.get(place)
         if known is not None:
             return known
@@ -169,7 +146,7 @@ class DaskExecutor:
         return WorkerEvidence(seat=seat, bound=None, residence=None, host=self._team.host(place))
 
     def evidence(self) -> Evidence:
-        """Return what is known of all places."""
+        """Return the last report on the workers of all places."""
         unseen = dict.fromkeys(
             f"{host}: {line}" for host, each in self._evidence.items() for line in each.not_measured
         )
@@ -180,13 +157,13 @@ class DaskExecutor:
         )
 
     def prove(self, task: Proof, seconds: float) -> None:
-        """Have each Dask worker that there is show that it can read units, before it reads any.
+        """Have each Dask worker show that it can read units, before it reads any.
 
-        One that comes later is asked as well: where it cannot, the run goes on without it.
+        A Dask worker that joins later is asked too. The run continues without it if it cannot.
 
         Args:
-            task: What one of its workers does.
-            seconds: Longest time for all of it.
+            task: The task of one of its workers.
+            seconds: Longest time for all Dask workers together.
 
         Raises:
             UnloaderError: Of the kind of the first failure; it names the machine.
@@ -196,10 +173,10 @@ class DaskExecutor:
         if used < self._team.of:
             # A run that begins with few workers may have all of them later.
             self.begin_with(self._team.of, self._team.of)
-        self._team.proof = Prove(task, is_awaited=True)
+        self._team.proof = task
         self._asked = {agent for agent in self._team.alive() if agent.places[0] < self._team.of}
         for agent in self._asked:
-            agent.post(self._team.proof)
+            agent.post(Agent.prove, task)
         kept: list[ExecutorEvent] = []
         waiting = self._asked
         while waiting and (left := until - time.monotonic()) > 0:
@@ -227,10 +204,6 @@ class DaskExecutor:
             return
         self._is_closed = True
         self._team.close()
-        ends = [agent.post(Close()) for agent in self._team.alive()]
-        concurrent.futures.wait(ends, _CLOSE_SECONDS)
-        self._connection.close()
-        self._release()
 
     def __enter__(self) -> DaskExecutor:
         """Return the executor itself."""
@@ -245,32 +218,29 @@ class DaskExecutor:
         """End every process."""
         self.close()
 
-    def _tell_all(self, order: Order) -> None:
-        for agent in self._team.alive():
-            agent.post(order)
-
     def _take_all(self, timeout_seconds: float) -> None:
-        """Take what has come; wait for the first so long at most."""
-        try:
-            agent, found = self._inbox.get(timeout_seconds > 0, max(timeout_seconds, 0.001))
+        """Take the new events; wait up to `timeout_seconds` for the first one."""
+        inbox = self._team.inbox
+        with suppress(queue.Empty):
+            agent, found = inbox.get(timeout_seconds > 0, max(timeout_seconds, 0.001))
             while True:
-                if isinstance(found, str):
+                if agent is None:
+                    self._events.note(f"{found}; the run continues without it")
+                elif isinstance(found, str):
                     self._agent_lost(agent, found)
                 else:
-                    for told in found:
-                        self._take(agent, told)
-                agent, found = self._inbox.get_nowait()
-        except queue.Empty:
-            return
+                    for report in found:
+                        self._take(agent, report)
+                agent, found = inbox.get_nowait()
 
-    def _take(self, agent: RemoteAgent, told: Told) -> None:
-        event = told.event
+    def _take(self, agent: RemoteAgent, report: Report) -> None:
+        event = report.event
         if isinstance(event, Proven):
             self._take_proof(agent, event.failure)
             return
-        place = _place_of(event)
-        if told.worker is not None:
-            self._know(agent, told.worker)
+        place: int | None = getattr(event, "place", None)
+        if report.worker is not None:
+            self._know(agent, report.worker)
         if isinstance(event, NoPlaceLeft):
             self._events.note(
                 f"{agent.home.label} has no process any more: {event.failure.message}"
@@ -281,7 +251,7 @@ class DaskExecutor:
             self._events.note_once(f"{agent.home.host}: {event.text}")
             return
         if place is not None and self._team.agent_of(place) is not agent:
-            return  # It was another one's meanwhile.
+            return  # Another agent has it now.
         if isinstance(event, PlaceReady):
             if place is None or place >= self._team.places:
                 return  # There are fewer by now.
@@ -289,7 +259,7 @@ class DaskExecutor:
         elif isinstance(event, Result | AttemptFailed | PlaceLost) and place is not None:
             self._busy.discard(place)
             self._idle.discard(place)
-            if told.is_free:
+            if report.is_free:
                 self._idle.add(place)
             if isinstance(event, PlaceLost):
                 reason = self._reasons.pop(place, None)
@@ -330,13 +300,13 @@ class DaskExecutor:
             return
         now = time.monotonic()
         self._alone_since = self._alone_since or now
-        gone = self._connection.is_lost
+        gone = not self._team.has_scheduler
         if not gone and now - self._alone_since < _RETURN_SECONDS:
             return
         what = "the scheduler does not answer" if gone else "no Dask worker has come back"
         failure = AttemptFailure(
             error=WorkerLost.__name__,
-            message=f"the cluster at {self._connection.address} has no workers any more: {what}",
+            message=f"the cluster at {self._team.address} has no workers any more: {what}",
             hint="start Dask workers and continue with: unloader resume",
             retryable=False,
         )
@@ -346,11 +316,6 @@ class DaskExecutor:
         place = worker.seat.worker
         restarts = worker.restarts + self._restarts.get(place, 0)
         self._workers[place] = replace(worker, host=agent.home.host, restarts=restarts)
-
-
-def _place_of(event: ExecutorEvent) -> int | None:
-    place: int | None = getattr(event, "place", None)
-    return place
 
 
 def _on(agent: RemoteAgent, failure: AttemptFailure) -> str:

@@ -1,131 +1,101 @@
-"""What a Dask worker must have in common with the parent, asked before it is sent anything.
-
-Where this program is missing, or another version of it says something else, the standard library is
-asked for what names the machine.
-"""
+"""What a Dask worker must have in common with the parent, asked before it is sent anything."""
 
 from __future__ import annotations
 
 import asyncio
-import pickle
+import pkgutil
 import platform
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader import __version__
-from unloader.engine.cluster import calls
-from unloader.engine.cluster.connection import Connection
+from unloader.engine.cluster import agent
+from unloader.engine.cluster.sharing import Home
 from unloader.errors import ConfigError
 
-
-class Facts(Struct, frozen=True, kw_only=True):
-    """Of one Dask worker."""
-
-    address: str
-    host: str
-    python: str
-    unloader: str
-    """Empty where it is not there."""
-    machine: str
-    problem: str = ""
-    """Why it cannot read the source, or cannot be asked."""
+if TYPE_CHECKING:
+    from distributed import Client
 
 
-async def facts_of(connection: Connection, address: str, source_kind: str, seconds: float) -> Facts:
-    """Ask a Dask worker.
+async def home_of(
+    client: Client, address: str, threads: int, source_kind: str, seconds: float
+) -> Home:
+    """Ask a Dask worker; only functions of the standard library until its version is known.
 
     Raises:
-        ConfigError: It does not answer in time.
+        ConfigError: It cannot be asked, or does not answer in time.
     """
 
-    async def ask(function: Any, *args: object) -> Any:
+    async def ask(function: Callable[..., Any], *arguments: object) -> Any:
         try:
-            return await asyncio.wait_for(connection.run(address, function, *args), seconds)
+            call = client.run(function, *arguments, workers=[address])
+            return (await asyncio.wait_for(call, seconds))[address]
         except TimeoutError as error:
             raise ConfigError(
                 f"the Dask worker at {address} has not answered for {seconds:g} s",
                 "see its log, or end it",
             ) from error
 
-    async def answer_to(function: Any, *args: object) -> Any:
-        """Return what comes back, or the error."""
-        return (await asyncio.gather(ask(function, *args), return_exceptions=True))[0]
-
-    said = await answer_to(calls.hello, source_kind)
-    if isinstance(said, ConfigError):
-        raise said
-    if not isinstance(said, Exception):
-        return _told(address, said)
-    host, python = await asyncio.gather(
-        answer_to(platform.node), answer_to(platform.python_version)
+    answers: tuple[Any, ...] = await asyncio.gather(
+        ask(platform.node),
+        ask(platform.python_version),
+        ask(pkgutil.resolve_name, "unloader:__version__"),
+        return_exceptions=True,
     )
-    for each in (host, python):
+    host, python, version = answers
+    for each in answers:
         if isinstance(each, ConfigError):
             raise each
+    for each in (host, python):
         if isinstance(each, Exception):
             raise ConfigError(
                 f"the Dask worker at {address} does not answer: {each}", "see its log"
             ) from each
-    base = Facts(address=address, host=host, python=python, unloader="", machine="")
-    differs = _minor(python) != _minor(platform.python_version())
-    if differs or isinstance(said, ModuleNotFoundError):
-        return base
-    return replace(base, unloader="?", problem=str(said))
+    home = Home(address=address, host=host, machine="", threads=max(1, threads))
+    where = f"the Dask worker on {host} ({address})"
+    if _minor(python) != _minor(platform.python_version()):
+        return replace(
+            home,
+            problem=f"{where} has Python {python}, but this run has Python "
+            f"{platform.python_version()}",
+            hint="use the same minor version of Python on all machines",
+        )
+    if version != __version__:
+        has = f"unloader {version}"
+        if isinstance(version, Exception):
+            has = "no unloader" if isinstance(version, ImportError) else f"unloader ?: {version}"
+        return replace(
+            home,
+            problem=f"{where} has {has}, but this run has unloader {__version__}",
+            hint=f"install unloader {__version__} in the environment of each Dask worker, and "
+            "restart them",
+        )
+    machine, problem = await ask(agent.hello, source_kind)
+    if problem:
+        return replace(
+            home,
+            problem=f"{where} cannot read the source: {problem}",
+            hint="install the driver in the environment of each Dask worker",
+        )
+    return replace(home, machine=machine)
 
 
-def _told(address: str, said: Any) -> Facts:
-    # Other versions of this program answer with the object.
-    found = pickle.loads(said) if isinstance(said, bytes) else said
-    return Facts(
-        address=address,
-        host=found["host"],
-        python=found["python"],
-        unloader=found["unloader"],
-        machine=found["machine"],
-        problem=found["driver"],
-    )
-
-
-def check_fits(found: Sequence[Facts]) -> None:
-    """Refuse Dask workers that could not do the work, or would do it otherwise.
+def check_fits(homes: Sequence[Home]) -> None:
+    """Refuse Dask workers that could not do the work, or would do it in another way.
 
     Raises:
-        ConfigError: One does not fit, or there is none; names the machines.
+        ConfigError: One does not fit, or the cluster has no Dask worker; names the machines.
     """
-    if not found:
+    if not homes:
         raise ConfigError("the cluster has no Dask worker", "start some with: dask worker ADDRESS")
-    for problem, hint in filter(None, map(_misfit, found)):
-        alike = [each.host for each in found if (_misfit(each) or ("", ""))[1] == hint]
-        more = f" (and {len(alike) - 1} more)" if len(alike) > 1 else ""
-        raise ConfigError(f"{problem}{more}", hint)
+    for home in homes:
+        if home.problem:
+            others = sum(each.hint == home.hint for each in homes) - 1
+            more = f" (and {others} more)" if others else ""
+            raise ConfigError(f"{home.problem}{more}", home.hint)
 
 
-def _misfit(facts: Facts) -> tuple[str, str] | None:
-    where = f"the Dask worker on {facts.host} ({facts.address})"
-    if _minor(facts.python) != _minor(platform.python_version()):
-        return (
-            f"{where} has Python {facts.python}, but this run has Python "
-            f"{platform.python_version()}",
-            "use the same minor version of Python on all machines",
-        )
-    if facts.unloader != __version__:
-        has = f"unloader {facts.unloader}" if facts.unloader else "no unloader"
-        reason = f": {facts.problem}" if facts.problem else ""
-        return (
-            f"{where} has {has}, but this run has unloader {__version__}{reason}",
-            f"install unloader {__version__} in the environment of each Dask worker, and restart "
-            "them",
-        )
-    if facts.problem:
-        return (
-            f"{where} cannot read the source: {facts.problem}",
-            "install the driver in the environment of each Dask worker",
-        )
-    return None
-
-
-def _minor(version: str) -> tuple[str, ...]:
-    return tuple(version.split(".")[:2])
+def _minor(version: str) -> list[str]:
+    return version.split(".")[:2]

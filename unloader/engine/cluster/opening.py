@@ -2,167 +2,162 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
-from contextlib import ExitStack, closing, contextmanager
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from numa.model import ProcessLimits
-from unloader.engine.cluster.agent import machine_id
-from unloader.engine.cluster.connection import Connection
+from unloader.engine.cluster.agent import Opening, machine_id
 from unloader.engine.cluster.executor import DaskExecutor
-from unloader.engine.cluster.orders import Opening
-from unloader.engine.cluster.own import own_cluster
-from unloader.engine.cluster.security import certificates_at
-from unloader.engine.cluster.sharing import Home
-from unloader.engine.cluster.team import Team
-from unloader.errors import ConfigError, UsageError
-from unloader.model import Preload, Proof, Request, Snapshot, SourceSpec
+from unloader.engine.cluster.security import certificates_at, check_reachable
+from unloader.engine.cluster.team import Stop, Team, in_time
+from unloader.errors import ConfigError, ConnectFailed, Interrupted, UsageError
+from unloader.model import Preload, Request
 from unloader.nouns import are, counted
 from unloader.placement.seating import Seating, SeatPlan, machine, most_workers
 from unloader.request.clusters import own_workers
 from unloader.sources.registry import source_of
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 _LEAST_SECONDS, _MOST_SECONDS = 5.0, 20.0
 """How long an agent or the parent may be silent: `--stall-timeout` within these limits."""
-
-_SETTLE_SECONDS = 5.0
-"""How long a run that fails first waits for agents that are being opened, to end them in order."""
-
-
-class Start(Struct, frozen=True, kw_only=True):
-    """How the processes of a run start on the machines of a cluster."""
-
-    entry: str
-    """See `numa.pool.Pool`."""
-    warm_up: Preload
-    limits: ProcessLimits
-    workers: int
-    """Processes of each Dask worker that start at once."""
-    meanwhile: Callable[[], object]
-    """Called while the cluster is being connected to, which takes its time."""
+_CONNECT_SECONDS = 30.0
+_LEAVE_SECONDS = 2.0
+_LOGGERS = ("distributed", "distributed.client", "distributed.gc", "tornado", "tornado.application")
 
 
 @contextmanager
 def open_cluster(
-    request: Request, parallelism: int | None, start: Start
-) -> Iterator[ComingWorkers]:
-    """Begin to open an executor on the cluster of a request, with a seat for each worker it wants.
+    request: Request,
+    parallelism: int | None,
+    *,
+    entry: str,
+    warm_up: Preload,
+    limits: ProcessLimits,
+    begin: int,
+    stop: Stop,
+) -> Iterator[tuple[SeatPlan, DaskExecutor]]:
+    """Open an executor on the cluster of a request, with a seat for each worker it wants.
 
     All processes are gone at the end of the context.
 
     Args:
-        request: What was asked for.
-        parallelism: Of a plan made earlier; None is that of the request.
-        start: How the processes start.
+        request: The request of the user.
+        parallelism: The parallelism of an earlier plan; None takes the one of the request.
+        entry: See `numa.pool.Pool`.
+        warm_up: What each process does before its first task.
+        limits: When a process is replaced.
+        begin: Processes of each Dask worker that start immediately.
+        stop: Asked several times a second until all is open; True ends that.
 
     Raises:
-        ConfigError: The two sides do not trust one another.
-        ConnectFailed: Nobody listens there, or the system refuses a process.
+        ConfigError: Dask is missing, the two sides do not trust one another, the cluster has no
+            worker, or one does not fit.
+        ConnectFailed: The scheduler cannot be reached.
+        Interrupted: `stop` returned True.
+        UsageError: It cannot read the source, or `--max-sessions` leaves none for a worker.
     """
+    patience = min(max(request.retry.stall_seconds or _MOST_SECONDS, _LEAST_SECONDS), _MOST_SECONDS)
+    pattern = Opening(
+        agent="",
+        entry=entry,
+        limits=limits,
+        options=request.seats,
+        warm_up=warm_up,
+        looks=request.seats.numa != "off",
+        seats_of_machine=0,
+        places=(),
+        begin=begin,
+        lease_seconds=patience,
+    )
+    with _connected(request, stop) as client:
+        team = Team(client, pattern, request.source.kind, stop)
+        with DaskExecutor(team) as executor:
+            yield _seated(request, parallelism, team), executor
+
+
+@contextmanager
+def _connected(request: Request, stop: Stop) -> Iterator[Client]:
+    """Connect to the cluster of a request, or to one that is started here and ends with it."""
     options = request.cluster
     assert options is not None
     assert options.address is not None
+    address, own = options.address, own_workers(options.address)
+    _check_scheme(address, secured=options.security is not None)
     certificates = None if options.security is None else certificates_at(options.security)
-    _check_scheme(options.address, secured=certificates is not None)
-    patience = min(max(request.retry.stall_seconds or _MOST_SECONDS, _LEAST_SECONDS), _MOST_SECONDS)
+    if not own:
+        check_reachable(address, certificates)
+    library = _library()
+    security = library.Security(require_encryption=True, **certificates) if certificates else None
     with ExitStack() as held:
-        address, own = options.address, own_workers(options.address)
-        if own:
-            address = held.enter_context(own_cluster(own))
-        connection = Connection(address, certificates)
-        held.callback(connection.close)
-        pattern = Opening(
-            agent="",
-            entry=start.entry,
-            limits=start.limits,
-            options=request.seats,
-            warm_up=start.warm_up,
-            looks=request.seats.numa != "off",
-            seats_of_machine=0,
-            places=(),
-            begin=start.workers,
-            lease_seconds=patience,
-        )
-        team = Team(connection, pattern, request.source.kind)
-
-        def opened() -> tuple[SeatPlan, DaskExecutor]:
-            connection.wait()
-            seats = _seated(request, parallelism, team)
-            return seats, DaskExecutor(connection, team, held.close)
-
-        with closing(ComingWorkers(connection, opened, team.open_sessions)) as coming:
-            start.meanwhile()
-            yield coming
-
-
-class ComingWorkers:
-    """The workers of a cluster, which a thread of its own opens while the run is planned."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        opened: Callable[[], tuple[SeatPlan, DaskExecutor]],
-        ask: Callable[[Proof], None],
-    ) -> None:
-        """Begin to open them.
-
-        Args:
-            connection: To the cluster.
-            opened: Opens them, and returns their seats and their executor.
-            ask: Has those that are open open the session of a proof.
-        """
-        self._connection = connection
-        self._opened = opened
-        self._ask = ask
-        self._found: Future[tuple[SeatPlan, DaskExecutor]] = Future()
-        self._thread = threading.Thread(target=self._open, daemon=True, name="cluster opening")
-        self._thread.start()
-
-    @property
-    def seats(self) -> SeatPlan:
-        """The seats; waits for them.
-
-        Raises:
-            ConfigError: `distributed` is missing, the cluster has no worker, or one does not fit.
-            ConnectFailed: It cannot be reached.
-            UsageError: It cannot read the source, or `--max-sessions` leaves none for a worker.
-        """
-        return self._found.result()[0]
-
-    @property
-    def executor(self) -> DaskExecutor:
-        """The executor; as `seats`."""
-        return self._found.result()[1]
-
-    def open_sessions(self, source: SourceSpec, snapshot: Snapshot) -> None:
-        """Have one process of each Dask worker open its session, once it is there."""
-        task = Proof(source=source, snapshot=snapshot, run_id="", places=())
-
-        def ask(found: Future[tuple[SeatPlan, DaskExecutor]]) -> None:
-            if found.exception() is None:
-                self._ask(task)
-
-        self._found.add_done_callback(ask)
-
-    def close(self) -> None:
-        """End all processes on all machines, and leave the cluster."""
-        wait((self._found,), 0.0 if self._connection.is_lost else _SETTLE_SECONDS)
-        if not self._found.done():
-            self._connection.close()
-            self._thread.join(_SETTLE_SECONDS)
-        if self._found.done() and self._found.exception() is None:
-            self._found.result()[1].close()
-
-    def _open(self) -> None:
         try:
-            self._found.set_result(self._opened())
-        # Raised again in whichever thread wants the workers.
+            if own:
+                scratch = held.enter_context(tempfile.TemporaryDirectory(prefix="unloader-dask-"))
+                cluster = library.LocalCluster(
+                    n_workers=own,
+                    threads_per_worker=1,
+                    processes=False,
+                    protocol="tcp",  # Listens on 127.0.0.1 alone.
+                    memory_limit=0,
+                    dashboard_address=None,
+                    local_directory=scratch,
+                    silence_logs=logging.CRITICAL,
+                )
+                held.callback(cluster.close)
+            connect = partial(
+                library.Client,
+                cluster if own else address,
+                timeout=_CONNECT_SECONDS,
+                security=security,
+                set_as_default=False,
+                name="unloader",
+            )
+            # The library was seen to wait forever for a server that is not a scheduler.
+            client = in_time(connect, _CONNECT_SECONDS, stop)
+        except Interrupted:
+            raise
+        # The library has no common class for errors of a connection.
         except Exception as error:
-            self._found.set_exception(error)
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ConnectFailed(
+                f"the scheduler at {address} cannot be used: {reason}",
+                "check the address, and check that a Dask scheduler of a compatible version runs "
+                "there",
+            ) from error
+        try:
+            yield client
+        finally:
+            with suppress(Exception):  # The scheduler may be gone.
+                client.close(timeout=_LEAVE_SECONDS)
+
+
+def _library() -> Any:
+    """Load Dask's library, whose log and warnings are not for the user of a run.
+
+    Raises:
+        ConfigError: It is missing.
+    """
+    try:
+        import dask
+
+        # Read while the library is imported; a program that has imported it keeps its own log.
+        dask.config.set({"distributed.logging": dict.fromkeys(_LOGGERS, "critical")})
+        import distributed
+    except ImportError as error:
+        raise ConfigError(
+            f"--cluster needs Dask, which is not installed: {error}",
+            "install it with: pip install 'unloader[dask]'",
+        ) from error
+    warnings.filterwarnings("ignore", module=r"distributed\b")
+    return distributed
 
 
 def _seated(request: Request, parallelism: int | None, team: Team) -> SeatPlan:
@@ -173,7 +168,14 @@ def _seated(request: Request, parallelism: int | None, team: Team) -> SeatPlan:
         UsageError: It cannot read the source, or `--max-sessions` leaves none for a worker.
     """
     homes = team.greet()
-    _check_source(request, homes)
+    reason = source_of(request.source.kind).one_machine
+    others = [home for home in homes if home.machine != machine_id()]
+    if reason and others:
+        raise UsageError(
+            f"{request.source.kind} cannot be read from {others[0].label}, which is on another "
+            f"machine: {reason}",
+            "run without --cluster, or with --cluster local:N",
+        )
     threads = sum(home.threads for home in homes)
     wanted = most_workers(request, parallelism, threads)
     seats = team.open(min(wanted, threads), homes)
@@ -186,22 +188,10 @@ def _seated(request: Request, parallelism: int | None, team: Team) -> SeatPlan:
         notices = (*notices, text)
     return SeatPlan(
         topology=machine(),
-        # Where the seats are, the agents have decided.
+        # The agents have decided where the seats are.
         options=replace(request.seats, numa="off"),
         seating=Seating(seats=seats, memory_policy="local", notices=notices),
     )
-
-
-def _check_source(request: Request, homes: tuple[Home, ...]) -> None:
-    """Refuse a source that other machines cannot read, and name one that is another machine."""
-    reason = source_of(request.source.kind).one_machine
-    others = [home for home in homes if home.machine != machine_id()]
-    if reason and others:
-        raise UsageError(
-            f"{request.source.kind} cannot be read from {others[0].label}, which is on another "
-            f"machine: {reason}",
-            "run without --cluster, or with --cluster local:N",
-        )
 
 
 def _check_scheme(address: str, *, secured: bool) -> None:

@@ -1,72 +1,33 @@
 """Mutual TLS with a cluster: where certificates and key are, and whether the scheduler takes them.
 
-Only paths are known here. Whether both sides trust one another is tried with a handshake of our
-own first: the library was seen to wait for ever for a scheduler that does not trust it.
+Our own handshake first tries whether both sides trust one another: the library was seen to wait
+forever for a scheduler that does not trust it.
 """
 
 from __future__ import annotations
 
 import socket
 import ssl
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
 from unloader.errors import ConfigError, ConnectFailed
 from writers.files.regular import read_regular
 
 _FILES = {"ca": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
+_FIELDS = {"ca": "tls_ca_file", "cert": "tls_client_cert", "key": "tls_client_key"}
+"""Of `distributed.Security`."""
 _SECONDS = 10.0
 
 
-class Certificates(Struct, frozen=True, kw_only=True):
-    """The files of both sides' trust, by their paths."""
+def certificates_at(path: str) -> Mapping[str, str]:
+    """Return the files that a directory holds, or that a TOML file names: `Security`'s arguments.
 
-    ca: str
-    cert: str
-    key: str
-
-    def context(self) -> ssl.SSLContext:
-        """Return what a client shows, and whom it trusts.
-
-        Raises:
-            ConfigError: A file is missing, or is not what it should be.
-        """
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        # As Dask: whoever has a certificate of the authority is one of the cluster.
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_REQUIRED
-        try:
-            context.load_verify_locations(self.ca)
-            context.load_cert_chain(self.cert, self.key)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(
-                f"the certificates of --cluster-security cannot be used ({self.ca}, {self.cert}, "
-                f"{self.key}): {error}",
-                "give the certificate authority, the certificate and its key as PEM files",
-            ) from error
-        return context
-
-    def for_dask(self) -> Any:
-        """Return the same in the library's type."""
-        from distributed.security import Security
-
-        return Security(
-            require_encryption=True,
-            tls_ca_file=self.ca,
-            tls_client_cert=self.cert,
-            tls_client_key=self.key,
-        )
-
-
-def certificates_at(path: str) -> Certificates:
-    """Return the files that a directory holds, or that a TOML file names.
-
-    A directory has ca.pem, cert.pem and key.pem. A file has `ca`, `cert` and `key`, with paths that
-    begin where it lies.
+    A directory has ca.pem, cert.pem and key.pem. A file has `ca`, `cert` and `key`, with paths
+    relative to its directory.
 
     Raises:
         ConfigError: One is missing.
@@ -88,13 +49,10 @@ def certificates_at(path: str) -> Certificates:
                 "give a directory with ca.pem, cert.pem and key.pem, or a TOML file that names "
                 "three files",
             )
-    return Certificates(**{name: str(file) for name, file in found.items()})
+    return {_FIELDS[name]: str(file) for name, file in found.items()}
 
 
 def _named(file: Path) -> Mapping[str, Any]:
-    # Imported here: few runs name a file, and each on a cluster loads this module.
-    import tomllib
-
     try:
         found: Mapping[str, Any] = tomllib.loads(read_regular(file, follow=True).decode())
         return found
@@ -107,11 +65,11 @@ def _named(file: Path) -> Mapping[str, Any]:
         ) from error
 
 
-def check_reachable(address: str, certificates: Certificates | None) -> None:
+def check_reachable(address: str, certificates: Mapping[str, str] | None) -> None:
     """Connect to a scheduler and part again.
 
     Raises:
-        ConnectFailed: Nobody answers.
+        ConnectFailed: It does not answer.
         ConfigError: The two sides do not trust one another.
     """
     parts = urlsplit(address)
@@ -126,10 +84,22 @@ def check_reachable(address: str, certificates: Certificates | None) -> None:
         ) from error
 
 
-def _shake_hands(plain: socket.socket, certificates: Certificates, address: str) -> None:
+def _shake_hands(plain: socket.socket, certificates: Mapping[str, str], address: str) -> None:
     plain.settimeout(_SECONDS)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # As in Dask: each owner of a certificate of the authority belongs to the cluster.
+    context.check_hostname = False
+    ca, cert, key = (certificates[each] for each in _FIELDS.values())
     try:
-        with certificates.context().wrap_socket(plain) as secure:
+        context.load_verify_locations(ca)
+        context.load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"the certificates of --cluster-security cannot be used ({ca}, {cert}, {key}): {error}",
+            "give the certificate authority, the certificate and its key as PEM files",
+        ) from error
+    try:
+        with context.wrap_socket(plain) as secure:
             # With TLS 1.3 a certificate that is refused shows itself in what comes afterwards. A
             # scheduler that takes it speaks first.
             if not secure.recv(1):

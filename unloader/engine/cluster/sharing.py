@@ -18,6 +18,9 @@ class Home(Struct, frozen=True, kw_only=True):
     machine: str
     """Tells the machine from others."""
     threads: int
+    problem: str = ""
+    """Why it does not fit the run."""
+    hint: str = ""
 
     @property
     def label(self) -> str:

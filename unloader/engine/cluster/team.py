@@ -1,73 +1,127 @@
-"""The agents of a run: opened on the Dask workers there are, and on those that come later."""
+"""The agents of a run: opened on the Dask workers of the start, and on later ones."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import pickle
+import queue
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import Future, wait
 from contextlib import suppress
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace
 
 from numa.model import Seat
-from unloader.engine.cluster import calls
-from unloader.engine.cluster.connection import Connection
-from unloader.engine.cluster.facts import Facts, check_fits, facts_of
-from unloader.engine.cluster.orders import Opened, Opening, Prove, Refused, Told
+from unloader.engine.cluster.agent import Agent, Opened, Opening, Report, open_agent
+from unloader.engine.cluster.facts import check_fits, home_of
 from unloader.engine.cluster.remote import RemoteAgent
 from unloader.engine.cluster.sharing import Home, shared, vacant_for
-from unloader.errors import ConfigError, ConnectFailed, UnloaderError, error_class
+from unloader.errors import ConfigError, ConnectFailed, Interrupted, UnloaderError, error_class
 from unloader.model import Proof
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 T = TypeVar("T")
+Stop: TypeAlias = Callable[[], bool]
+News: TypeAlias = "tuple[RemoteAgent, list[Report] | str] | tuple[None, str]"
+"""The events of an agent, or why it is lost. Without an agent: why a Dask worker is not used."""
 
 _ANSWER_SECONDS = 60.0
 """Longest wait for one answer at the start: a busy machine takes its time to load a driver."""
+_CLOSE_SECONDS = 15.0
+_LATER_SECONDS = 10.0
+"""Longest wait for a Dask worker that joins later; it is asked again."""
 _LOOK_SECONDS = 2.0
+_TICK_SECONDS = 0.1
 
-Listener = Callable[[RemoteAgent, "list[Told] | str"], None]
-"""Takes the events of an agent, or why it is lost."""
+
+def in_time(call: Callable[[], T], seconds: float, stop: Stop) -> T:
+    """Return the result of a call, which is left to its own thread once that takes too long.
+
+    Raises:
+        TimeoutError: It took longer than `seconds`.
+        Interrupted: `stop` returned True.
+    """
+    result: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            result.set_result(call())
+        except Exception as error:
+            result.set_exception(error)
+
+    threading.Thread(target=work, daemon=True, name="cluster").start()
+    until = time.monotonic() + seconds
+    while not wait((result,), _TICK_SECONDS).done:
+        if stop():
+            raise Interrupted("stopped by a signal while the cluster was opened")
+        if time.monotonic() >= until:
+            raise TimeoutError(f"no answer within {seconds:g} s")
+    return result.result()
 
 
 class Team:
     """The agents; the places that they have are numbered from 0."""
 
-    def __init__(self, connection: Connection, pattern: Opening, source_kind: str) -> None:
+    def __init__(self, client: Client, pattern: Opening, source_kind: str, stop: Stop) -> None:
         """Open nothing yet.
 
         Args:
-            connection: To the cluster.
-            pattern: What agents are opened with, but for what is each one's own.
+            client: Of the cluster.
+            pattern: What agents are opened with, except what differs between them.
             source_kind: The source that they must be able to read.
+            stop: Asked several times a second while agents are opened; True ends that.
         """
-        self._connection = connection
+        self.address: str = client.scheduler.address
+        self.inbox: queue.SimpleQueue[News] = queue.SimpleQueue()
+        self.notices: tuple[str, ...] = ()
+        self.places = 0
+        """Places below this number are used."""
+        self.of = 0
+        """Places below this number may be used later."""
+        self.proof: Proof | None = None
+        """What an agent that is opened later has to show."""
+        self._client = client
         self._pattern = pattern
         self._kind = source_kind
+        self._stop = stop
+        self._lock = threading.Lock()
         self._agents: dict[str, RemoteAgent] = {}
-        """By the address of their Dask worker: those that were not lost."""
+        """By the address of their Dask worker; a lost one until its loss was noted."""
         self._by_place: dict[int, RemoteAgent] = {}
         self._vacant: dict[int, str] = {}
         """Places without an agent, each with the machine that it was on."""
         self._seats: dict[int, Seat] = {}
         self._hosts: dict[int, str] = {}
         self._refused: set[str] = set()
-        """Dask workers that have come and do not fit."""
-        self._lock = threading.Lock()
-        self._listener: Listener | None = None
-        self._early: list[tuple[RemoteAgent, list[Told] | str]] = []
+        """Dask workers that joined and do not fit."""
         self._number = 0
-        self._is_closed = False
         self._watch: asyncio.Task[None] | None = None
-        self.proof: Prove | None = None
-        """What an agent is asked for that is opened from now on."""
-        self.notices: tuple[str, ...] = ()
-        self.places = 0
-        """Those below are used."""
-        self.of = 0
-        """And those below are kept."""
+
+    def greet(self) -> tuple[Home, ...]:
+        """Return the Dask workers, once each is known to fit.
+
+        Raises:
+            ConfigError: The cluster has no Dask worker, or one does not fit.
+        """
+
+        async def ask_all() -> list[Home]:
+            known = await self._client.nthreads()
+            asked = (
+                home_of(self._client, address, threads, self._kind, _ANSWER_SECONDS)
+                for address, threads in sorted(known.items())
+            )
+            return await _all(asked)
+
+        homes = tuple(self._sync(ask_all))
+        check_fits(homes)
+        return homes
 
     def open(self, places: int, homes: Iterable[Home]) -> tuple[Seat, ...]:
         """Open an agent on each Dask worker that has a share of the places; return their seats.
@@ -77,17 +131,18 @@ class Team:
         """
         known = {home.address: home for home in homes}
         shares = shared(tuple(known.values()), places)
-        self.places = self.of = places
-        self._call(self._open_all(shares, known))
-        return tuple(self._seats[place] for place in sorted(self._seats))
+        totals: Counter[str] = Counter()
+        for address, share in shares.items():
+            totals[known[address].machine] += len(share)
 
-    def listen(self, listener: Listener) -> None:
-        """Have a function called, in the loop, with all that agents tell."""
-        with self._lock:
-            self._listener = listener
-            early, self._early = self._early, []
-        for each in early:
-            listener(*each)
+        async def open_all() -> None:
+            each = ((known[address], share) for address, share in shares.items())
+            await _all(self._open(home, share, totals[home.machine]) for home, share in each)
+            self._watch = asyncio.create_task(self._look_for_more())
+
+        self.places = self.of = places
+        self._sync(open_all)
+        return tuple(self._seats[place] for place in sorted(self._seats))
 
     def alive(self) -> tuple[RemoteAgent, ...]:
         """Return the agents that are not lost."""
@@ -106,29 +161,20 @@ class Team:
         """Return the name of the machine of a place."""
         return self._hosts.get(place, "")
 
-    def limit(self, places: int, of: int) -> None:
-        """Use so many places, of which so many are kept."""
-        self.places, self.of = places, of
-
     def raise_to(self, places: int) -> bool:
-        """Use so many places if those are more; return whether they are.
+        """Use this many places if those are more; return whether they are.
 
-        In place of those that are vacant others are used: a run that begins with few workers would
-        wait for the machines of these, if they are lost, while others have nothing to do.
+        Others are used in place of vacant ones. A run that starts with few workers would wait for
+        the machines of these, if they are lost, while others have nothing to do.
         """
-        there = sorted(place for agent in self.alive() for place in agent.places if place < self.of)
-        last = there[:places][-1] + 1 if there else 0
+        held = sorted(place for agent in self.alive() for place in agent.places if place < self.of)
+        last = held[:places][-1] + 1 if held else 0
         more = max(places, last) > self.places
         self.places = max(self.places, places, last)
         return more
 
-    def open_sessions(self, task: Proof) -> None:
-        """Have each agent open the session of a proof that is to come."""
-        for agent in self.alive():
-            agent.post(Prove(task, is_awaited=False))
-
     def vacate(self, agent: RemoteAgent) -> None:
-        """Take note of the loss of an agent: others may have its places now."""
+        """Note the loss of an agent: others may have its places now."""
         with self._lock:
             for place in agent.places:
                 if self._by_place.get(place) is agent:
@@ -140,79 +186,61 @@ class Team:
     def drop(self, agent: RemoteAgent, reason: str) -> None:
         """Give up an agent whose machine cannot have a process."""
         self._refused.add(agent.home.address)
-        self._connection.call_soon(agent.end)
-        self._told(agent, reason)
+        agent.is_lost = True
+        self._client.loop.add_callback(agent.end)
+        self.inbox.put((agent, reason))
+
+    @property
+    def has_scheduler(self) -> bool:
+        """Whether the client is connected to the scheduler."""
+        return bool(self._client.status == "running")
 
     def close(self) -> None:
-        """Take no further Dask workers."""
-        self._is_closed = True
+        """End all processes on all machines; one that is lost ends them when its lease is over."""
 
-    def greet(self) -> tuple[Home, ...]:
-        """Return the Dask workers there are, once each is known to fit.
+        async def end_all() -> None:
+            if self._watch is not None:
+                self._watch.cancel()
+            ends = [asyncio.wrap_future(each.post(Agent.close)) for each in self.alive()]
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(
+                    asyncio.gather(*ends, return_exceptions=True), _CLOSE_SECONDS
+                )
+            for agent in self._agents.values():
+                agent.end()
 
-        Raises:
-            ConfigError: There is none, or one does not fit.
-        """
-        found = self._call(self._greet_all())
-        check_fits([facts for _, facts in found])
-        return tuple(home for home, _ in found)
+        with suppress(Exception):
+            self._client.sync(end_all, callback_timeout=2 * _CLOSE_SECONDS)
 
-    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def _sync(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        call: Callable[[], T] = partial(self._client.sync, function)
         try:
-            return self._connection.call(coroutine, 2 * _ANSWER_SECONDS)
+            return in_time(call, 2 * _ANSWER_SECONDS, self._stop)
         except UnloaderError:
             raise
-        # What the library raises where a connection breaks has no common class.
+        # The library has no common class for errors of a connection.
         except Exception as error:
             raise ConnectFailed(
-                f"the cluster at {self._connection.address} does not answer: {error}",
+                f"the cluster at {self.address} does not answer: {error or type(error).__name__}",
                 "see the logs of its scheduler and its workers",
             ) from error
 
-    async def _greet_all(self) -> list[tuple[Home, Facts]]:
-        known = await self._connection.workers()
-        homes = (self._greet(each.address, each.threads) for each in known)
-        return list(await asyncio.gather(*homes))
-
-    async def _greet(self, address: str, threads: int) -> tuple[Home, Facts]:
-        facts = await facts_of(self._connection, address, self._kind, _ANSWER_SECONDS)
-        home = Home(
-            address=address, host=facts.host, machine=facts.machine, threads=max(1, threads)
-        )
-        return home, facts
-
-    async def _open_all(
-        self, shares: Mapping[str, tuple[tuple[int, int], ...]], homes: Mapping[str, Home]
-    ) -> None:
-        totals: dict[str, int] = {}
-        for address, share in shares.items():
-            machine = homes[address].machine
-            totals[machine] = totals.get(machine, 0) + len(share)
-        await asyncio.gather(
-            *(
-                self._open(homes[address], share, totals[homes[address].machine])
-                for address, share in shares.items()
-            )
-        )
-        self._watch = asyncio.create_task(self._look_for_more())
-
     async def _open(self, home: Home, share: tuple[tuple[int, int], ...], total: int) -> None:
         self._number += 1
-        begin = min(self._pattern.begin, len(share))
+        begin = sum(place < self.places for place, _ in share)
         opening = replace(
             self._pattern,
             agent=f"unloader-{os.getpid()}-{os.urandom(4).hex()}-{self._number}",
             seats_of_machine=total,
             places=share,
-            # Of a run that goes on all are wanted.
-            begin=begin if self._listener is None else sum(p < self.places for p, _ in share),
+            # Of a run that has started all are wanted.
+            begin=min(self._pattern.begin, begin) if self.proof is None else begin,
         )
-        call = self._connection.run(home.address, calls.open_agent, pickle.dumps(opening))
-        answer: Opened | Refused = pickle.loads(await asyncio.wait_for(call, _ANSWER_SECONDS))
-        if isinstance(answer, Refused):
-            failure = answer.failure
-            raise error_class(failure.error)(f"{home.label}: {failure.message}", failure.hint)
-        agent = RemoteAgent(self._connection, home, opening, told=self._told, lost=self._told)
+        call = self._client.run(open_agent, opening, workers=[home.address])
+        answer: Opened = (await asyncio.wait_for(call, _ANSWER_SECONDS))[home.address]
+        if not isinstance(answer, Opened):
+            raise error_class(answer.error)(f"{home.label}: {answer.message}", answer.hint)
+        agent = RemoteAgent(self._client, home, opening, lambda *news: self.inbox.put(news))
         with self._lock:
             self._agents[home.address] = agent
             for (place, _), seat in zip(share, answer.seats, strict=True):
@@ -220,43 +248,45 @@ class Team:
                 self._vacant.pop(place, None)
                 self._seats[place] = seat
                 self._hosts[place] = home.host
-            told = (f"{home.host}: {text}" for text in answer.notices)
-            self.notices = tuple(dict.fromkeys((*self.notices, *told)))
-        agent.begin()
+            notices = (f"{home.host}: {text}" for text in answer.notices)
+            self.notices = tuple(dict.fromkeys((*self.notices, *notices)))
         if self.proof is not None:
-            agent.post(self.proof)
-
-    def _told(self, agent: RemoteAgent, found: list[Told] | str) -> None:
-        with self._lock:
-            if self._listener is None:
-                self._early.append((agent, found))
-                return
-        self._listener(agent, found)
+            agent.post(Agent.prove, self.proof)
 
     async def _look_for_more(self) -> None:
-        """Open agents on Dask workers that have come, while there are vacant places."""
-        while not self._is_closed:
+        """Open agents on Dask workers that have joined, while there are vacant places."""
+        while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            if not self._vacant:
-                continue
             with suppress(Exception):  # The scheduler may be away for a moment.
-                for each in await asyncio.wait_for(self._connection.workers(), _ANSWER_SECONDS):
-                    if each.address not in self._agents and each.address not in self._refused:
-                        await self._try_to_open(each.address, each.threads)
+                known = await asyncio.wait_for(self._client.nthreads(), _ANSWER_SECONDS)
+                for address, threads in sorted(known.items()):
+                    if self._vacant and address not in self._agents.keys() | self._refused:
+                        await self._try_to_open(address, threads)
 
     async def _try_to_open(self, address: str, threads: int) -> None:
         try:
-            home, facts = await asyncio.wait_for(self._greet(address, threads), 10.0)
-            check_fits([facts])
-        except ConfigError:
+            asked = home_of(self._client, address, threads, self._kind, _ANSWER_SECONDS)
+            home = await asyncio.wait_for(asked, _LATER_SECONDS)
+            check_fits([home])
+        except ConfigError as error:
             self._refused.add(address)
+            self.inbox.put((None, error.message))
             return
         with self._lock:
             here = [each for each in self._agents.values() if each.home.machine == home.machine]
-            taken = {number for each in here for number in each.seats.values()}
+            taken = {number for each in here for number in each.seats}
             kept = {place: was for place, was in self._vacant.items() if place < self.of}
         share = vacant_for(home, kept, taken)
-        if share and not self._is_closed:
+        if share:
             total = max([*taken, *(number for _, number in share)]) + 1
             with suppress(UnloaderError):
                 await self._open(home, share, total)
+
+
+async def _all(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return the results of all calls; raise the first error once all have ended."""
+    found = await asyncio.gather(*calls, return_exceptions=True)
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+    return cast("list[T]", found)
