@@ -240,7 +240,7 @@ def test_a_store_that_stays_broken_ends_the_run(
     done = command.ended("resume", place)
     assert done.returncode == 0, done.stderr
     name = finished[0].rpartition("/")[2]
-    assert f"was finished but is read again: the upload of {name} is gone" in done.stderr
+    assert f"was finished but is read again: the upload of {name} does not exist" in done.stderr
     command.run("verify", place, source)
     assert server.uploads("stays/") == []
 
