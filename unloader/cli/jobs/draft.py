@@ -37,7 +37,7 @@ _OPTIONS = """\
 # verify = "full"             # the default is count
 """
 
-_TO = "# A directory for each table and each day. Write {run_id} instead of {date} for each run."
+_TO = "# A directory for each day, and in it one for each table. {run_id} makes one for each run."
 
 
 def draft(url: str, settings: Mapping[str, str], tables: Sequence[SchemaTable]) -> str:
@@ -104,7 +104,7 @@ def _commented(line: str) -> str:
 
 def _usual(tables: Sequence[SchemaTable]) -> str:
     has_schema = all(each.summary.schema for each in tables)
-    return "extract/{schema}.{table}/{date}" if has_schema else "extract/{table}/{date}"
+    return "extract/{date}/{schema}.{table}" if has_schema else "extract/{date}/{table}"
 
 
 def _destinations(tables: Sequence[SchemaTable]) -> Iterator[str]:
@@ -122,5 +122,5 @@ def _destinations(tables: Sequence[SchemaTable]) -> Iterator[str]:
             usual = directory_name(_usual(tables), values)
         except (ConfigError, OutputFailed):
             usual = ""
-        yield "" if usual and usual not in seen else f"extract/table-{number}/{{date}}"
+        yield "" if usual and usual not in seen else f"extract/{{date}}/table-{number}"
         seen.add(usual)

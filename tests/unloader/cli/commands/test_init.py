@@ -86,6 +86,20 @@ def test_one_table_is_a_job_that_runs(unloader: Run, tmp_path: Path) -> None:
     assert (again.returncode, "exists already" in again.stderr) == (6, True)
 
 
+def test_a_schema_can_be_unloaded_each_night(unloader: Run, tmp_path: Path) -> None:
+    """The draft puts the tables of a night below its day; each run has its own night here."""
+    import duckdb
+
+    with duckdb.connect(str(tmp_path / "two.db")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS a; CREATE TABLE u AS SELECT 2 AS a")
+    draft = unloader("init", f"duckdb://{tmp_path}/two.db").stdout
+    (tmp_path / "job.toml").write_text(draft.replace("{date}", "{run_id}"))
+    for nights in (1, 2):
+        done = unloader("run", "job.toml", "--quiet")
+        assert done.returncode == 0, done.stderr
+        assert len(list((tmp_path / "extract").rglob("*.csv"))) == 2 * nights
+
+
 def test_a_schema_is_chosen_where_there_are_several(unloader: Run, tmp_path: Path) -> None:
     """By its name as the database takes it; the error lists them."""
     import duckdb
