@@ -353,7 +353,7 @@ def test_another_table_under_the_name_is_told(
 
     # The tables that a query names are locked from its description on.
     at_once, then = (later, nothing) if name is None else (nothing, later)
-    with pytest.raises(SourceError, match=r"replaced since the snapshot was taken"):
+    with pytest.raises(SourceError, match=r"replaced after the snapshot was taken"):
         begin(catalog, name, url, at_once, then, query=query)
 
 
