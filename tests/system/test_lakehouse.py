@@ -147,7 +147,7 @@ def test_what_does_not_fit_is_refused_before_a_row_is_read(source: str, the_lake
         ("SELECT i FROM t", "append", "its column 'dy' is not in the files"),
         ("SELECT *, 1 AS more FROM t", "overwrite", "it has no column 'more'"),
         ("SELECT i, dy, v AS V FROM t", "append", "it has no column 'V', but 'v'"),
-        ("SELECT i::INT AS i, dy, v FROM t", "append", "'i' is long, and not int"),
+        ("SELECT i::INT AS i, dy, v FROM t", "append", "'i' is long instead of int"),
         ("SELECT i FROM t", "create", "already"),
     ):
         assert said in command.error_of(*asked, mode, "--query", query, status=6)
@@ -178,7 +178,7 @@ def test_a_type_that_no_table_holds_is_refused(
         (("--format", "csv"), "--format parquet"),
         (("--overwrite",), "--save-mode overwrite"),
         (("--replace-where", "i = 1"), "--save-mode overwrite"),
-        (("--save-mode", "append", "--to", "/tmp/x"), "none"),
+        (("--save-mode", "append", "--to", "/tmp/x"), "is not a table"),
         (("--to", "iceberg://lake/ns.t,/tmp/x"), "alone"),
     ],
 )
