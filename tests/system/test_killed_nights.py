@@ -181,7 +181,11 @@ def test_a_night_can_be_seen_changed_and_stopped(url: str, tmp_path: Path) -> No
     assert [each["state"] for each in runs_in(tmp_path)] == ["running"]
     command.run("set", str(home), "--parallelism", "1")
     one = home / "main.large"
-    assert f"unloader stop {home}" in command.error_of("stop", str(one), status=6)
+    for advised in ("stop", "resume", "clean"):
+        assert f"unloader stop {home}" in command.error_of(advised, str(one), status=6)
+    for place, status in ((one, 6), (home, 7)):
+        error = command.error_of("verify", str(place), status=status)
+        assert f"wait until the run ends; its progress: unloader status {place}" in error
     assert "tables" in command.run("stop", str(home))
     status, _, err = running.finish()
     assert (status, "stopped by `unloader stop`" in err) == (130, True)

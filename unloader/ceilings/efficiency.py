@@ -120,14 +120,17 @@ def _source(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
         yield "source: the rate of the run is unknown"
     else:
         level = level_for(source, run.workers)
-        workers = counted(level.parallelism, "worker")
+        workers = (
+            counted(level.parallelism, "worker that fetches", "workers that fetch")
+            + f" and {'writes' if level.parallelism == 1 else 'write'} nothing"
+        )
         yield EfficiencyPart(
             what="source",
             unit="rows/s",
             rate=run.rows_per_second,
             ceiling=level.rows_per_second,
             share=round(run.rows_per_second / level.rows_per_second, 4),
-            basis=f"{workers} that fetch and write nothing",
+            basis=workers,
         )
 
 
@@ -170,6 +173,5 @@ def _encoder_part(
         rate=run.uncompressed_bytes_per_second,
         ceiling=ceiling,
         share=round(run.uncompressed_bytes_per_second / ceiling, 4),
-        basis=f"{counted(cores, 'core that encodes', 'cores that encode')} "
-        f"{encoder.format} and nothing else",
+        basis=f"{counted(cores, 'core that encodes', 'cores that encode')} only {encoder.format}",
     )

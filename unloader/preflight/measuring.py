@@ -32,6 +32,7 @@ from unloader.engine.local import LocalExecutor
 from unloader.errors import Interrupted, UnloaderError
 from unloader.events import Observer, PhaseStarted
 from unloader.model import OutputOptions, Preload, Request
+from unloader.nouns import are, counted
 from unloader.placement.seating import seat_request
 from unloader.preflight.disk import DiskMeasuring
 from unloader.preflight.model import Budget
@@ -194,11 +195,12 @@ def _add_source(found: _Found, ready: Prepared, figures: SourceFigures) -> None:
     if not levels:
         found.miss("source", "no row arrived")
         return
+    units = len(ready.plan.units)
     if figures.read_again:
         found.miss(
             "source without its cache",
-            f"not measured, because there are only {len(ready.plan.units)} work units and some "
-            "were read twice",
+            f"not measured, because {counted(units, 'work unit')} {are(units)} too few: "
+            "some were read twice",
         )
     found.add(
         source=SourceCeiling(

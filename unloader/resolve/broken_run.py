@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from unloader.placement.seating import automatic_parallelism, machine
 from unloader.request.directory_names import directory_name, has_fields
 from unloader.resolve.outputs.directories import directory_values
 from unloader.resolve.resolved import ResolvedRun
-from unloader.resolve.tables.homes import is_of_tables
+from unloader.resolve.tables.homes import home_above, is_of_tables
 from unloader.storage.model import MANIFEST, RUN_RECORD, Leftover
 from unloader.storage.opening import storage_at, unreadable
 from unloader.storage.paths import absolute, real
@@ -253,10 +254,12 @@ def find_broken_run(destination: str) -> BrokenRun | None:
         if who is None or not who.places:
             return None
         if who.is_running:
+            # A run over several tables is stopped as a whole.
+            whole = home_above(storage, destination, who.run_id) or destination
             raise OutputFailed(
                 f"run {who.run_id} is writing to {destination}, in process {who.pid}"
                 + (f" on {who.host}" if who.host else ""),
-                f"wait until it ends, or end it with: unloader stop {destination}",
+                f"wait until it ends, or end it with: unloader stop {shlex.quote(whole)}",
             )
         places = _places_now(destination, who.places)
         record = storage.record(places[0], RUN_RECORD)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
 
-from unloader.resolve.tables.homes import recorded_tables
+from unloader.errors import OutputFailed
+from unloader.resolve.tables.homes import home_above, recorded_tables
 from unloader.storage.base import Storage
 from unloader.storage.model import MANIFEST, RUN_RECORD, Cleaning
 from unloader.storage.opening import storage_at
@@ -51,6 +53,11 @@ def _with_tables(storage: Storage, place: str) -> Iterator[str]:
     with suppress(OSError):
         who = storage.who_was_here(place, counted=False)
         # Of a run that goes on nothing is touched: the clearing of its home is refused.
+        if who is not None and who.is_running and (home := home_above(storage, place, who.run_id)):
+            raise OutputFailed(
+                f"run {who.run_id} over several tables is writing to {place}",
+                f"wait until it ends, or end it with: unloader stop {shlex.quote(home)}",
+            )
         if who is not None and who.run_id and not who.is_running:
             for table in recorded_tables(storage.record(place, RUN_RECORD), place):
                 for directory in table.directories:

@@ -144,7 +144,7 @@ def _usual(name: str) -> MaskingKey:
     if path is not None:
         return MaskingKey(name=name, kind="file", place=str(path))
     raise ConfigError(
-        f"no place is given for the masking key {name}",
+        f"no place is given for the masking key {name!r}",
         f"set {variable}, use the systemd credential {CREDENTIAL}{name}, or give its place: "
         f"--mask-key {name}=file:PATH",
     )

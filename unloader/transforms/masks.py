@@ -72,7 +72,8 @@ def masked(step: Mask, columns: Columns, keys: Keys | None) -> tuple[Columns, Wo
         UsageError: The column or an option is wrong.
         ConfigError: A key is missing or is none for the mask.
     """
-    index = found(names_of(columns), column_of(step), method_of(step))
+    name = column_of(step)
+    index = found(names_of(columns), name, f"--mask {name}={method_of(step)}")
     column = columns[index]
     field = plain_field(column.field)
     if isinstance(step, ShiftDates):

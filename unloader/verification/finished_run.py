@@ -29,7 +29,7 @@ from unloader.verification.content import Fetched, differing, fetched_of
 from unloader.verification.encrypted import NO_KEY, keyed_spec, public_part
 from unloader.verification.files import CheckedFile, FilesRead, Reading, read_files, some_of
 from unloader.verification.open_sources import OpenSources
-from unloader.verification.recorded import fetched_by, part_of
+from unloader.verification.recorded import NEW_RUN, fetched_by, has_sums, part_of
 from unloader.verification.source_state import Question, SourceState, ask
 from writers.errors import FormatError
 from writers.model import OutputSpec
@@ -128,6 +128,13 @@ def verify(
     return answer | ({"table_log": in_table.to_json()} if in_table else {})
 
 
+def _full_level(manifest: Manifest) -> str:
+    """Return how the values of a run are checked that the source alone does not determine."""
+    if has_sums(manifest):
+        return "use --level full"
+    return NEW_RUN
+
+
 def check_level(manifest: Manifest, checks: Checks) -> None:
     """Check that a run can be compared with a source as it is asked for.
 
@@ -138,12 +145,12 @@ def check_level(manifest: Manifest, checks: Checks) -> None:
         raise UsageError(
             "--level source compares with the source's values, but the run wrote other values: "
             "it masked or changed columns",
-            "use --level full",
+            _full_level(manifest),
         )
     if checks.level == "source" and manifest.options.filter is not None:
         raise UsageError(
             "--level source compares with all rows of the source, but the run had a filter",
-            "use --level full",
+            _full_level(manifest),
         )
 
 
@@ -230,7 +237,7 @@ def _fetched(manifest: Manifest, level: Level, said: SourceState | None) -> Fetc
     if level == "count":
         return None
     content = said.content if said else None
-    if content is None or all(unit.content for unit in manifest.units):
+    if content is None or has_sums(manifest):
         return fetched_by(manifest)
     # The run recorded no checksums: the files are compared with the source as a whole.
     return fetched_of(content.schema, content.columns, {}, manifest.options.dialect)
@@ -243,10 +250,10 @@ def _source_differences(
         return
     left_out = manifest.verified.filtered_rows or 0
     if said.rows != manifest.totals.rows + left_out:
-        filtered = f" and {left_out} left out by a filter" if left_out else ""
+        filtered = f" and {left_out:,} left out by a filter" if left_out else ""
         yield (
             f"the manifest has {counted(manifest.totals.rows, 'row')}{filtered}, but the source "
-            f"counts {said.rows} ({said.when})"
+            f"counts {said.rows:,} ({said.when})"
         )
     elif said.content is not None and read.content is not None and fetched is not None:
         unhashed = {**fetched.left_out, **said.content.unhashed}

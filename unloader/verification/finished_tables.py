@@ -71,9 +71,12 @@ def _check_finished(place: PlacePath) -> None:
             )
         who = storage.who_was_here(str(place), counted=False)
         if who is not None and who.run_id:
+            status = f"unloader status {shlex.quote(str(place))}"
             raise OutputFailed(
                 f"run {who.run_id} in {place} is not finished: {MANIFEST} does not exist",
-                f"to see whether it can be resumed: unloader status {shlex.quote(str(place))}",
+                f"wait until the run ends; its progress: {status}"
+                if who.is_running
+                else f"to see whether it can be resumed: {status}",
             )
 
 
@@ -110,8 +113,11 @@ def _checked_unfinished(
     left_out = recorded_left_out(record)
     named = [*missing, *(f"{name} (left out)" for name in left_out)]
     more = [f"and {len(named) - _SHOWN_TABLES} more"] if len(named) > _SHOWN_TABLES else []
+    who = storage_at(str(home)).who_was_here(str(home), counted=False)
     hint = f"continue the run with: unloader resume {place}"
-    if not missing:
+    if who is not None and who.is_running:
+        hint = f"wait until the run ends; its progress: unloader status {place}"
+    elif not missing:
         hint = (
             "unload the tables that were left out in another run; remove the record of this run "
             f"with: unloader clean {place}"
@@ -368,7 +374,7 @@ def _mismatch(home: PlacePath, found: dict[str, str], of: int) -> VerifyMismatch
         named.append(f"and {more} more: {', '.join(list(found)[_SHOWN_TABLES:])}")
     return VerifyMismatch(
         f"{home}: {len(found)} of {counted(of, 'table')} {are(len(found))} not as the run wrote "
-        "them: " + "; ".join(named),
+        f"{'it' if len(found) == 1 else 'them'}: " + "; ".join(named),
         "unload these tables again, or restore their files; the other tables are unchanged",
     )
 

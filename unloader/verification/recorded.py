@@ -14,6 +14,14 @@ TABLE = "the table"
 """The part where one file holds all units."""
 
 
+NEW_RUN = "unload again with --verify full, which records checksums of the values for --level full"
+
+
+def has_sums(manifest: Manifest) -> bool:
+    """Return whether a run recorded checksums of all its values."""
+    return all(unit.content for unit in manifest.units)
+
+
 def fetched_by(manifest: Manifest) -> Fetched:
     """Return what the values in a finished run's files are compared with.
 
@@ -22,10 +30,14 @@ def fetched_by(manifest: Manifest) -> Fetched:
     """
     parts = {unit.id: content for unit in manifest.units if (content := _content(unit))}
     if len(parts) < len(manifest.units):
+        asked = manifest.options
+        own_values = asked.transform is not None or asked.filter is not None
         raise UsageError(
             f"run {manifest.run_id} recorded no checksums of values: it was verified by --verify "
             f"{manifest.verified.level}",
-            "unload with --verify full, or compare files and database: "
+            NEW_RUN
+            if own_values
+            else "unload with --verify full, or compare files and database: "
             "unloader verify DEST SOURCE --level source",
         )
     if manifest.options.file_per == "table":

@@ -46,7 +46,7 @@ def test_the_tables_that_are_published_are_verified(home: Path) -> None:
     (file,) = (home / "first").glob("*.csv")
     file.write_text("i\n1\n2\n")
     error = command.error_of("verify", str(home), status=8)
-    assert "1 of 3 tables is not as the run wrote them: main.first: " in error
+    assert "1 of 3 tables is not as the run wrote it: main.first: " in error
 
 
 def test_tables_that_were_left_out_need_another_run(url: str, tmp_path: Path) -> None:

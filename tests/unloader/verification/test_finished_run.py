@@ -411,7 +411,7 @@ def test_a_source_that_changed_is_compared_as_it_is(
         connection.execute("INSERT INTO t SELECT * FROM t LIMIT 5")
     destination, heard = copy("csv"), list[Event]()
     with pytest.raises(
-        VerifyMismatch, match=f"{ROWS:,} rows, but the source counts {ROWS + 5} .as the"
+        VerifyMismatch, match=f"{ROWS:,} rows, but the source counts {ROWS + 5:,} .as the"
     ):
         api.verify(destination, source_of(later), observe=heard.append)
     assert any(

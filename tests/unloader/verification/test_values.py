@@ -27,6 +27,7 @@ from unloader.model import (
     SourceSpec,
 )
 from unloader.request.names import parse_table
+from unloader.transforms.model import RedactColumn, TransformOptions
 from writers.files import merge
 from writers.files.checksums import open_digest
 from writers.model import Compression, ParquetFormat, TextFormat, WrittenFile
@@ -246,6 +247,20 @@ def test_a_run_that_recorded_nothing_says_so(database: Path, tmp_path: Path) -> 
     with pytest.raises(UsageError, match=r"recorded no checksums.*--verify count") as caught:
         api.verify(tmp_path / "out", level="full")
     assert "--verify full" in caught.value.hint
+
+
+def test_a_masked_run_without_sums_needs_a_new_run(database: Path, tmp_path: Path) -> None:
+    """Neither level that reads values is advised: each would refuse the run and name the other."""
+    masks = TransformOptions(steps=(RedactColumn(redact="small"),))
+    job = replace(job_of(database, tmp_path / "out", "parquet"), verify="count")
+    output = replace(job.output, transform=masks)
+    api.unload(replace(job, output=output))
+    source = job.source
+    for level, asked in (("full", None), ("source", source)):
+        with pytest.raises(UsageError) as caught:
+            api.verify(tmp_path / "out", asked, level=level)
+        assert caught.value.hint.startswith("unload again with --verify full")
+        assert "--level source" not in caught.value.hint
 
 
 def test_a_value_behind_the_last_delimiter_is_found(

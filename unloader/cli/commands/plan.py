@@ -97,6 +97,8 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
         render.emit_json(document)
     elif not values["quiet"]:
         shown = _shown(planned, job.settings, every=values["units"])
+        if output is not None:
+            shown += f"\n\nthe plan was written to {render.visible(str(output))}"
         render.emit(shown, asked=not values["output"])
         for notice in planned.run.seating.notices:
             click.echo(f"unloader: notice: {notice}", err=True)
@@ -217,6 +219,11 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
 
     plan, table, simulation = planned.run.plan, planned.run.plan.table, planned.simulation
     rows, sizes = [unit.rows for unit in plan.units], [unit.bytes for unit in plan.units]
+    written, read = _sum(rows, table.rows), round(sum(simulation.finish_times))
+    of_read = "estimate"
+    if plan.cost_unit == "rows" and written is not None and written < read:
+        # The database reads all rows of a sample by keys, and sends only those of the sample.
+        of_read = f"estimate, of {read:,} rows that the database reads"
     balance = (
         f"the busiest worker reads {_cost(simulation.makespan, plan.cost_unit)} "
         f"(at best {_cost(simulation.lower_bound, plan.cost_unit)}); "
@@ -230,7 +237,7 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
             *((("subset", part),) if (part := subset_text(planned.run)) else ()),
             ("units", render.count(len(plan.units))),
             ("workers", render.count(len(planned.run.seating.seats))),
-            ("rows", render.about(render.count(_sum(rows, table.rows)), "estimate")),
+            ("rows", render.about(render.count(written), of_read)),
             ("bytes", render.about(render.size(_sum(sizes, table.bytes)), "in the source")),
             ("ranges from", table.ranges_from or render.UNKNOWN),
             ("balance", balance),

@@ -77,17 +77,19 @@ def command(
 
 def _shown(result: dict[str, Any]) -> str:
     missing = (result.get("table_log") or {}).get("missing_files", ())
+    asked = result["source_rows"] is not None
+    checked = "" if asked else ", files only: no SOURCE was given"
     return render.facts(
         (
-            ("result", f"{result['result']} ({result['level']})"),
+            ("result", f"{result['result']} ({result['level']}{checked})"),
             *((("tables", render.count(len(result["tables"]))),) if "tables" in result else ()),
             *(("not compared", text) for text in result["not_compared"]),
             ("rows", render.count(result["rows"])),
-            ("rows in the source", render.count(result["source_rows"])),
+            ("rows in the source", render.count(result["source_rows"]) if asked else "not counted"),
             ("bytes", f"{render.count(result['bytes'])} ({render.size(result['bytes'])})"),
             ("files", render.count(result["files"])),
             *(("missing", f"{name}, which the table does not use") for name in missing),
-            ("snapshot", str(result["snapshot"])),
+            *((("snapshot", str(result["snapshot"])),) if asked else ()),
             ("run", str(result["run_id"])),
             ("directory", str(result["destination"])),
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from unloader.errors import PlanFailed, SourceError, UnloaderError
+from unloader.errors import PlanFailed, SourceError, UnloaderError, UsageError
 from unloader.nouns import counted
 from unloader.selection.problems import SHOWN
 from unloader.selection.problems import TableProblem as SelectionProblem
@@ -107,14 +107,23 @@ def _statements(problems: Iterable[TableProblem]) -> tuple[str, ...]:
 
 
 def _hints(problems: Sequence[TableProblem], *, goes_on: bool) -> list[str]:
-    """Return what to do next: each hint once, then the statements."""
-    hints = [each.error.hint for each in problems[:SHOWN] if not each.mend and each.error.hint]
-    found = list(dict.fromkeys(hints))[:3]
+    """Return what to do next: each hint once, with its tables if hints differ; then statements."""
+    hinted = [each for each in problems[:SHOWN] if not each.mend and each.error.hint]
+    tables: dict[str, list[str]] = {}
+    for each in hinted:
+        tables.setdefault(each.error.hint, []).append(each.table)
+    found = [
+        hint if len(tables) == 1 else f"{', '.join(names)}: {hint}"
+        for hint, names in list(tables.items())[:3]
+    ]
     statements = _statements(problems)
     if statements:
         found.append(f"let a user who may grant it run: {'; '.join(statements[:SHOWN])}")
     if len(statements) > SHOWN:
         found.append(f"and {len(statements) - SHOWN} more statements, which --json shows")
+    usage = any(isinstance(each.error, UsageError) for each in problems)
+    if goes_on and usage and "[[table]]" not in "".join(found):
+        found.append("write an option for one table below its [[table]] in a job file")
     if goes_on:
         found.append("or continue without these tables: --on-table-failure continue")
     return found

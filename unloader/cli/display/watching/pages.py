@@ -167,6 +167,7 @@ def _process(status: RunStatus) -> Iterator[tuple[str, str]]:
 
 def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Iterator[tuple[str, str]]:
     units = live.units
+    done = units.done
     running = status.state == "running"
     if running:
         yield "phase", f"{phase_text(live.phase)}, since {live.phase_since}"
@@ -177,7 +178,7 @@ def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Iterato
     else:
         yield "last seen", live.updated
         # What was done after the run was last seen is in its journal.
-        done = units.done if status.left is None else status.left.units
+        done = done if status.left is None else status.left.units
         counts = f"{done:,} of {units.total:,} done"
         if status.tables is not None:
             counts = f"{done:,} done of the tables that are not complete"
@@ -185,7 +186,11 @@ def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Iterato
         yield "tables", tables_text(live.tables)
     yield "units", counts
     about = "" if live.rows_expected is None else f" of about {render.count(live.rows_expected)}"
-    yield "rows", f"{render.count(live.rows)}{about} ({live.fraction * 100:.0f} %)"
+    rows = f"{render.count(live.rows)}{about} ({live.fraction * 100:.0f} %)"
+    if done > units.done and status.tables is None:
+        # The journal has more units than the run last showed, and it does not count rows.
+        rows = f"{rows} when last seen" if live.rows else f"unknown{about}"
+    yield "rows", rows
     if running:
         likely = (
             "" if live.bytes_expected is None else f" of about {render.size(live.bytes_expected)}"
