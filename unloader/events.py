@@ -208,7 +208,7 @@ class PointMeasured(Struct, frozen=True, kw_only=True):
     number: int
     """Of the measurement, from 1."""
     of: int
-    """How many there will be; more if speeds differ too much."""
+    """How many were planned. `number` exceeds it where speeds differ and points are repeated."""
     settings: str
     """Of the point, as options of a command line."""
     parallelism: int

@@ -44,6 +44,8 @@ _SAME_AS = {
     "--compression": "compress codec gzip zip column-compression",
     "--encoding": "charset character-set",
     "--fetch-memory": "batch-size fetch-size arraysize batch-size-row",
+    "--sample": "subset tablesample",
+    "--on-success": "hook hooks callback",
     "--limit-rows": "limit top max-rows head",
     "--overwrite": "force replace clobber drop",
     "--save-mode append": "append write-mode",

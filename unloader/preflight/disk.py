@@ -109,8 +109,9 @@ class DiskMeasuring:
         if self._budget.disk_bytes >= files * self._writing.overlap_buffer:
             return ""
         return (
-            f"{files} files of one buffer each, {writers} together, need more than --disk-bytes; "
-            f"give at least {files * self._writing.overlap_buffer:,}"
+            f"--disk-bytes {self._budget.disk_bytes:,} is too small for {counted(files, 'file')} "
+            f"of one buffer each ({writers:,} at the same time); give --disk-bytes "
+            f"{files * self._writing.overlap_buffer} or more"
         )
 
     def _rounds(self, places: Sequence[str], writers: int) -> Iterator[tuple[float, int]]:

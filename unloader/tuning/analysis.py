@@ -256,7 +256,8 @@ def library() -> ModuleType:
         if (error.name or "").partition(".")[0] not in ("scipy", "numpy"):
             raise
         raise ConfigError(
-            f"the analysis of a sweep needs scipy: the module {error.name!r} is not installed",
+            "the analysis of a sweep needs numpy and scipy: "
+            f"the module {error.name!r} is not installed",
             "pip install 'unloader[sweep]'",
         ) from error
     return fitting

@@ -20,6 +20,7 @@ from unloader.cli.group import COMMANDS, group
 from unloader.cli.options.help_pages import examples_with
 from unloader.cli.options.parameter import JobOption
 from unloader.cli.reference import reference
+from unloader.errors import EXIT_CODES, UsageError
 from unloader.request.options.text import DIALECTS
 
 ROOT = Path(__file__).parents[3]
@@ -232,3 +233,18 @@ def _texts(path: Path) -> list[str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
+
+
+def test_help_knows_the_exit_statuses() -> None:
+    """Every status that an error ends with is on the page."""
+    result = CliRunner().invoke(group, ["help", "exit-statuses"], prog_name="unloader")
+    shown = [int(line.split()[0]) for line in result.output.splitlines()]
+    assert shown == [0, *sorted(EXIT_CODES.values())]
+
+
+@pytest.mark.parametrize(("word", "option"), [("subset", "--sample"), ("hook", "--on-success")])
+def test_help_knows_other_words(word: str, option: str) -> None:
+    """The word of a user leads to the option that does it."""
+    with pytest.raises(UsageError, match="no such option") as caught:
+        group.main(["help", "run", word], standalone_mode=False)
+    assert f"unloader help run {option}?" in caught.value.hint

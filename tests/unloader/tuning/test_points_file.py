@@ -172,7 +172,7 @@ def test_without_points_or_scipy(tmp_path: Path) -> None:
     assert "--replay" in command.error_of("sweep", status=2)
     path = written(tmp_path, HEAD + "1,10\n2,5\n")
     found = command.error_of("sweep", "--replay", str(path), status=3)
-    assert "needs scipy" in found
+    assert "needs numpy and scipy" in found
     assert found.endswith("Next: pip install 'unloader[sweep]'")
 
 

@@ -5,10 +5,29 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 
+from unloader.cli.display import render
 from unloader.cli.mistakes import no_command, no_part
 from unloader.cli.options.command import JobCommand
 from unloader.cli.options.help_pages import options_named, part_page, sections
 from unloader.errors import UsageError
+
+_STATUSES = {
+    0: "done",
+    1: "a fault in unloader itself",
+    2: "an option is wrong, or two options contradict each other",
+    3: "configuration: a driver, a file, a placement, or too little memory",
+    4: "the source refused, failed or disconnected",
+    5: "no plan: the table cannot be split as requested, or the plan file is not valid",
+    6: "the destination or the output format refused",
+    7: "some work units or tables are not complete",
+    8: "the rows of the source, or the files and their manifest, differ",
+    9: "done, but the result could not be written to standard output",
+    10: "done, but a later step failed: a link, a report, or the command of --on-success",
+    130: "stopped by a signal or by unloader stop",
+}
+"""Meanings of the exit statuses, as in docs/exit-statuses.md."""
+
+_STATUS_WORDS = ("exit-statuses", "exit-status", "exit-codes", "exit-code", "statuses")
 
 
 def _complete(
@@ -47,7 +66,8 @@ def command(context: click.Context, /, words: tuple[str, ...]) -> None:
     """Show all commands, all options of one COMMAND, or a part of them.
 
     A part is a group of options or one option. The dashes of an option may be left out. The names
-    of the groups are the headings of the page of the command.
+    of the groups are the headings of the page of the command. `unloader help exit-statuses` shows
+    the exit statuses.
     """
     parent = context.parent
     assert parent is not None
@@ -56,6 +76,9 @@ def command(context: click.Context, /, words: tuple[str, ...]) -> None:
         click.echo(parent.get_help())
         return
     name, *parts = words
+    if name in _STATUS_WORDS:
+        click.echo(render.facts((str(status), text) for status, text in _STATUSES.items()))
+        return
     found = parent.command.get_command(parent, name)
     if found is None:
         run = parent.command.get_command(parent, "run")

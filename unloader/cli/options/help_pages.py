@@ -72,11 +72,15 @@ def short_page(ctx: click.Context) -> str:
     if rows:
         with formatter.section(heading):
             formatter.write_dl(rows, col_max=_NAME_COLUMNS)
-    _write_examples(formatter, examples(command)[:_FIRST_EXAMPLES])
+    every = examples(command)
+    own = [text for text in every if text.split()[1] == command.name]
+    _write_examples(formatter, (own or every)[:_FIRST_EXAMPLES])
     formatter.write_paragraph()
     everything = "commands" if isinstance(command, click.Group) else "options"
-    formatter.write(f"All {everything}: {ctx.command_path} --help\n")
-    if ctx.parent is not None and len(sections(command, ctx)) > 1:
+    grouped = ctx.parent is not None and len(sections(command, ctx)) > 1
+    by_group = " by group" if grouped else ""
+    formatter.write(f"All {everything}{by_group}: {ctx.command_path} --help\n")
+    if grouped:
         formatter.write(f"One group or option: unloader help {command.name} {_a_part(ctx)}\n")
     return formatter.getvalue().rstrip("\n")
 
@@ -140,7 +144,8 @@ def _row(option: JobOption, ctx: click.Context) -> tuple[str, str]:
 def _a_part(ctx: click.Context) -> str:
     """Return a group to show as an example: Parquet where the command has it."""
     groups = [heading.lower() for heading in sections(ctx.command, ctx)]
-    return "parquet" if "parquet" in groups else groups[0]
+    others = [group for group in groups if group != ctx.command.name]
+    return "parquet" if "parquet" in groups else others[0]
 
 
 def _write_examples(formatter: click.HelpFormatter, texts: Sequence[str]) -> None:

@@ -72,6 +72,7 @@ OPTIONS = (
             "Bytes to write for one figure of a disk. Write more than the caches of the disk and "
             "its controller hold."
         ),
+        common=True,
     ),
     _measuring(
         name="disk-seconds",

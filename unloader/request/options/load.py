@@ -17,7 +17,8 @@ MAX_DB_LOAD = Option(
     record="max_db_load",
     help=(
         "Use fewer workers while more sessions than this are active in the database, including "
-        "the sessions of the run. One worker always continues. PostgreSQL, Oracle."
+        "the sessions of the run. One worker always continues. Only PostgreSQL and "
+        "Oracle."
     ),
     example="40",
 )

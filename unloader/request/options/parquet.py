@@ -78,8 +78,8 @@ OPTIONS = (
         opposite=True,
         field=f"{FORMAT}.byte_stream_split",
         help=(
-            "Write floating-point numbers byte by byte, and other numbers where that is smaller. "
-            "Spark 3 and 4.0 cannot read that."
+            "Store floating-point numbers byte by byte. Store other numbers in this way where the "
+            "file becomes smaller. Spark 3 and 4.0 cannot read that."
         ),
     ),
     _parquet(

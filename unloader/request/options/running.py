@@ -238,9 +238,11 @@ SAFETY = (
         effect="unrecorded",
         not_for={"streams": "its output is not kept"},
         help=(
-            "Resume the interrupted run of the same job in DEST, or start a new run. A new run "
-            "starts if DEST has no such run, or if its snapshot cannot be read any more."
+            "Resume a run in DEST, or start a new one. Only an interrupted run of the same job is "
+            "resumed. A new run starts if DEST has no such run, or if its snapshot cannot be read "
+            "any more."
         ),
+        common=True,
     ),
     Option(
         name="skip-finished",
@@ -251,8 +253,9 @@ SAFETY = (
         not_for={"streams": "its output is not kept"},
         help=(
             "With --resume-or-start: do nothing if the run of the same job in DEST is finished. "
-            "The exit status is 0. For a lakehouse table, the run must have been committed today "
-            "(UTC)."
+            "The exit status is 0. The files are not checked. For a lakehouse table, the run must "
+            "have been committed today (UTC). Refused with --overwrite, with --part, and with "
+            "{run_id} in --to."
         ),
         example="--resume-or-start",
     ),
@@ -274,8 +277,8 @@ SAFETY = (
         owner=RetryOptions,
         record="retry_delay",
         help=(
-            "Seconds before the first retry. The delay doubles before each further retry. Each "
-            "work unit waits for a different part of the delay, and at least for half of it."
+            "Seconds before the first retry. The delay doubles before each further retry. The "
+            "wait of a work unit is chosen at random between half of the delay and all of it."
         ),
         example="10",
     ),

@@ -170,7 +170,6 @@ SELECTION = (
             "match. In double quotes it is a name. Separate several with commas, or repeat the "
             "option."
         ),
-        common=True,
         example="ID,AMOUNT",
     ),
     Option(
@@ -238,9 +237,9 @@ SELECTION = (
         planned=True,
         record="sample",
         help=(
-            "Only a sample of about this size, such as 1%. The sample is the same each time. With "
-            "--sample-by it has all rows of some keys, without it whole work units. 100% is "
-            "everything."
+            "Only a sample of about this size, such as 1%. The sample is the same each time. "
+            "Without --sample-by it consists of whole work units. With --sample-by it has, for "
+            "some values of the column, all rows with these values. 100% is everything."
         ),
         example="1%",
     ),

@@ -77,8 +77,10 @@ TRANSFORMING = (
         effect="changes",
         planned=True,
         help=(
-            "Mask a column by hmac, tokenize, redact, truncate, truncate-date, shift-date or ff1, "
-            "such as EMAIL=hmac or 'CARD=ff1,others=keep'. Can be repeated."
+            "Mask a column, such as EMAIL=hmac or 'CARD=ff1,others=keep'. Methods with their "
+            "parameters: hmac (key, encoding, length), tokenize (key, form, domain), redact "
+            "(value), truncate (characters), truncate-date (to), shift-date (by, days, key, "
+            "domain), ff1 (key, alphabet, digits, others, tweak). Can be repeated."
         ),
         example="EMAIL=hmac",
     ),

@@ -80,7 +80,7 @@ SESSION = (
         secret=True,
         field="source.session.session_sql",
         help="Run this statement in every session before it reads. Repeat it for more "
-        "statements. Oracle.",
+        "statements. Only Oracle.",
     ),
     _session(
         name="call-timeout",
@@ -89,7 +89,8 @@ SESSION = (
         commands=CONNECTING,
         effect="none",
         field="source.session.call_timeout_seconds",
-        help="Longest wait in seconds for an answer from the database; 0 sets no limit. Oracle.",
+        help="Longest wait in seconds for an answer from the database; 0 sets no limit. "
+        "Only Oracle.",
     ),
     _session(
         name="client-library",
@@ -100,7 +101,7 @@ SESSION = (
         field="source.session.client_library",
         shape=_library,
         help="Connect through Oracle's client library in DIR (thick mode); auto searches the "
-        "usual places. Oracle.",
+        "usual places. Only Oracle.",
     ),
     _session(
         name="scn",
@@ -109,7 +110,7 @@ SESSION = (
         commands=READING,
         effect="selects",
         field="source.session.scn",
-        help="Read at this system change number instead of the current one. Oracle.",
+        help="Read at this system change number instead of the current one. Only Oracle.",
     ),
     _session(
         name="fetch",
@@ -121,7 +122,7 @@ SESSION = (
         record="fetch",
         help="Let the driver build columns (arrow), build columns from rows of values (tuples), "
         "or decode the server's responses in C++ (native). auto uses native if "
-        "--confirm-fetch has shown that the server agrees. Oracle.",
+        "--confirm-fetch has shown that the server agrees. Only Oracle.",
     ),
     _session(
         name="confirm-fetch",
@@ -130,7 +131,7 @@ SESSION = (
         effect="none",
         field="source.session.confirm_fetch",
         help="Before the run, fetch rows both natively and with the driver, compare every cell, "
-        "and remember that this server agrees. Oracle.",
+        "and remember that this server agrees. Only Oracle.",
     ),
     _session(
         name="parallel-query",
@@ -138,7 +139,7 @@ SESSION = (
         commands=READING,
         effect="none",
         field="source.session.parallel_query",
-        help="Let the database use parallel query for the statements of the run. Oracle.",
+        help="Let the database use parallel query for the statements of the run. Only Oracle.",
     ),
     _session(
         name="direct-read",
@@ -147,7 +148,7 @@ SESSION = (
         commands=READING,
         effect="none",
         field="source.session.direct_read",
-        help="Ask for direct path reads, which bypass the buffer cache. Oracle.",
+        help="Ask for direct path reads, which bypass the buffer cache. Only Oracle.",
     ),
 )
 
@@ -159,7 +160,7 @@ VALUES = (
         field="values.number_without_precision",
         record="number_without_precision",
         help="In Parquet, write a NUMBER without precision as exact text, as a decimal(p,s) that "
-        "must fit every value, or as a double, which may round. Oracle.",
+        "must fit every value, or as a double, which may round. Only Oracle.",
     ),
     _values(
         name="nanoseconds",
@@ -168,14 +169,15 @@ VALUES = (
         field="values.nanoseconds",
         record="nanoseconds",
         help="In Parquet, write timestamps with 7 to 9 digits as exact text, or as nanoseconds, "
-        "which end in 2262. Oracle.",
+        "which end in 2262. Only Oracle.",
     ),
     _values(
         name="zone-columns",
         kind=FLAG,
         field="values.zone_columns",
         record="zone_columns",
-        help="In Parquet, add a column with the zone of each timestamp with time zone. Oracle.",
+        help="In Parquet, add a column with the zone of each timestamp with time zone. "
+        "Only Oracle.",
     ),
 )
 

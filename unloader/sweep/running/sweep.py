@@ -151,10 +151,9 @@ class _Sweep(Struct, kw_only=True):
             self._tell(at, found)
 
     def _tell(self, at: int, found: Measurement) -> None:
-        planned = len(self.variants) * self.options.repeats
         event = PointMeasured(
             number=found.number,
-            of=max(planned, found.number),
+            of=len(self.variants) * self.options.repeats,
             settings=label(self.variants[at].settings),
             parallelism=self.variants[at].parallelism,
             rows_per_second=found.rows_per_second,

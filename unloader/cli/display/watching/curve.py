@@ -81,4 +81,7 @@ class Curve:
 def measured_text(point: PointMeasured) -> str:
     """Return the line on a measurement."""
     speed = render.rows_per_second(point.rows_per_second)
-    return f"measured {point.number} of {point.of}: {point.settings}: {speed}"
+    number = f"{point.number} of {point.of}"
+    if point.number > point.of:
+        number = f"{point.number} ({point.of} planned, repeated because speeds differ)"
+    return f"measured {number}: {point.settings}: {speed}"

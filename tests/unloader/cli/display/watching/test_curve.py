@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from unloader.cli.display.bar import BarDisplay
-from unloader.cli.display.watching.curve import Curve
+from unloader.cli.display.watching.curve import Curve, measured_text
 from unloader.cli.display.watching.sparkline import plot, sparkline
 from unloader.events import PhaseStarted, PointMeasured, RunStarted
 
@@ -56,6 +56,12 @@ def test_curve_grows() -> None:
     assert all(len(line) <= 18 for line in (*drawn, axis, most))
     assert (axis, most.split()) == ("+" + "-" * 17, ["0", "4", "workers"])
     assert curve.lines(60, 6, unicode=False) == [told], "no room for a plot"
+
+
+def test_repeats_beyond_the_plan_keep_its_number() -> None:
+    """The number of planned measurements does not grow with each repeat."""
+    text = measured_text(point(8, 4, 900.0))
+    assert text.startswith("measured 8 (6 planned, repeated because speeds differ): ")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
