@@ -222,7 +222,7 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
     written, read = _sum(rows, table.rows), round(sum(simulation.finish_times))
     of_read = "estimate"
     if plan.cost_unit == "rows" and written is not None and written < read:
-        # The database reads all rows of a sample by keys, and sends only those of the sample.
+        # For --sample-by the database reads all rows, and sends only the rows of the sample.
         of_read = f"estimate, of {read:,} rows that the database reads"
     balance = (
         f"the busiest worker reads {_cost(simulation.makespan, plan.cost_unit)} "

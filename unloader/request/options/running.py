@@ -277,8 +277,9 @@ SAFETY = (
         owner=RetryOptions,
         record="retry_delay",
         help=(
-            "Seconds before the first retry. The delay doubles before each further retry. The "
-            "wait of a work unit is chosen at random between half of the delay and all of it."
+            "Seconds before the first retry. The delay doubles before each further retry. A "
+            "work unit waits between half of the delay and all of it, so that not all work units "
+            "come back at the same time."
         ),
         example="10",
     ),

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from long_tests import OTHER_ROUTES
+from processes import command
 
 from unloader.cli import main
 
@@ -345,3 +347,30 @@ def test_rights_that_cannot_be_are_refused(
     assert result.returncode in (2, 3)
     assert said in result.stderr
     assert not (tmp_path / "o").exists()
+
+
+def test_a_mask_that_some_tables_lack_names_each_table(tmp_path: Path) -> None:
+    """The columns of each table are known by its name, and a mask for one table has a place."""
+    with duckdb.connect(tmp_path / "s.duckdb") as connection:
+        connection.execute("CREATE TABLE a AS SELECT 1 AS id, 'x' AS email")
+        connection.execute("CREATE TABLE b AS SELECT 1 AS id, 'y' AS name")
+    url = f"duckdb://{tmp_path}/s.duckdb"
+    job = ("run", url, "--table", "a", "--table", "b", "--to", f"{tmp_path}/out/{{table}}")
+    error = command.error_of(*job, "--mask", "email=redact", status=2)
+    assert "--mask email=redact names 'email', but this column does not exist" in error
+    assert "below its [[table]] in a job file" in error
+    error = command.error_of(*job, "--mask", "other=redact", status=2)
+    assert "main.a: the columns are id, email; main.b: the columns are id, name" in error
+
+
+def test_a_plan_of_a_sample_by_keys_says_what_the_database_reads(tmp_path: Path) -> None:
+    """The rows of the balance are those that are read; the file of the plan is named."""
+    with duckdb.connect(tmp_path / "s.duckdb") as connection:
+        connection.execute("CREATE TABLE t AS SELECT range AS id FROM range(2000)")
+    plan = str(tmp_path / "p.json")
+    shown = command.run(
+        *("plan", f"duckdb://{tmp_path}/s.duckdb", "--table", "t", "--to", str(tmp_path / "out")),
+        *("--sample", "10%", "--sample-by", "id", "--output", plan),
+    )
+    assert "200 (estimate, of 2,000 rows that the database reads)" in shown
+    assert f"the plan was written to {plan}" in shown
