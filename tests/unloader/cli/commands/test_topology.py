@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from machines.sysfs_trees import (
     sized,
     write_tree,
 )
-from msgspec.structs import replace
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
