@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 
 from unloader.resolve.resolved import ResolvedRun
@@ -28,11 +29,18 @@ def missing_libraries(run: ResolvedRun) -> tuple[str, ...]:
             wanted.append(_TEXT)
         if isinstance(output.format, ParquetFormat):
             wanted += [_PAGES, _SUMS] if is_native else [_SUMS]
-    missing = []
-    for title, name, times in dict.fromkeys(wanted):
-        module = import_module(name)
-        if built_library.find(module.NAME, module.OVERRIDE) is None:
-            missing.append(f"{title} (up to {times} times the CPU without it)")
+    missing = [
+        f"{title} (up to {times} times the CPU without it)"
+        for title, name, times in dict.fromkeys(wanted)
+        if not _is_built(name)
+    ]
     if not missing:
         return ()
     return (f"native libraries are not built: {', '.join(missing)}; {built_library.advice()}",)
+
+
+@cache
+def _is_built(name: str) -> bool:
+    """Return whether the library of a module is there; asked for each table of a run."""
+    module = import_module(name)
+    return built_library.find(module.NAME, module.OVERRIDE) is not None

@@ -123,7 +123,7 @@ def test_a_store_that_has_too_many_requests_is_asked_again(s3: S3Server) -> None
 def test_a_completion_that_meets_a_store_at_work(s3: S3Server) -> None:
     """It is asked again where it is not done yet, and without a condition that it does not know."""
     for number, rule in enumerate((Rule("complete", "conflict"), Rule("complete", "unknown"))):
-        key = f"held/work/{number}"
+        key = f"held/busy/{number}"
         upload = held(s3.place(key), b"1")
         with faulty(s3, rule) as (broken, faults):
             multipart.complete(Location.parse(broken.place(key)), upload, replaces=False)
