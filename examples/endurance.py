@@ -40,6 +40,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -144,6 +146,7 @@ def main() -> None:
     options = parsed()
     root = Path(tempfile.mkdtemp(prefix="unloader-endurance-", dir=options.dir)).resolve()
     root.chmod(0o755)  # run by root, the server has a user of its own
+    fill_pools(root)
     try:
         with place(root, options) as where:
             samples = rounds(where, options)
@@ -152,6 +155,20 @@ def main() -> None:
     report = judged(samples, options)
     print(json.dumps(report, indent=1) if options.json else table(report))
     sys.exit(1 if report["grown"] else 0)
+
+
+def fill_pools(root: Path) -> None:
+    """Start the threads that pyarrow keeps: one for computing, one for files.
+
+    It starts them when it has work for them, so that their number grows for a while by itself.
+    """
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    for name in ("one.parquet", "two.parquet"):
+        pq.write_table(pa.table({"number": [1, 2, 3]}), root / name)
+    pq.read_table([str(root / name) for name in ("one.parquet", "two.parquet")], pre_buffer=True)
+    for name in ("one.parquet", "two.parquet"):
+        (root / name).unlink()
 
 
 def parsed() -> argparse.Namespace:
