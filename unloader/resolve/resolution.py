@@ -47,6 +47,15 @@ class OpenRun(Struct, frozen=True, kw_only=True):
     resumed_in: tuple[str, ...] = ()
     """Where a broken run of this id has left what is gone on with; empty for a new run."""
 
+    def place_of(self, own: ResolvedRun) -> str:
+        """Return the directory of one of its outputs, which may have been moved since it began.
+
+        Args:
+            own: The run as if that were its only output.
+        """
+        moved = len(self.run.outputs) == 1 and self.resumed_in
+        return (moved or own.output.options.destinations)[0]
+
 
 @contextmanager
 def resolved(

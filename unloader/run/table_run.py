@@ -42,7 +42,6 @@ from unloader.run.row_count import source_rows
 from unloader.run.units import UnitWork
 from unloader.sources.abilities import kept_until
 from unloader.sources.cancelling import cancelled_by
-from unloader.storage.model import RUN_RECORD
 from unloader.verification.source_values import Asking
 from writers.files.syncing import Steps, alone
 
@@ -80,8 +79,6 @@ class TableRun(Struct, kw_only=True):
     """Of what is published: one, or that of each route."""
     _verify_result: str = "not verified"
     _not_compared: tuple[str, ...] | None = None
-    _is_recorded: bool = False
-    """What the run is to do lies where its files go."""
     _kept: frozenset[str] = frozenset()
     """Units of these that an earlier process of the run has done."""
 
@@ -89,12 +86,6 @@ class TableRun(Struct, kw_only=True):
     def run(self) -> ResolvedRun:
         """What is executed."""
         return self.resolved.run
-
-    def keep_record(self) -> None:
-        """Put on record what is to be done; from here on the run can be resumed."""
-        if not self.resolved.resumed_in:
-            self.output.keep(RUN_RECORD, self.run.record())
-        self._is_recorded = True
 
     def take_up(self, stop: Stop) -> Progress:
         """Confirm what an earlier process of the run has done."""
@@ -145,7 +136,6 @@ class TableRun(Struct, kw_only=True):
             checksums=request.verify in COMPARING,
             drops_outputs=request.on_route_failure == "drop",
             observe=self.observe,
-            stop=lambda: check_stop(stop, "before all work units were done"),
             resumable=self.is_resumable,
             finished_units=self.finished,
             workers=len(self.run.seating.seats),
@@ -218,16 +208,6 @@ class TableRun(Struct, kw_only=True):
         self.manifests = self.output.manifests or (manifest,)
         return manifest
 
-    def is_worth_keeping(self, error: UnloaderError | None) -> bool:
-        """Return whether `resume` could go on with what a failed run leaves.
-
-        Args:
-            error: What ended the run; None for what nobody expected.
-        """
-        again = isinstance(error, Interrupted) or (error is not None and error.retryable)
-        done = bool(self.finished) or bool(self.resolved.resumed_in)
-        return self._is_recorded and (done or (again and self.is_resumable))
-
     def abandon(self, *, kept: bool) -> None:
         """Leave what is done for `resume`, or no trace."""
         units = tuple(self.finished.values())
@@ -252,18 +232,6 @@ class TableRun(Struct, kw_only=True):
         if self.run.request.consistency == "none" or known.snapshot_outlives_run:
             return True
         return bool(kept_until(self.resolved.catalog))
-
-    def room_watch(self) -> RoomWatch | None:
-        """Return what looks whether the disks have room, where that was asked for."""
-        options = self.run.output.options
-        if not options.min_free_bytes:
-            return None
-        return RoomWatch(
-            directories=self.resolved.resumed_in or self.run.directories,
-            min_free_bytes=options.min_free_bytes,
-            pause_seconds=options.pause_seconds,
-            tell=lambda text: self.observe(Notice(text=text)),
-        )
 
     @property
     def _what_was_done(self) -> str:

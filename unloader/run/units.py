@@ -6,14 +6,11 @@ source, and an output may be unable to take a unit twice. Both are decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from partition_planner.model import WorkUnit
-from unloader.engine.engine import Work
 from unloader.engine.executor import Executor
 from unloader.engine.schedule import Assignment, Verdict
 from unloader.errors import (
@@ -28,7 +25,6 @@ from unloader.events import (
     Event,
     Notice,
     Observer,
-    Tick,
     UnitAdvanced,
     UnitFailed,
     UnitFinished,
@@ -44,13 +40,10 @@ from unloader.run.outputs.base import RunOutput, continued
 from unloader.run.room import RoomWatch
 from unloader.sources.base import Catalog
 
-if TYPE_CHECKING:
-    from unloader.engine.concurrency.steering import Steering
-
 
 @dataclass(slots=True, kw_only=True)
-class UnitWork(Work[WorkUnit]):
-    """The units of one run, from the source into its output."""
+class UnitWork:
+    """The units of one table, from the source into its output."""
 
     extract: Extract
     catalog: Catalog
@@ -61,8 +54,6 @@ class UnitWork(Work[WorkUnit]):
     checksums: bool
     """Workers compute checksums of the values that they fetch."""
     observe: Observer
-    stop: Callable[[], None]
-    """Raises Interrupted if the user asked for the end; called several times a second."""
     resumable: bool
     """A later process can go on with what is staged."""
     finished_units: dict[str, FinishedUnit] = field(default_factory=dict)
@@ -92,24 +83,6 @@ class UnitWork(Work[WorkUnit]):
             drops_outputs=self.drops_outputs,
             name=name,
         )
-
-    def check(self) -> None:
-        """Let displays redraw; raise if the output is lost or full, or the user stops the run."""
-        self._tell(Tick())
-        self.history.look()
-        self.output.check()
-        self.stop()
-        if self.room is not None:
-            self.room.check()
-
-    def steering(self) -> Steering[WorkUnit] | None:
-        """Return what holds the run to a number of workers."""
-        steered = self.concurrency.turn()
-        return None if steered is None else steered.steering
-
-    def may_start(self) -> bool:
-        """Return whether the disks have room for another unit."""
-        return self.room is None or self.room.has_room()
 
     def note(self, text: str) -> None:
         """Tell the user a line."""
@@ -257,8 +230,14 @@ class UnitWork(Work[WorkUnit]):
         self.output.discard(attempt)
 
     def partial(self, given_up: dict[str, AttemptFailure], units: int) -> UnloaderError:
-        """Return the error of a run some of whose units were given up."""
-        unit, failure = next(iter(given_up.items()))
+        """Return the error of a run of one table, some of whose units were given up.
+
+        Args:
+            given_up: The last failure of each, by the number of the table, a dot and its id.
+            units: How many the table has.
+        """
+        name, failure = next(iter(given_up.items()))
+        unit = name.partition(".")[2]
         if not self.finished_units:
             return error_of(failure)
         return PartialUnload(

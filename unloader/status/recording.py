@@ -39,16 +39,14 @@ class LiveRun:
         self,
         run_id: str,
         seats: Sequence[Seat],
-        storage: LiveStorage | None,
         observe: Observer,
         asked: Callable[[], bool],
     ) -> None:
-        """Begin to record.
+        """Begin to count.
 
         Args:
             run_id: The run.
             seats: Of its workers.
-            storage: Where the record goes; None where nothing is kept, as of a stream.
             observe: Gets all events, in the thread that brings them.
             asked: Tells whether the caller of the run asks for its end.
         """
@@ -72,12 +70,16 @@ class LiveRun:
         self._wishes: list[Wish] = []
         self.parallelism: ParallelismStatus | None = None
         """How many workers work now; replaced as a whole by whoever decides."""
+        self._storage: LiveStorage | None = None
         self._thread: threading.Thread | None = None
-        if storage is not None:
-            self._thread = threading.Thread(
-                target=self._record, args=(storage,), name="status", daemon=True
-            )
-            self._thread.start()
+
+    def record_in(self, storage: LiveStorage) -> None:
+        """Begin to write the record to where others look for it; a stream has no such place."""
+        self._storage = storage
+        self._thread = threading.Thread(
+            target=self._record, args=(storage,), name="status", daemon=True
+        )
+        self._thread.start()
 
     def __call__(self, event: Event) -> None:
         """Take an event into account and hand it on."""
@@ -102,18 +104,17 @@ class LiveRun:
         """Return what the run is asked to change, once."""
         return self._wishes.pop(0) if self._wishes else None
 
-    def close(self, storage: LiveStorage | None = None, error: BaseException | None = None) -> None:
+    def close(self, error: BaseException | None = None) -> None:
         """End the recording; may be called again.
 
         Args:
-            storage: Where a run that broke shows once more how far it came.
-            error: What broke it.
+            error: What broke the run, which then shows once more how far it came.
         """
         self._over.set()
         if self._thread is not None:
             self._thread.join(_PATIENCE_SECONDS)
-            if storage is not None and not self._thread.is_alive():
-                self._show(storage, error)
+            if error is not None and self._storage is not None and not self._thread.is_alive():
+                self._show(self._storage, error)
 
     def _record(self, storage: LiveStorage) -> None:
         wait = FIRST_SECONDS

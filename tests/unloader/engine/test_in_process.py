@@ -18,7 +18,7 @@ from unloader.model import (
 )
 from unloader.request.names import parse_table
 from unloader.resolve.resolution import resolved
-from unloader.run.unloading import run
+from unloader.run.run import run
 from unloader.worker.process import release, run_unit
 from writers.model import TextFormat
 

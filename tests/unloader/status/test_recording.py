@@ -70,7 +70,8 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def live_run(places: Places, events: list[Event]) -> LiveRun:
     """Return a run of two units that has begun."""
-    run = LiveRun("r-1", SEATS, places, events.append, lambda: False)
+    run = LiveRun("r-1", SEATS, events.append, lambda: False)
+    run.record_in(places)
     run(RunStarted(run_id="r-1", table="t", units=2, workers=2, rows=20, bytes=None))
     return run
 
@@ -134,7 +135,7 @@ def test_what_ended_a_run_is_shown_without_secrets(monkeypatch: pytest.MonkeyPat
     run(UnitFailed(worker=0, unit="1", attempt=1, message="pw tiger-4711", retry_in_seconds=1))
     places.wait()
     assert places.shown[-1].last_error == "pw ***"
-    run.close(places, OutputFailed("no room for tiger-4711", "make some"))
+    run.close(OutputFailed("no room for tiger-4711", "make some"))
     last = places.shown[-1]
     assert (last.ended, last.last_error) == ("OutputFailed", "no room for ***. Next: make some")
 
@@ -158,7 +159,7 @@ def test_others_can_ask_for_the_end() -> None:
 def test_a_stream_has_no_record() -> None:
     """Without a place there is no thread, and events go through."""
     events: list[Event] = []
-    run = LiveRun("r-1", SEATS, None, events.append, lambda: True)
+    run = LiveRun("r-1", SEATS, events.append, lambda: True)
     run(Tick())
     run.close()
     assert (events, run.stop()) == ([Tick()], True)

@@ -1,4 +1,4 @@
-"""The end of a run over several tables: its manifest, or its error and what is kept."""
+"""The end of a run: the manifest of several tables, or its error and what is kept."""
 
 from __future__ import annotations
 
@@ -71,8 +71,18 @@ def partial_error(state: RunState, failed: list[TableState]) -> UnloaderError:
     )
 
 
-def abandon(state: RunState, storage: RunStorage | NoHome) -> None:
-    """Leave of each table what can be gone on with, or no trace; and of the run its record."""
+def abandon(state: RunState, storage: RunStorage | NoHome, error: UnloaderError | None) -> None:
+    """Leave of each table what can be resumed, or no trace; and of the run its record.
+
+    Args:
+        state: Of the run.
+        storage: The directory around several tables.
+        error: What ended the run; None for what nobody expected.
+    """
+    if state.alone is not None:
+        for table in state.tables:
+            table.run.abandon(kept=_is_kept(state, error))
+        return
     kept = False
     for table in state.tables:
         if table.manifest is not None:
@@ -90,10 +100,32 @@ def abandon(state: RunState, storage: RunStorage | NoHome) -> None:
         storage.abandon(partial if kept else None)
 
 
+def _is_kept(state: RunState, error: UnloaderError | None) -> bool:
+    """Return whether `resume` can continue with what a failed run of one table leaves."""
+    run = state.tables[0].run
+    if not state.is_recorded or _removed(state):
+        return False
+    again = isinstance(error, Interrupted) or (error is not None and error.retryable)
+    done = bool(run.finished) or bool(run.resolved.resumed_in)
+    return done or (again and run.is_resumable)
+
+
+def _removed(state: RunState) -> str:
+    """Return a directory of the run that another process has removed; empty if none has."""
+    if state.alone is None:
+        return removed_place((state.home,)) if state.is_recorded else ""
+    if not state.tables or state.tables[0].run.manifests:
+        return ""
+    return removed_place(state.alone.resumed_in or state.alone.run.directories)
+
+
 def advised(state: RunState, error: UnloaderError) -> UnloaderError:
-    """Return an error with the way to go on, where there is something to go on with."""
-    if state.is_recorded and (removed := removed_place((state.home,))):
+    """Return the error that ends a run, with how to resume what is kept of it."""
+    error = state.live.told_by(error)
+    if removed := _removed(state):
         return of_removed(error, removed)
+    if state.alone is not None:
+        return _advised_alone(state, error)
     kept = isinstance(error, Interrupted) or error.retryable
     begun = any(table.manifest or table.run.finished for table in state.tables)
     if not state.is_recorded or not (begun or kept) or isinstance(error, VerifyMismatch):
@@ -115,6 +147,21 @@ def advised(state: RunState, error: UnloaderError) -> UnloaderError:
         )
     alone = isinstance(error, Interrupted)
     return type(error)(error.message, step if alone else continued(error.hint, step))
+
+
+def _advised_alone(state: RunState, error: UnloaderError) -> UnloaderError:
+    """Return the error of a run of one table, with what of it a reader already has."""
+    if not state.tables:
+        return error
+    run = state.tables[0].run
+    if _is_kept(state, error):
+        error = run.advised(error)
+    delivered = run.output.already_delivered()
+    if not delivered:
+        return error
+    step = run.output.next_step(resumable=False)
+    hint = step if isinstance(error, Interrupted) else error.hint
+    return type(error)(f"{error.message.rstrip('. ')}; {delivered}", hint)
 
 
 def _is_there(state: RunState) -> bool:

@@ -6,6 +6,7 @@ whole. Where the directories of the tables are, each table has its own link and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
@@ -16,10 +17,11 @@ from unloader.manifest.model import Manifest
 from unloader.manifest.tables import TablesManifest
 from unloader.request.directory_names import home_template, is_dated
 from unloader.resolve.outputs.directories import is_followed
-from unloader.resolve.outputs.one import of_route
+from unloader.resolve.outputs.one import of_output, of_route
 from unloader.resolve.resolved import ResolvedRun
 
 if TYPE_CHECKING:
+    from unloader.resolve.resolution import OpenRun
     from unloader.selection.asked import TablesRequest
 
 
@@ -30,6 +32,8 @@ class Following(Struct, kw_only=True):
     """Any of the tables: this is said once for all of them."""
     home: str
     of: Literal["nothing", "each table", "the run"]
+    place_of: Callable[[ResolvedRun], str] = lambda run: run.output.options.destination
+    """Returns the directory of a run of one output."""
     _failed: list[FollowUpFailed] = field(default_factory=list)
 
     @classmethod
@@ -46,6 +50,15 @@ class Following(Struct, kw_only=True):
             return cls(run=run, home=home, of="nothing")
         whole = is_dated(home_template(template))
         return cls(run=run, home=home, of="the run" if whole else "each table")
+
+    @classmethod
+    def of_one(cls, alone: OpenRun) -> Following:
+        """Return what follows a run of one table."""
+        run = alone.run
+        followed = any(is_followed(each.options) for each in run.outputs)
+        return cls(
+            run=run, home="", of="each table" if followed else "nothing", place_of=alone.place_of
+        )
 
     @classmethod
     def check_asked(cls, asked: TablesRequest) -> None:
@@ -74,9 +87,10 @@ class Following(Struct, kw_only=True):
             return
         from unloader.retention.link import check_link
 
-        for output in self.run.outputs:
-            place, link = output.options.destination, output.options.latest_link
+        for number, output in enumerate(self.run.outputs):
+            link = output.options.latest_link
             if link is not None:
+                place = self.place_of(of_output(self.run, number))
                 check_link(self.home if self.of == "the run" else place, link)
 
     def after(self, run: ResolvedRun, manifest: Manifest, observe: Observer) -> None:
@@ -87,7 +101,7 @@ class Following(Struct, kw_only=True):
 
         run = of_route(run, manifest.route.name if manifest.route else "")
         try:
-            follow(run, manifest, run.output.options.destination, observe)
+            follow(run, manifest, self.place_of(run), observe)
         except FollowUpFailed as error:
             self._failed.append(error)
 
@@ -102,12 +116,11 @@ class Following(Struct, kw_only=True):
         except FollowUpFailed as error:
             self._failed.append(error)
 
-    def raised_after(self, manifest: TablesManifest) -> TablesManifest:
-        """Return the manifest of a run that is complete.
+    def raise_failed(self) -> None:
+        """Return if nothing has failed.
 
         Raises:
-            FollowUpFailed: Something that was to follow has failed.
+            FollowUpFailed: Something that was to follow has failed; the run is complete.
         """
         if self._failed:
             raise self._failed[0]
-        return manifest

@@ -1,4 +1,4 @@
-"""The home of a run whose output is dropped: nothing is kept, and nobody can look at it."""
+"""A run without a directory around its tables: it has one table, or its output is dropped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class NoHome:
-    """Takes the records of a run over several tables, and keeps none."""
+    """Takes the records that such a directory would have, and keeps none."""
 
     def keep(self, name: str, data: bytes) -> None:
         """Do nothing."""

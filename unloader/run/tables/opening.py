@@ -1,4 +1,4 @@
-"""The directories of all tables of a run, and what lies in them.
+"""The places of all tables of a run, and what lies in them.
 
 Those at which something lies are taken before anything is read, so that all that is in the way is
 told at once. The others may be taken while the first tables are read; see `taking`.
@@ -16,9 +16,11 @@ from msgspec.structs import replace
 from unloader.errors import UnloaderError
 from unloader.events import Notice, PhaseStarted, UnitsKept
 from unloader.manifest.routes import totals_of
+from unloader.placement.load import node_cpus
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.problems import TableProblem, told_at_once
+from unloader.run.ceilings import ceilings_of
 from unloader.run.history import History
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.files import FileOutput
@@ -63,6 +65,9 @@ class Opening(Struct, frozen=True, kw_only=True):
             UnloaderError: Some cannot be taken, and the others are not to go on without them.
         """
         state = self.state
+        if state.alone is not None:
+            state.tables.append(self._alone(state.alone))
+            return Counting(state.tables, 0)
         problems = list(state.resolved.problems)
         allow_for(len(state.resolved.runs))
         self._complete()
@@ -80,6 +85,28 @@ class Opening(Struct, frozen=True, kw_only=True):
             raise told_at_once(problems, len(problems) + len(state.tables), goes_on=anew)
         state.problems = problems
         return Counting(state.tables, len(problems))
+
+    def _alone(self, resolved: OpenRun) -> TableState:
+        """Return the only table with its places taken, where others can look at the run."""
+        state, run = self.state, resolved.run
+        output = open_output(run, resolved.resumed_in)
+        self.held.callback(output.close)
+        live = output.live()
+        if live is not None:
+            state.live.record_in(live)
+            self.held.callback(state.live.close)
+        output.begin(state.live, state.stop)
+        table = TableRun(
+            resolved=resolved,
+            output=output,
+            observe=state.live,
+            around=Circumstances(
+                history=History(began=resolved.started, cpus=node_cpus(run.topology)),
+                ceilings=ceilings_of(run.request, state.live),
+            ),
+            then=lambda manifest: self.following.after(run, manifest, state.live),
+        )
+        return TableState(number=0, run=table)
 
     def take_later(self, order: Iterable[int], record: Callable[[], None]) -> Taking:
         """Begin to take the other directories.
@@ -192,6 +219,9 @@ def _all_in(places: Collection[str], missing: Container[str]) -> bool:
 def take_up(state: RunState, counting: Counting) -> None:
     """Confirm what an earlier process of the run has done."""
     if not state.resolved.resumed_in:
+        return
+    if state.alone is not None:
+        state.tables[0].before = state.tables[0].run.take_up(state.stop)
         return
     state.live(PhaseStarted(phase="confirming"))
     rows = size = units = 0

@@ -163,7 +163,7 @@ def completed(home: str, observe: Observer) -> bytes:
         manifest = read_tables_manifest(path_of(home))
         if run.run_id == manifest.run_id:
             following.after_all(manifest, observe)
-            following.raised_after(manifest)
+            following.raise_failed()
     return record
 
 

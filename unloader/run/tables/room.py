@@ -10,13 +10,15 @@ from unloader.run.room import RoomWatch
 from unloader.storage.opening import storage_at
 
 
-def room_watch(home: str, runs: Sequence[ResolvedRun], observe: Observer) -> RoomWatch | None:
+def room_watch(
+    own: Sequence[str], runs: Sequence[ResolvedRun], observe: Observer
+) -> RoomWatch | None:
     """Return what looks whether the disks have room, where that was asked for.
 
     A look at one directory of each disk is enough, however many tables there are.
 
     Args:
-        home: The directory of all tables.
+        own: Directories of the run, such as that around its tables.
         runs: One for each; the most that one of them wants free is kept free for all.
         observe: Gets a notice when the run waits, and when it goes on.
     """
@@ -24,7 +26,7 @@ def room_watch(home: str, runs: Sequence[ResolvedRun], observe: Observer) -> Roo
     wanted = max((each.min_free_bytes for each in options), default=0)
     if not wanted:
         return None
-    places = dict.fromkeys((home, *(place for each in options for place in each.destinations)))
+    places = dict.fromkeys((*own, *(place for each in options for place in each.destinations)))
     disks: dict[int, str] = {}
     for place in places:
         disk = storage_at(place).disk(place)

@@ -1,4 +1,4 @@
-"""What is known of a run over several tables, and of each of them, while it goes on."""
+"""What is known of a run, and of each of its tables, while it goes on."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from partition_planner.model import WorkUnit
 from unloader.manifest.model import Manifest
 from unloader.model import AttemptFailure, TablesOptions
+from unloader.resolve.resolution import OpenRun
 from unloader.resolve.tables.problems import TableProblem
 from unloader.resolve.tables.resolving import OpenTables
 from unloader.run.journal import Progress
@@ -17,7 +18,7 @@ from unloader.status.recording import LiveRun
 
 
 class TableState(Struct, kw_only=True):
-    """One table of several."""
+    """One table of a run."""
 
     number: int
     """Among the tables of the run, from 0."""
@@ -72,14 +73,17 @@ class RunState(Struct, kw_only=True):
     resolved: OpenTables
     options: TablesOptions
     home: str
-    """The directory of the run's own record and manifest, see `unloader.resolve.tables.homes`."""
+    """The directory of the run's record and manifest, see `unloader.resolve.tables.homes`."""
     live: LiveRun
     tables: list[TableState] = field(default_factory=list)
     """Those that are not left out."""
     problems: list[TableProblem] = field(default_factory=list)
     """Of tables that are left out."""
+    alone: OpenRun | None = None
+    """The run of the only table, whose own directory has its record; None where there are several.
+    """
     is_recorded: bool = False
-    """What is to be done lies in the home: a later process can go on with it."""
+    """What is to be done lies in the home: a later process can resume it."""
 
     def stop(self) -> bool:
         """Return whether the user asks for the end."""

@@ -1,4 +1,4 @@
-"""What a run over several tables tells of itself and of each of them."""
+"""What a run tells of itself and of each of several tables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from unloader.events import Notice, RunStarted, TableFinished, TableStaged
 from unloader.manifest.routes import totals_of
 from unloader.nouns import counted
 from unloader.resolve.outputs.one import output_notices
+from unloader.resolve.resolution import OpenRun
 from unloader.resolve.slow_installation import missing_libraries
 from unloader.run.concurrency.opening import is_adaptive
 from unloader.run.tables.counting import Counting, rows_of
@@ -27,21 +28,22 @@ def tell_start(state: RunState, counting: Counting, kept: str) -> None:
     units = [unit for run in runs for unit in run.plan.units]
     seats = max((table.run.run.seating.seats for table in state.tables), key=len)
     snapshot = runs[0].extract.snapshot
+    alone = state.alone
     state.live(
         RunStarted(
             run_id=state.resolved.run_id,
-            table=counted(counting.now.total, "table"),
+            table=runs[0].extract.table.label if alone else counted(counting.now.total, "table"),
             units=len(units),
             workers=len(seats),
-            rows=rows_of(units),
+            rows=_total([unit.rows for unit in units]) if alone else rows_of(units),
             bytes=_total([unit.bytes for unit in units]),
             snapshot="" if snapshot is None else f"{snapshot.kind} {snapshot.value}".strip(),
             end_sessions_sql=end_sessions_sql(state.resolved.catalog),
-            destinations=(state.home,),
+            destinations=_places(alone) if alone else (state.home,),
             nodes=tuple(seat.node for seat in seats),
             adaptive=is_adaptive(runs[0].request),
             tables=counting.now.total,
-            largest_table=counting.now.largest_open,
+            largest_table="" if alone else counting.now.largest_open,
         )
     )
     for each in state.problems:
@@ -60,10 +62,18 @@ def tell_start(state: RunState, counting: Counting, kept: str) -> None:
         state.live(Notice(text=text))
     for run in runs:
         for text in output_notices(run):
-            state.live(Notice(text=f"{run.extract.table.label}: {text}"))
+            state.live(Notice(text=text if alone else f"{run.extract.table.label}: {text}"))
     if kept:
         text = f"if the run dies, its snapshot is kept until {kept}; see unloader keepers"
         state.live(Notice(text=text))
+
+
+def _places(alone: OpenRun) -> tuple[str, ...]:
+    """Return where the output of the only table goes, as displays show it."""
+    outputs = alone.run.outputs
+    if len(outputs) > 1:
+        return tuple(place for each in outputs for place in each.options.destinations)
+    return alone.resumed_in or outputs[0].options.destinations
 
 
 def tell_of(state: RunState, counting: Counting, table: TableState) -> None:

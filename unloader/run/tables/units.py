@@ -1,7 +1,7 @@
-"""The work units of several tables, as one engine works on them.
+"""The work units of all tables of a run, as the engine works on them.
 
-Each unit is done as in a run of its table alone; here is only which table it is of, which of them
-go to a worker together, and what becomes of the others where one table fails.
+What is done with a unit is in `unloader.run.units`. Here is which table it is of, which of them go
+to a worker together, and what becomes of the others where one table fails.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ from unloader.failures import failure_of
 from unloader.model import AttemptFailure, Preload, UnitResult, UnitTask
 from unloader.model.bundles import BundleProgress, BundleResult, BundleTask
 from unloader.run.concurrency.opening import RunSteering
-from unloader.run.history import History
 from unloader.run.room import RoomWatch
 from unloader.run.tables.counting import size_of
-from unloader.run.tables.state import TableState
+from unloader.run.tables.state import RunState, TableState
 from unloader.run.units import UnitWork
 
 if TYPE_CHECKING:
@@ -84,9 +83,7 @@ def is_known(unit: WorkUnit) -> bool:
 class TablesWork(Work[TableUnit]):
     """The units of all tables of a run."""
 
-    tables: Sequence[TableState]
-    history: History
-    observe: Observer
+    state: RunState
     stop: Callable[[], None]
     """Raises Interrupted if the user asked for the end."""
     concurrency: RunSteering
@@ -96,8 +93,6 @@ class TablesWork(Work[TableUnit]):
     """Takes a table when its last unit is on record."""
     on_failed: Callable[[TableState], None]
     """Takes a table when it has failed."""
-    goes_on: bool
-    """A table that fails does not end the run."""
     room: RoomWatch | None = None
     """Whether the disks have room; None does not look."""
     drop: Callable[[Callable[[TableUnit], bool]], None] = lambda units: None
@@ -108,7 +103,16 @@ class TablesWork(Work[TableUnit]):
     """Has the schedule try units again, of which an attempt has come to nothing."""
     _left: Counter[int] = field(default_factory=Counter)
     """Units that are not done, by the number of the table."""
-    _working: int = 0
+
+    @property
+    def tables(self) -> Sequence[TableState]:
+        """All tables."""
+        return self.state.tables
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a table that fails does not end the run."""
+        return self.state.options.on_failure == "continue"
 
     def __post_init__(self) -> None:
         """Count the units."""
@@ -141,12 +145,19 @@ class TablesWork(Work[TableUnit]):
 
     def check(self) -> None:
         """Let displays redraw; take up tables that are published; raise if the run is to end."""
-        self.observe(Tick())
-        self.history.look()
+        self.state.live(Tick())
+        self.look()
+        if self.state.alone is not None:
+            self.tables[0].run.output.check()
         self.collect()
         self.stop()
         if self.room is not None:
             self.room.check()
+
+    def look(self, *, at_once: bool = False) -> None:
+        """Take a sample of how far the only table is; the manifests of several have none."""
+        if self.state.alone is not None:
+            self.works[0].history.look(at_once=at_once)
 
     def may_start(self) -> bool:
         """Return whether the disks have room for another unit."""
@@ -159,7 +170,7 @@ class TablesWork(Work[TableUnit]):
 
     def note(self, text: str) -> None:
         """Tell the user a line."""
-        self.observe(Notice(text=text))
+        self.state.live(Notice(text=text))
 
     def limited(self, places: int, *, raises: bool) -> None:
         """Tell that the source lets fewer workers work than there are, or one more again."""
@@ -236,7 +247,7 @@ class TablesWork(Work[TableUnit]):
                 counted=verdict.counted,
             )
             self._work_of(each).failed(place, of_table, failure)
-            if verdict.retry_in_seconds is None:
+            if verdict.retry_in_seconds is None and self.state.alone is None:
                 self._give_up(each, failure)
 
     def _spoiled(self, attempt: Attempt[TableUnit], error: UnloaderError | OSError) -> None:

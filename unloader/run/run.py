@@ -1,4 +1,13 @@
-"""One run over several tables: hand out the units of all, publish each, tell what became of it."""
+"""A run from its resolved tables to their manifests, in the order in which it happens.
+
+Take the places and the snapshot, put the run on record, hand out the units of all tables, count and
+verify each table, publish it, write the manifest. A run of one table has its record and its
+manifest in the directory of that table. Several tables have a directory around theirs for these
+(`home`), and a table is counted and published while others are read.
+
+Nothing is published before every unit of its table is done and the number of rows agrees with the
+source's own at the same snapshot.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,32 +23,20 @@ from unloader.engine.backoff import spread
 from unloader.engine.engine import Engine
 from unloader.engine.executor import Executor
 from unloader.engine.schedule import Schedule
-from unloader.errors import (
-    FollowUpFailed,
-    Interrupted,
-    UnloaderError,
-    translate,
-)
-from unloader.events import (
-    Observer,
-    Phase,
-    PhaseStarted,
-    RunFinished,
-    Tick,
-)
+from unloader.errors import Interrupted, UnloaderError, translate
+from unloader.events import Notice, Observer, Phase, PhaseStarted, RunFinished, Tick
 from unloader.failures import error_of
+from unloader.manifest.model import Manifest
 from unloader.manifest.routes import totals_of
-from unloader.manifest.tables import (
-    TablesManifest,
-    tables_manifest_bytes,
-)
+from unloader.manifest.tables import TablesManifest, tables_manifest_bytes
 from unloader.model import AttemptFailure, TablesOptions
 from unloader.resolve.outputs.directories import is_followed
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.outputs.one import of_output, of_route
+from unloader.resolve.resolution import OpenRun
 from unloader.resolve.tables.homes import home_of, is_dropped
 from unloader.resolve.tables.resolving import OpenTables
 from unloader.run.concurrency.opening import RunSteering, watched_load
-from unloader.run.history import History
+from unloader.run.lake_tables import commit
 from unloader.run.outputs.left import Left
 from unloader.run.table_run import check_stop
 from unloader.run.tables.bundles import bundled, spread_out
@@ -63,14 +60,66 @@ from unloader.sources.abilities import end_keeping, keep_until_gone, kept_until
 from unloader.status.recording import LiveRun
 from unloader.storage.base import RunStorage
 from unloader.storage.model import RUN_RECORD
+from unloader.verification.source_values import check_able
 from writers.errors import WriteError
 from writers.files.syncing import SyncThreads, together
+
+if TYPE_CHECKING:
+    from unloader.run.concurrency.load_watch import LoadWatch
 
 _LAST_ORDERS = 4
 """For each worker: so few are left that tables need not wait for others to be published (guess)."""
 
 _SAME_SECONDS = 0.05
 """For so long what is known of the workers is what was known before."""
+
+
+def run(
+    resolved: OpenRun,
+    executor: Executor,
+    *,
+    observe: Observer,
+    stop: Callable[[], bool],
+) -> tuple[Manifest, ...]:
+    """Execute a run of one table or query; return its manifest, of several routes that of each.
+
+    Args:
+        resolved: The run with its open source.
+        executor: Does the work units; given back by the caller.
+        observe: Called with each event.
+        stop: Asked several times a second.
+
+    Raises:
+        OutputFailed: The destination refused, or a value does not fit the format; or the files are
+            complete, and the table of a lakehouse that they are for has refused them.
+        SourceError: The source failed for good.
+        PartialUnload: Some units failed after all attempts; the finished ones stay staged until
+            the next run.
+        VerifyMismatch: Rows written and rows counted by the source differ.
+        Interrupted: `stop` returned True, or `unloader stop` asked for the end.
+        FollowUpFailed: All is published, but `--latest-link` could not be switched.
+    """
+    home = resolved.place_of(of_output(resolved.run, 0))
+    tables = OpenTables(
+        run_id=resolved.run.run_id,
+        runs=(resolved.run,),
+        catalog=resolved.catalog,
+        started=resolved.started,
+        resumed_in=home if resolved.resumed_in else "",
+    )
+    state = RunState(
+        resolved=tables,
+        options=TablesOptions(destination=home),
+        home=home,
+        live=LiveRun(tables.run_id, resolved.run.seating.seats, observe, stop),
+        alone=resolved,
+    )
+    _execute(state, executor)
+    manifests = state.tables[0].run.manifests
+    for manifest in manifests:
+        own = of_route(resolved.run, manifest.route.name if manifest.route else "")
+        commit(manifest, resolved.place_of(own), observe, is_own=True)
+    return manifests
 
 
 def run_tables(
@@ -88,7 +137,7 @@ def run_tables(
         resolved: The runs with their open source.
         executor: Does the work units; given back by the caller.
         options: Of the run as a whole.
-        left: Of a run that is gone on with, what is there of each table.
+        left: Of a run that is resumed, what is there of each table.
         observe: Called with each event, in this thread.
         stop: Asked several times a second.
 
@@ -99,73 +148,84 @@ def run_tables(
         UnloaderError: Whatever ended the run.
     """
     home = resolved.resumed_in or options.home or home_of(options.destination, resolved.runs)
-    options = with_what_it_replaces(options, home)
-    anew = not (resolved.resumed_in or is_dropped(home))
-    abandoned = Abandoned.in_home(home, resolved.runs) if anew else Abandoned()
+    state = RunState(
+        resolved=resolved,
+        options=with_what_it_replaces(options, home),
+        home=home,
+        live=LiveRun(resolved.run_id, resolved.runs[0].seating.seats, observe, stop),
+    )
+    manifest = _execute(state, executor, left)
+    assert manifest is not None
+    return manifest
+
+
+def _execute(
+    state: RunState, executor: Executor, left: Mapping[TablePlaces, Left] | None = None
+) -> TablesManifest | None:
+    """Take the places, execute the run, and leave what a broken run can be resumed from."""
+    resolved, live = state.resolved, state.live
     with ExitStack() as held:
-        taken = (
-            None
-            if is_dropped(home)
-            else take_home(home, resolved.run_id, options, resumed=bool(resolved.resumed_in))
-        )
-        storage = taken or NoHome()
-        held.callback(storage.close)
-        following = Following.of_run(_followed(resolved.runs), home, options.destination)
-        following.check_before()
-        seats = resolved.runs[0].seating.seats
-        live = LiveRun(resolved.run_id, seats, taken, observe, stop)
+        current = _Run(state=state, held=held, left=left or {}, following=_following(state))
         held.callback(live.close)
-        state = RunState(resolved=resolved, options=options, home=home, live=live)
-        current = _TablesRun(
-            state=state,
-            storage=storage,
-            held=held,
-            following=following,
-            left=left or {},
-            abandoned=abandoned,
-        )
+        if state.alone is None and not is_dropped(state.home):
+            if not resolved.resumed_in:
+                current.abandoned = Abandoned.in_home(state.home, resolved.runs)
+            resumed = bool(resolved.resumed_in)
+            taken = take_home(state.home, resolved.run_id, state.options, resumed=resumed)
+            held.callback(taken.close)
+            current.storage = taken
+            live.record_in(taken)
         try:
-            return following.raised_after(current.execute(executor))
-        except FollowUpFailed:
-            raise
+            manifest = current.execute(executor)
         except BaseException as error:
             known = translate(error) if isinstance(error, Exception) else None
             if known is not None:
-                known = advised(state, live.told_by(known))
-            live.close(taken, known or error)
+                known = advised(state, known)
+            live.close(known or error)
             with suppress(UnloaderError, WriteError, OSError):
-                current.abandon()
+                current.abandon(known)
             if known is not None:
                 raise known from error
             raise
+        current.following.raise_failed()
+        return manifest
 
 
 @dataclass(slots=True, kw_only=True)
-class _TablesRun:
+class _Run:
+    """The state of one run in the parent."""
+
     state: RunState
-    storage: RunStorage | NoHome
     held: ExitStack
+    """Gives everything back in the end."""
     following: Following
     left: Mapping[TablePlaces, Left]
-    abandoned: Abandoned
+    """Of a run that is resumed, what is there of each of several tables."""
+    storage: RunStorage | NoHome = field(default_factory=NoHome)
+    """The directory around those of several tables."""
+    abandoned: Abandoned = field(default_factory=Abandoned)
     _counting: Counting = field(init=False)
     _catalog: SharedCatalog = field(init=False)
-    _history: History = field(init=False)
     _opening: Opening = field(init=False)
+    _load: LoadWatch | None = None
     _taking: Taking | None = None
     """Of directories that are taken while others are read."""
     _done_before_record: list[TableState] = field(default_factory=list)
     """Tables that are staged while the run is not on record."""
     _finisher: Finisher | None = None
+    """Of several tables; one is counted and published when its units are done."""
     _work: TablesWork | None = None
 
-    def __post_init__(self) -> None:
-        """Share the catalog with the thread that counts."""
-        self._catalog = SharedCatalog(self.state.resolved.catalog)
-        self._history = History(began=self.state.resolved.started)
-
-    def execute(self, executor: Executor) -> TablesManifest:
+    def execute(self, executor: Executor) -> TablesManifest | None:
+        """Do all of it; return the manifest of several tables."""
         state = self.state
+        catalog, first = state.resolved.catalog, state.resolved.runs[0]
+        if first.request.verify == "source":
+            check_able(catalog, first.extract.source.kind)
+        self._load = watched_load(first.request, catalog)
+        self.held.callback(self._close_load)
+        # The thread that counts has the catalog, too.
+        self._catalog = SharedCatalog(catalog)
         opening = self._opening = Opening(
             state=state,
             catalog=self._catalog,
@@ -174,12 +234,7 @@ class _TablesRun:
             left=self.left,
         )
         self._counting = opening.take_all()
-        catalog = state.resolved.catalog
-        first = state.resolved.runs[0]
-        load = watched_load(first.request, catalog)
-        if load is not None:
-            self.held.callback(load.close)
-        until = keep_until_gone(catalog, self.storage.marks())
+        until = keep_until_gone(catalog, self._marks())
         state.live.resumable = state.tables[0].run.is_resumable
         state.live.snapshot_kept_until = kept_until(catalog)
         if not opening.later:
@@ -189,66 +244,77 @@ class _TablesRun:
         tell_start(state, self._counting, until)
         take_up(state, self._counting)
         state.live(PhaseStarted(phase="unloading"))
-        units = self._units()
-        if opening.later:
-            order = (number for unit in units for number in unit.tables)
-            self._taking = opening.take_later(order, self._keep_record)
-            self.held.callback(self._taking.close)
-        finisher = self._finisher = Finisher(
-            self._check,
-            self._publish,
-            state.live,
-            at_once=state.options.publish == "table",
-        )
-        self.held.callback(finisher.close)
-        self._unload(executor, load, units)
-        self._wait("publishing" if state.options.publish == "table" else "counting")
-        if state.options.publish == "run":
-            self._publish_all()
+        if state.alone is not None:
+            table = state.tables[0]
+            units = [TableUnit(table=0, unit=unit) for unit in table.run.units_left()]
+            self._unload(executor, units)
+            self._finish(table, executor)
+        else:
+            units = self._units()
+            if opening.later:
+                order = (number for unit in units for number in unit.tables)
+                self._taking = opening.take_later(order, self._keep_record)
+                self.held.callback(self._taking.close)
+            at_once = state.options.publish == "table"
+            self._finisher = Finisher(self._check, self._publish, state.live, at_once=at_once)
+            self.held.callback(self._finisher.close)
+            self._unload(executor, units)
+            self._wait("publishing" if at_once else "counting")
+            if not at_once:
+                self._publish_all()
         return self._end()
 
+    def _marks(self) -> tuple[str, ...]:
+        """Return what is gone once nobody can resume the run."""
+        if self.state.alone is None:
+            return self.storage.marks()
+        live = self.state.tables[0].run.output.live()
+        return () if live is None else live.marks()
+
     def _keep_record(self) -> None:
-        """Put on record what is to be done; maybe in a thread."""
+        """Put on record what is to be done; of several tables maybe in a thread."""
         state = self.state
+        if state.alone is not None:
+            state.tables[0].run.output.keep(RUN_RECORD, state.alone.run.record())
+            return
         record = tables_record(state.resolved, state.options, state.home, state.problems)
         self.storage.keep(RUN_RECORD, record)
         self.abandoned.clear()
 
-    def _unload(self, executor: Executor, load: Any, units: Sequence[TableUnit]) -> None:
+    def _unload(self, executor: Executor, units: Sequence[TableUnit]) -> None:
         state = self.state
-        request = state.tables[0].run.run.request
-        places = max(1, min(self._most_workers(), len(units)))
+        first = state.tables[0].run
+        request = first.run.request
+        places = max(1, min(len(first.run.seating.seats), len(units)))
         steering = RunSteering(
             request=request,
             most=places,
             live=state.live,
             pids=executor.pids,
-            load=load,
-            seconds=self._history.seconds,
+            load=self._load,
+            seconds=first.around.history.seconds,
         )
-        finisher = self._finisher
-        assert finisher is not None
-        room = room_watch(state.home, [table.run.run for table in state.tables], state.live)
-
+        room = room_watch(self._places(), [table.run.run for table in state.tables], state.live)
         known = executor.evidence()
         until = time.monotonic()
 
         def done(table: TableState) -> None:
             nonlocal known, until
+            if state.alone is not None:
+                return
             # Many come with one answer, and nothing has happened between them.
             if time.monotonic() >= until:
                 known, until = executor.evidence(), time.monotonic() + _SAME_SECONDS
             table.run.around.evidence = known
-            table.run.around.steering = steering
             if state.is_recorded:
-                finisher.take(table)
+                self._finisher_of().take(table)
             else:
                 self._done_before_record.append(table)
 
+        for table in state.tables:
+            table.run.around.steering = steering
         work = self._work = TablesWork(
-            tables=state.tables,
-            history=self._history,
-            observe=state.live,
+            state=state,
             stop=lambda: check_stop(state.stop, "before all work units were done"),
             concurrency=steering,
             works={
@@ -259,11 +325,11 @@ class _TablesRun:
             on_done=done,
             on_failed=self._tell_of,
             room=room,
-            goes_on=state.options.on_failure == "continue",
         )
         schedule: Schedule[TableUnit] = Schedule(
             units=units,
             retry=request.retry,
+            in_order=first.output.in_order,
             before={
                 f"{table.number}.{unit}": attempts
                 for table in state.tables
@@ -276,28 +342,65 @@ class _TablesRun:
         work.drop, work.put_back = schedule.drop, schedule.put_back
 
         def collect() -> None:
+            if self._finisher is None:
+                return
             if schedule.fresh <= _LAST_ORDERS * places:
                 # What is published now is not waited for when all is read.
-                finisher.hurry()
+                self._finisher.hurry()
             self._collect()
 
         work.collect = collect
         engine = Engine(schedule=schedule, work=work, stall_seconds=request.retry.stall_seconds)
         for table in state.tables:
             if not table.is_over and not table.run.units_left():
-                # All was staged before the run was broken off.
+                # All was staged before the run was interrupted.
                 done(table)
         executor.begin_with(min(steering.first_workers, places), places)
-        first = replace(state.resolved.runs[0], run_id=state.resolved.run_id)
-        prove(executor, first, (state.home,))
-        engine.run(executor)
+        prove(executor, first.run, self._places())
+        work.look()
+        try:
+            engine.run(executor)
+        finally:
+            work.look(at_once=True)
+            if state.alone is not None:
+                first.around.evidence = executor.evidence()
+                first.around.lowest_parallelism = schedule.capacity.lowest
+            self._close_load()
         if engine.failure is not None:
             raise self._ended_by(engine.failure)
+        if schedule.given_up and state.alone is not None:
+            raise work.works[0].partial(schedule.given_up, len(first.run.plan.units))
         if schedule.given_up and state.options.on_failure == "stop":
             raise self._ended_by(next(iter(schedule.given_up.values())))
 
+    def _places(self) -> tuple[str, ...]:
+        """Return where the run has its lock and its files."""
+        alone = self.state.alone
+        if alone is not None:
+            return alone.resumed_in or alone.run.directories
+        return (self.state.home,)
+
+    def _finish(self, table: TableState, executor: Executor) -> None:
+        """Verify the only table, and publish it."""
+        state = self.state
+        table.run.verify(state.stop, executor.close)
+        check_stop(state.stop, "before the files had their final names")
+        state.live(PhaseStarted(phase="publishing"))
+        table.manifest = table.run.publish(state.stop)
+
+    def _finisher_of(self) -> Finisher:
+        """Return what finishes several tables."""
+        assert self._finisher is not None
+        return self._finisher
+
+    def _close_load(self) -> None:
+        """End what watches the database; may be called again."""
+        if self._load is not None:
+            self._load.close()
+            self._load = None
+
     def _units(self) -> list[TableUnit]:
-        """Return all that is to be read, in the order in which it is handed out."""
+        """Return what is to be read of several tables, in the order in which it is handed out."""
         units = largest_first(
             TableUnit(table=table.number, unit=unit)
             for table in self.state.tables
@@ -309,18 +412,18 @@ class _TablesRun:
             for table in self.state.tables
             if len(table.units) == 1 and table.is_plain and not table.before.attempts
         }
-        workers = self._most_workers()
+        workers = len(self.state.tables[0].run.run.seating.seats)
         return spread_out(list(bundled(units, able, workers)), able, workers)
 
     def _ended_by(self, failure: AttemptFailure) -> UnloaderError:
-        """Return the error of a run that ends with one of its tables, which it names."""
+        """Return the error of a run that ends with one of its tables; it names one of several."""
+        if self.state.alone is not None:
+            # What the output says comes first: that its reader has gone, for example.
+            self.state.tables[0].run.output.check()
         names = [table.name for table in self.state.tables if table.failure is not None]
-        if names:
+        if names and self.state.alone is None:
             failure = replace(failure, message=f"{names[0]}: {failure.message}")
         return error_of(failure)
-
-    def _most_workers(self) -> int:
-        return self.state.tables[0].run.run.plan.limits.parallelism
 
     def _check(self, tables: Sequence[TableState], observe: Observer) -> Iterable[Ended]:
         """Count tables whose units are done; in a thread."""
@@ -346,8 +449,7 @@ class _TablesRun:
 
     def _collect(self, timeout_seconds: float = 0.0) -> None:
         """Take up what has become of tables."""
-        finisher = self._finisher
-        assert finisher is not None
+        finisher = self._finisher_of()
         # Whichever of the two is busy is waited for; the tables come before what is beside them.
         self._collect_taken(finisher, 0.0 if finisher.is_busy else timeout_seconds)
         for table, error in finisher.collect(timeout_seconds):
@@ -385,13 +487,17 @@ class _TablesRun:
     def _tell_of(self, table: TableState) -> None:
         tell_of(self.state, self._counting, table)
 
-    def abandon(self) -> None:
-        """Leave of each table what can be gone on with, or no trace."""
+    def abandon(self, error: UnloaderError | None) -> None:
+        """Leave of each table what can be resumed, or no trace.
+
+        Args:
+            error: What ended the run; None for what nobody expected.
+        """
         if self._taking is not None:
             self._taking.close()
         if self._finisher is not None:
             self._finisher.close()
-        abandon(self.state, self.storage)
+        abandon(self.state, self.storage, error)
 
     def _wait(self, phase: Phase | None = None) -> None:
         """Wait until the last tables are counted and published.
@@ -399,8 +505,7 @@ class _TablesRun:
         Args:
             phase: Begins with it, if there is anything to wait for.
         """
-        finisher = self._finisher
-        assert finisher is not None
+        finisher = self._finisher_of()
         finisher.hurry()
         if finisher.is_busy and phase:
             self.state.live(PhaseStarted(phase=phase))
@@ -413,33 +518,52 @@ class _TablesRun:
         self.state.live(PhaseStarted(phase="publishing"))
         if self.state.options.on_failure == "stop":
             check_stop(self.state.stop, "before the files had their final names")
-        finisher = self._finisher
-        assert finisher is not None
+        finisher = self._finisher_of()
         for table in self.state.tables:
             if table.is_checked and not table.is_over:
                 finisher.publish(table)
         self._wait()
 
-    def _end(self) -> TablesManifest:
-        """Write the manifest of the run, or raise where tables are not complete."""
-        failed = [table for table in self.state.tables if table.manifest is None]
-        if failed or self.state.problems:
-            raise partial_error(self.state, failed)
-        manifest = manifest_of(self.state, complete=True)
-        self.storage.commit(
-            (),
-            tables_manifest_bytes(manifest),
-            lambda: self.following.after_all(manifest, self.state.live),
-        )
-        totals = manifest.totals
-        read = sum(totals_of(table.run.manifests).rows for table in self.state.tables)
-        self.state.live(RunFinished(rows=read, bytes=totals.bytes, seconds=totals.seconds))
-        with suppress(UnloaderError):
-            end_keeping(self.state.resolved.catalog)
+    def _end(self) -> TablesManifest | None:
+        """Write the manifest of several tables, or raise where some are not complete."""
+        state = self.state
+        failed = [table for table in state.tables if table.manifest is None]
+        if failed or state.problems:
+            raise partial_error(state, failed)
+        totals = [totals_of(table.run.manifests) for table in state.tables]
+        seconds = max(each.seconds for each in totals)
+        manifest = None
+        if state.alone is None:
+            manifest = manifest_of(state, complete=True)
+            seconds = manifest.totals.seconds
+            self.storage.commit(
+                (),
+                tables_manifest_bytes(manifest),
+                lambda: self.following.after_all(manifest, state.live),
+            )
+        rows, size = sum(each.rows for each in totals), sum(each.bytes for each in totals)
+        state.live(RunFinished(rows=rows, bytes=size, seconds=seconds))
+        self._end_keeping()
         return manifest
 
+    def _end_keeping(self) -> None:
+        if self.state.resolved.runs[0].plan.part is not None:
+            return  # Other parts may still read it. It goes with the plan's file.
+        try:
+            end_keeping(self.state.resolved.catalog)
+        except UnloaderError as error:
+            # The run is complete. The keeper finds that out by itself.
+            self.state.live(Notice(text=error.message))
 
-def _followed(runs: Sequence[ResolvedRun]) -> ResolvedRun:
-    """Return a table that is followed by something; any where none is."""
-    found = (run for run in runs if any(is_followed(each.options) for each in run.outputs))
-    return next(found, runs[0])
+
+def _following(state: RunState) -> Following:
+    """Return what follows the run, once it is known that nothing is in the way of it."""
+    runs = state.resolved.runs
+    if state.alone is not None:
+        following = Following.of_one(state.alone)
+    else:
+        followed = (run for run in runs if any(is_followed(each.options) for each in run.outputs))
+        run = next(followed, runs[0])
+        following = Following.of_run(run, state.home, state.options.destination)
+    following.check_before()
+    return following
