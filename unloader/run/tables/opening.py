@@ -66,7 +66,7 @@ class Opening(Struct, frozen=True, kw_only=True):
         """
         state = self.state
         if state.alone is not None:
-            state.tables.append(self._alone(state.alone))
+            self._take_alone(state.alone)
             return Counting(state.tables, 0)
         problems = list(state.resolved.problems)
         allow_for(len(state.resolved.runs))
@@ -86,8 +86,8 @@ class Opening(Struct, frozen=True, kw_only=True):
         state.problems = problems
         return Counting(state.tables, len(problems))
 
-    def _alone(self, resolved: OpenRun) -> TableState:
-        """Return the only table with its places taken, where others can look at the run."""
+    def _take_alone(self, resolved: OpenRun) -> None:
+        """Take the places of the only table, where others can look at the run."""
         state, run = self.state, resolved.run
         output = open_output(run, resolved.resumed_in)
         self.held.callback(output.close)
@@ -95,7 +95,6 @@ class Opening(Struct, frozen=True, kw_only=True):
         if live is not None:
             state.live.record_in(live)
             self.held.callback(state.live.close)
-        output.begin(state.live, state.stop)
         table = TableRun(
             resolved=resolved,
             output=output,
@@ -106,7 +105,9 @@ class Opening(Struct, frozen=True, kw_only=True):
             ),
             then=lambda manifest: self.following.after(run, manifest, state.live),
         )
-        return TableState(number=0, run=table)
+        # Known before it begins: what it has made is removed if it cannot begin.
+        state.tables.append(TableState(number=0, run=table))
+        output.begin(state.live, state.stop)
 
     def take_later(self, order: Iterable[int], record: Callable[[], None]) -> Taking:
         """Begin to take the other directories.
