@@ -40,8 +40,7 @@ import obstore
 from cpus import cpus, moved
 
 from writers.objects.bucket import Bucket
-from writers.objects.endpoints import s3_endpoint
-from writers.objects.location import Location
+from writers.objects.location import Location, s3_endpoint
 from writers.objects.opening import open_store
 
 _PART_BYTES = 8 * 1024 * 1024

@@ -40,8 +40,7 @@ sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "tests" / "support")]
 from object_stores.s3_server import CREDENTIALS, s3_server  # noqa: E402
 
 from unloader.request.settings import parse_count  # noqa: E402
-from writers.objects.endpoints import s3_endpoint  # noqa: E402
-from writers.objects.location import Location  # noqa: E402
+from writers.objects.location import Location, s3_endpoint  # noqa: E402
 
 MANIFEST = "_manifest.json"
 LOCK = "_run/lock.json"

@@ -309,13 +309,10 @@ class Sink:
 
 def _open_object(location: Location, buffer_bytes: int, buffers: int, *, held: bool) -> OpenFile:
     # Imported on use: few write to an object store.
-    if held:
-        from writers.objects.held_upload import HeldUpload
+    from writers.objects.upload import HeldUpload, Upload
 
-        return HeldUpload(location, buffer_bytes=buffer_bytes, in_flight=buffers)
-    from writers.objects.upload import Upload
-
-    return Upload(location, buffer_bytes=buffer_bytes, in_flight=buffers)
+    opened = HeldUpload if held else Upload
+    return opened(location, buffer_bytes=buffer_bytes, in_flight=buffers)
 
 
 def _encrypting(recipients: tuple[str, ...]) -> Encrypt:

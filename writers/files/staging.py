@@ -139,13 +139,11 @@ def _remove(file: Path | Location, upload: UncompletedUpload | None) -> None:
         with contextlib.suppress(OSError):
             file.unlink()
         return
+    from writers.objects.upload import remove, remove_upload
+
     if upload is not None:
-        from writers.objects.held_upload import remove as give_up
-
-        give_up(file, upload.id)
+        remove_upload(file, upload.id)
         return
-    from writers.objects.upload import remove
-
     with contextlib.suppress(WriteError):
         remove(file)
 

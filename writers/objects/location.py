@@ -6,6 +6,7 @@ files. What must stay secret never is: credentials come from the environment of 
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -186,3 +187,19 @@ def _check_endpoint(value: str) -> None:
             "endpoint is not the address of a server, or contains credentials.",
             "write it as endpoint=https://HOST:PORT.",
         )
+
+
+def s3_endpoint(store: Location) -> str:
+    """Return the server to ask; empty for Amazon's own."""
+    named = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    return store.option("endpoint") or named
+
+
+def addressing(store: Location) -> str:
+    """Return whether the bucket is named in the `path` or in the host (`virtual`)."""
+    return store.option("addressing") or ("path" if s3_endpoint(store) else "virtual")
+
+
+def has_tls(store: Location) -> bool:
+    """Return whether what goes to that server is encrypted on its way."""
+    return not s3_endpoint(store).startswith("http://")

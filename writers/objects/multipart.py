@@ -1,20 +1,22 @@
 """Uploads in parts on S3, request by request: begun, sent, compared, completed, aborted.
 
-Between its last part and its completion an upload is seen by nobody who reads objects. It stays so
-until somebody completes it, from whatever process, or aborts it.
+Between its last part and its completion an upload is not visible to readers of objects. Any process
+can complete it or abort it. obstore has none of these requests, so they go through boto3.
 """
 
 from __future__ import annotations
 
+import base64
 import errno
+import hashlib
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from writers.errors import Superseded
 from writers.model import UncompletedUpload, UploadedPart
-from writers.objects.location import Location
-from writers.objects.part_checksums import checksum, of_parts
+from writers.objects.location import Location, has_tls
 from writers.objects.s3 import client, code_of, error_of, marks, translated
 
 _GONE = ("NoSuchUpload", "404")
@@ -22,7 +24,40 @@ _IN_THE_WAY = ("PreconditionFailed", "412")
 _AT_WORK = ("ConditionalRequestConflict", "409")
 _UNKNOWN = "NotImplemented"
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
-"""Seconds between requests, where the store is still at work on an earlier one."""
+"""Seconds between requests, where the store still works on an earlier one. botocore does not repeat
+a request after this answer."""
+
+
+def algorithm_of(store: Location) -> str:
+    """Return which checksum the parts of an upload get; empty for none.
+
+    CRC-32C costs an eighth of SHA-256's CPU and finds damage. Without TLS an attacker could change
+    the bytes and the CRC; SHA-256 is in the signature of the request. botocore can add checksums,
+    but its CRC-32C needs another library, and with TLS it sends them in a form of body that only
+    some servers accept.
+    """
+    asked = store.option("checksum")
+    if asked:
+        return "" if asked == "none" else asked.upper()
+    return "CRC32C" if has_tls(store) and find_spec("crc32c") else "SHA256"
+
+
+def _checksum(name: str, data: bytes | bytearray | memoryview) -> str:
+    """Return a checksum as S3 writes it; empty for no algorithm."""
+    return base64.b64encode(_CHECKSUMS[name](data)).decode() if name else ""
+
+
+def _crc32c(data: bytes | bytearray | memoryview) -> bytes:
+    # Imported on use: it is no part of the core.
+    import crc32c
+
+    return int(crc32c.crc32c(data)).to_bytes(4, "big")
+
+
+_CHECKSUMS: dict[str, Callable[[bytes | bytearray | memoryview], bytes]] = {
+    "SHA256": lambda data: hashlib.sha256(data).digest(),
+    "CRC32C": _crc32c,
+}
 
 
 class Pending(NamedTuple):
@@ -64,7 +99,7 @@ def send(
     Raises:
         StoreFailed: The store refused, or has got other bytes.
     """
-    found = checksum(algorithm, body)
+    found = _checksum(algorithm, body)
     more = {f"Checksum{algorithm}": found} if algorithm else {}
     # Without a checksum in a header the signature is all that tells of the bytes.
     with translated(f"write part {number} of", location):
@@ -87,7 +122,7 @@ def compare(location: Location, upload: UncompletedUpload) -> None:
         StoreFailed: The store refused or failed.
     """
     try:
-        there = list(_parts(location, upload.id))
+        there = _parts(location, upload.id)
     except client(location, sends_parts=True).exceptions.NoSuchUpload:
         raise _other(f"the upload of {location.name} does not exist any more") from None
     if len(there) != len(upload.parts):
@@ -109,16 +144,13 @@ def _other(what: str) -> Superseded:
     return Superseded(f"{what}.", "check the store, and the network between it and this machine.")
 
 
-def _parts(location: Location, upload: str) -> Iterable[dict[str, Any]]:
-    asked: dict[str, Any] = {"Bucket": location.bucket, "Key": location.key, "UploadId": upload}
+def _parts(location: Location, upload: str) -> list[dict[str, Any]]:
     asking = client(location, sends_parts=True)
-    while True:
-        with translated("list the parts of", location, but=asking.exceptions.NoSuchUpload):
-            answer = asking.list_parts(**asked)
-        yield from answer.get("Parts") or ()
-        if not answer.get("IsTruncated"):
-            return
-        asked["PartNumberMarker"] = answer["NextPartNumberMarker"]
+    with translated("list the parts of", location, but=asking.exceptions.NoSuchUpload):
+        pages = asking.get_paginator("list_parts").paginate(
+            Bucket=location.bucket, Key=location.key, UploadId=upload
+        )
+        return [part for page in pages for part in page.get("Parts") or ()]
 
 
 def complete(location: Location, upload: UncompletedUpload, *, replaces: bool) -> None:
@@ -204,14 +236,13 @@ def is_there(location: Location, upload: UncompletedUpload) -> bool:
         return False
     said = str(head.get(f"Checksum{upload.algorithm}", "")).partition("-")[0]
     if upload.algorithm and said:
-        return said == of_parts(upload.algorithm, [part.checksum for part in upload.parts])
+        sums = (base64.b64decode(part.checksum) for part in upload.parts)
+        return said == _checksum(upload.algorithm, b"".join(sums))
     return _bare(head["ETag"]) == _etag_of(upload)
 
 
 def _etag_of(upload: UncompletedUpload) -> str:
     """Return the ETag of the object, as stores make it that use MD5 for those of parts."""
-    import hashlib
-
     try:
         together = b"".join(bytes.fromhex(_bare(part.etag)) for part in upload.parts)
     except ValueError:
@@ -234,22 +265,28 @@ def pending_uploads(location: Location, *, deep: bool = True) -> list[Pending]:
     Raises:
         StoreFailed: The store refused.
     """
-    found = []
     with translated("list the uploads in", location):
-        asked: dict[str, Any] = {"Bucket": location.bucket, "Prefix": location.prefix}
-        if not deep:
-            asked["Delimiter"] = "/"
-        while True:
-            answer = client(location).list_multipart_uploads(**asked)
-            for each in answer.get("Uploads") or ():
-                # Some servers look at neither the prefix nor the delimiter.
-                rest = each["Key"].removeprefix(location.prefix)
-                if each["Key"].startswith(location.prefix) and (deep or "/" not in rest):
-                    found.append(Pending(each["Key"], each["UploadId"]))
-            if not answer.get("IsTruncated"):
-                return found
-            asked["KeyMarker"] = answer["NextKeyMarker"]
-            asked["UploadIdMarker"] = answer.get("NextUploadIdMarker", "")
+        pages = (
+            client(location)
+            .get_paginator("list_multipart_uploads")
+            .paginate(
+                Bucket=location.bucket,
+                Prefix=location.prefix,
+                **({} if deep else {"Delimiter": "/"}),
+            )
+        )
+        found = [
+            Pending(each["Key"], each["UploadId"])
+            for page in pages
+            for each in page.get("Uploads") or ()
+        ]
+    # Some servers ignore the prefix and the delimiter.
+    return [
+        each
+        for each in found
+        if each.key.startswith(location.prefix)
+        and (deep or "/" not in each.key.removeprefix(location.prefix))
+    ]
 
 
 def abort_uploads(store: Location, uploads: Iterable[Pending]) -> None:

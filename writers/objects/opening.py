@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from writers.errors import FormatError
-from writers.objects.endpoints import addressing, s3_endpoint
-from writers.objects.location import Location
+from writers.objects.location import Location, addressing, s3_endpoint
 
 _RETRIES: Any = {
     "max_retries": 10,

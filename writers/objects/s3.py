@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
 
 from writers.errors import FormatError, StoreFailed, WriteError
-from writers.objects.endpoints import addressing, s3_endpoint
-from writers.objects.location import Location
+from writers.objects.location import Location, addressing, s3_endpoint
 
 MOST_CONNECTIONS = 16
 """Of one process to one store."""
@@ -92,10 +93,10 @@ def load() -> None:
     Raises:
         FormatError: boto3 is missing, or a profile that the environment names is.
     """
-    # Credentials that are given here are looked for nowhere. A client that asks is made where it
-    # is needed: it has them as they are by then.
+    # The session keeps the description of S3 that it reads. With these credentials it looks for no
+    # others: a client that asks the store is made later, with the credentials of that time.
     nobody = "not used"
-    _new_session("").client(
+    _session("").client(
         "s3", region_name="us-east-1", aws_access_key_id=nobody, aws_secret_access_key=nobody
     )
 
@@ -127,13 +128,8 @@ def _client(store: Location, sends_parts: bool, _: int) -> Any:
 
 @lru_cache(maxsize=16)
 def _session(profile: str) -> Any:
-    return _new_session(profile)
-
-
-def _new_session(profile: str) -> Any:
     try:
         import boto3
-        import botocore.session
         from botocore.exceptions import ProfileNotFound
     except ImportError:
         raise FormatError(
@@ -141,20 +137,10 @@ def _new_session(profile: str) -> Any:
             "boto3.",
             "install it with: pip install 'unloader[cloud]'.",
         ) from None
-    core = botocore.session.Session()
-    core.register_component("data_loader", _loader())
     try:
-        return boto3.Session(profile_name=profile or None, botocore_session=core)
+        return boto3.Session(profile_name=profile or None)
     except ProfileNotFound as error:
         raise FormatError(f"{error}.", "check the profiles in ~/.aws/config.") from None
-
-
-@lru_cache(maxsize=1)
-def _loader() -> Any:
-    """Return what reads the descriptions of services that the library has, and keeps them."""
-    from botocore.loaders import create_loader
-
-    return create_loader()
 
 
 def _no_credentials(store: Location) -> FormatError:
@@ -165,22 +151,21 @@ def _no_credentials(store: Location) -> FormatError:
     )
 
 
-class translated:
-    """Turns the errors of boto3 into our own, all but one kind where that is named."""
+@contextmanager
+def translated(verb: str, location: Location, but: Any = ()) -> Iterator[None]:
+    """Turn errors of boto3 in the block into our own, except those of the classes `but`.
 
-    def __init__(self, verb: str, location: Location, but: Any = ()) -> None:
-        self._verb, self._location, self._but = verb, location, but
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Raise WriteError for an error of boto3: StoreFailed where trying again may help."""
-        if error is None or isinstance(error, self._but):
-            return
-        if not type(error).__module__.startswith(("botocore", "boto3")):
-            return
-        raise error_of(self._verb, self._location, error) from error
+    Raises:
+        StoreFailed: Another attempt may succeed.
+        WriteError: The store refused.
+    """
+    try:
+        yield
+    except Exception as error:
+        ours = not type(error).__module__.startswith(("botocore", "boto3"))
+        if ours or isinstance(error, but):
+            raise
+        raise error_of(verb, location, error) from error
 
 
 def error_of(verb: str, location: Location, error: BaseException) -> WriteError:

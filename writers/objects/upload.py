@@ -1,17 +1,30 @@
-"""One object being written: sent in parts while its next bytes are made, and there at the end.
+"""One object being written: sent in parts while its next bytes are made.
 
-It stands where a file does in `writers.files`. Nothing of it can be seen before `finish`. Where it
-is given up its parts are removed; a process that is killed leaves them, see
-`writers.objects.s3.pending_uploads`.
+An upload is an `OpenFile` of `writers.files`. Nothing of it can be seen before it is completed:
+`Upload` completes it in `finish`, and another process completes a `HeldUpload` later. Where it is
+given up its parts are removed; a process that is killed leaves them.
+
+obstore sends the parts of an `Upload`. It has no call that begins, lists or aborts an upload, and
+an upload of one process cannot be completed by another one. boto3 has the requests, but its own
+threads complete what they send: so a `HeldUpload` has threads for its parts.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Future,
+    InvalidStateError,
+    ThreadPoolExecutor,
+    wait,
+)
 from typing import TYPE_CHECKING, Any
 
-from writers.errors import StoreFailed, WriteError
+from writers.errors import StoreFailed, Superseded, WriteError
+from writers.model import UncompletedUpload, UploadedPart
+from writers.objects import multipart
 from writers.objects.bucket import Bucket
 from writers.objects.location import Location
 
@@ -20,16 +33,22 @@ if TYPE_CHECKING:
 
 _SMALLEST_PART_BYTES = 8 * 1024 * 1024
 """S3 takes none below 5 MiB; each costs a request."""
+_PATIENCE_SECONDS = 5.0
+"""For parts that are on their way when the object is given up."""
 MOST_PARTS = 10_000
 """Of S3, and fewer than Azure's: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html"""
 
 
-def part_bytes_of(buffer_bytes: int) -> int:
+def _part_bytes_of(buffer_bytes: int) -> int:
     """Return the size of parts where a buffer of the output has that size."""
     return max(_SMALLEST_PART_BYTES, buffer_bytes)
 
 
-def too_large(location: Location, part_bytes: int) -> WriteError:
+def _abandoned(location: Location) -> StoreFailed:
+    return StoreFailed(f"{location} was abandoned.", "write it again.")
+
+
+def _too_large(location: Location, part_bytes: int) -> WriteError:
     """Return the error for an object that would have too many parts."""
     return WriteError(
         f"{location.name} needs more than {MOST_PARTS:,} parts of {part_bytes:,} bytes, which is "
@@ -55,7 +74,7 @@ class Upload:
     def __init__(self, location: Location, *, buffer_bytes: int, in_flight: int) -> None:
         self._location = location
         self._bucket = Bucket(location)
-        self._part_bytes = part_bytes_of(buffer_bytes)
+        self._part_bytes = _part_bytes_of(buffer_bytes)
         self._writer: Any = self._bucket.writer(location.key, self._part_bytes, max(1, in_flight))
         self._interrupted = self._finished = False
         self.written = 0
@@ -77,9 +96,9 @@ class Upload:
 
     def _put(self, piece: bytes) -> None:
         if self._interrupted:
-            raise StoreFailed(f"{self._location} was abandoned.", "write it again.")
+            raise _abandoned(self._location)
         if self.written + len(piece) > self._part_bytes * MOST_PARTS:
-            raise too_large(self._location, self._part_bytes)
+            raise _too_large(self._location, self._part_bytes)
         try:
             self._writer.write(piece)
         except Exception as error:
@@ -134,6 +153,157 @@ class Upload:
             self._writer.__exit__(type(error), error, None)
 
 
+class HeldUpload:
+    """An `OpenFile` in S3 whose parts are all sent, and which another process makes visible later.
+
+    After `finish` all parts are in the store, and have been compared; `uncompleted` has what
+    completes the upload. `close` removes the parts of an upload that was not finished. A process
+    that is killed leaves them, see `writers.objects.multipart.pending_uploads`.
+
+    Args:
+        location: Of the object, under its final name.
+        buffer_bytes: Of the output; a part has at least as much.
+        in_flight: Parts that are sent at the same time. One more is held in memory.
+
+    Raises:
+        WriteError: The store cannot be opened.
+    """
+
+    is_regular = False
+
+    def __init__(self, location: Location, *, buffer_bytes: int, in_flight: int) -> None:
+        self._location = location
+        self._part_bytes = _part_bytes_of(buffer_bytes)
+        self._algorithm = multipart.algorithm_of(location.store)
+        self._most = max(1, in_flight)
+        self._threads = ThreadPoolExecutor(self._most, thread_name_prefix="part")
+        # The first rows come while the store answers.
+        self._id = self._threads.submit(multipart.begin, location, self._algorithm)
+        self._parts: list[Future[UploadedPart]] = []
+        self._sending: dict[Future[Any], bytearray] = {}
+        self._free: list[bytearray] = []
+        self._filling = bytearray()
+        self._filled = 0
+        self._interrupted: Future[None] = Future()
+        """Has a result when no more parts are to be sent, which ends each wait for a part."""
+        self._ended = False
+        self.written = 0
+        self.uncompleted: UncompletedUpload | None = None
+        """After `finish`."""
+
+    def whole(self, buffer_bytes: int) -> int:
+        """Return the size as it is."""
+        return buffer_bytes
+
+    def put(self, pieces: Sequence[BytesLike]) -> None:
+        """Append the pieces; wait while `in_flight` parts are being sent.
+
+        Raises:
+            WriteError: The store refused or failed, or the object gets larger than one may be.
+        """
+        for piece in pieces:
+            rest = memoryview(piece).cast("B")
+            if self.written + len(rest) > self._part_bytes * MOST_PARTS:
+                raise _too_large(self._location, self._part_bytes)
+            self.written += len(rest)
+            while rest:
+                rest = rest[self._take(rest) :]
+
+    def _take(self, data: memoryview) -> int:
+        """Copy what fits into the part being filled; return how much that was."""
+        if not self._filling:
+            self._filling = self._buffer()
+        count = min(len(data), self._part_bytes - self._filled)
+        # Assigned to the bytearray itself, the bytes would be copied twice.
+        with memoryview(self._filling) as view:
+            view[self._filled : self._filled + count] = data[:count]
+        self._filled += count
+        if self._filled == self._part_bytes:
+            self._send()
+        return count
+
+    def _buffer(self) -> bytearray:
+        """Return memory for a part: that of a part that was sent, or new memory."""
+        if not self._free and len(self._sending) <= self._most:
+            return bytearray(self._part_bytes)
+        if not self._free:
+            self._await_part()
+        return self._free.pop()
+
+    def _send(self) -> None:
+        # The library does not accept a view. Only a last part is not full.
+        is_whole = self._filled == len(self._filling)
+        body = self._filling if is_whole else self._filling[: self._filled]
+        try:
+            part = self._threads.submit(self._send_part, len(self._parts) + 1, body)
+        except RuntimeError:  # Another thread has called `interrupt`.
+            raise _abandoned(self._location) from None
+        self._parts.append(part)
+        self._sending[part] = self._filling
+        self._filling, self._filled = bytearray(), 0
+
+    def _send_part(self, number: int, body: bytes | bytearray) -> UploadedPart:
+        return multipart.send(self._location, self._id.result(), number, body, self._algorithm)
+
+    def _await_part(self) -> None:
+        """Wait until a part is sent, and free its memory."""
+        done, _ = wait({*self._sending, self._interrupted}, return_when=FIRST_COMPLETED)
+        if self._interrupted in done:
+            raise _abandoned(self._location)
+        for each in done:
+            each.result()
+            self._free.append(self._sending.pop(each))
+
+    def finish(self) -> None:
+        """Send the rest, and compare all parts with those in the store.
+
+        Raises:
+            StoreFailed: The store failed, or has other parts: another attempt may succeed.
+            WriteError: The store refused.
+        """
+        if self._filled or not self._parts:
+            # An object without bytes has one part without bytes.
+            self._filling = self._filling or bytearray(1)
+            self._send()
+        while self._sending:
+            self._await_part()
+        found = UncompletedUpload(
+            name=self._location.name,
+            id=self._id.result(),
+            algorithm=self._algorithm,
+            parts=tuple(part.result() for part in self._parts),
+        )
+        try:
+            multipart.compare(self._location, found)
+        except Superseded as error:
+            # No record names this upload yet: it is a failure of the way, like a cut connection.
+            raise StoreFailed(error.message, error.hint) from error
+        self._threads.shutdown()
+        self._free.clear()
+        self.uncompleted, self._ended = found, True
+
+    def interrupt(self) -> None:
+        """Have the next `put` fail; a request that is on its way ends by its own limit of time."""
+        with contextlib.suppress(InvalidStateError):
+            self._interrupted.set_result(None)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        """Give up what is not finished: its parts are removed."""
+        if self._ended:
+            return
+        self._ended = True
+        self.interrupt()
+        # `wait` does not count futures that a shutdown has cancelled.
+        wait([each for each in self._sending if not each.cancelled()], _PATIENCE_SECONDS)
+        self._id.add_done_callback(self._remove)
+
+    def _remove(self, began: Future[str]) -> None:
+        """Remove what was begun, when the store has answered."""
+        if not began.cancelled() and began.exception() is None:
+            remove_upload(self._location, began.result())
+
+
 def remove(location: Location) -> None:
     """Remove an object, if it is there.
 
@@ -141,3 +311,9 @@ def remove(location: Location) -> None:
         WriteError: The store refused or failed.
     """
     Bucket(location).delete([location.key])
+
+
+def remove_upload(location: Location, upload: str) -> None:
+    """Abort an upload, or leave it to the next run that clears the place."""
+    with contextlib.suppress(WriteError):
+        multipart.abort_uploads(location.store, [multipart.Pending(location.key, upload)])

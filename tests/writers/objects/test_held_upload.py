@@ -16,8 +16,8 @@ from writers.errors import StoreFailed, Superseded, WriteError
 from writers.model import UncompletedUpload
 from writers.objects import multipart
 from writers.objects.bucket import Bucket
-from writers.objects.held_upload import HeldUpload
 from writers.objects.location import Location
+from writers.objects.upload import HeldUpload
 
 PART = 8 * 1024 * 1024
 
