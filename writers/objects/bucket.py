@@ -14,6 +14,7 @@ from writers.objects.location import Location
 from writers.objects.opening import open_store
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 _READ_BYTES = 8 * 1024 * 1024
 """Of one request while an object is read."""
@@ -79,7 +80,7 @@ class Bucket:
             FileNotFoundError: One is not there.
             OSError: One cannot be read.
         """
-        return self._each(self.read, keys)
+        return together(self.read, keys)
 
     def open(self, key: str) -> IO[bytes]:
         """Return an object open for reading, in pieces and from any position.
@@ -273,7 +274,7 @@ class Bucket:
             FileNotFoundError: One is not there any more.
             StoreFailed: The store refused or failed.
         """
-        self._each(lambda pair: self._copy(*pair), pairs)
+        together(lambda pair: self._copy(*pair), pairs)
 
     def _copy(self, source: Found, target: str) -> None:
         import obstore
@@ -308,7 +309,7 @@ class Bucket:
             obstore.delete(self._store, chosen)
         except FileNotFoundError:
             # Some stores say so, and may have stopped at it.
-            self._each(self._delete_one, chosen)
+            together(self._delete_one, chosen)
         except Exception as error:
             raise self.failed("remove", chosen[0], error) from None
 
@@ -321,17 +322,6 @@ class Bucket:
             return
         except Exception as error:
             raise self.failed("remove", key, error) from None
-
-    def _each(self, act: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
-        if len(items) < 2:
-            return [act(item) for item in items]
-        with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="objects") as pool:
-            waiting = [pool.submit(act, item) for item in items]
-            try:
-                return [each.result() for each in waiting]
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
 
     def failed(self, verb: str, key: str, error: BaseException) -> WriteError:
         """Return the error for what the store said while something was done to an object."""
@@ -364,6 +354,22 @@ class Bucket:
 
     def _text(self, key: str) -> str:
         return str(self.location.below(key)).partition("?")[0]
+
+
+def together(act: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Return what a call returns for each item, with up to 16 calls at the same time.
+
+    The first error is raised; calls that have not begun by then are not made.
+    """
+    if len(items) < 2:
+        return [act(item) for item in items]
+    with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="objects") as pool:
+        waiting = [pool.submit(act, item) for item in items]
+        try:
+            return [each.result() for each in waiting]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 class _Pieces(io.RawIOBase):

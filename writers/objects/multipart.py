@@ -67,16 +67,6 @@ class Pending(NamedTuple):
     id: str
 
 
-def get_ready(location: Location) -> None:
-    """Load what asks the store.
-
-    Raises:
-        WriteError: It is missing, or no credentials are found.
-    """
-    with translated("open", location):
-        client(location)
-
-
 def begin(location: Location, algorithm: str) -> str:
     """Begin an upload of an object; return its id.
 

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.storage.objects.holder import Holder
-from unloader.storage.objects.refusals import held
 from unloader.storage.objects.room import Room
 from writers.errors import StoreFailed, Superseded
 from writers.objects.location import Location
@@ -191,6 +190,14 @@ class Lock:
         with self._guard:
             self._room.bucket.delete([self._room.lock])
             self.is_lost = True
+
+
+def held(room: Room, holder: Holder) -> OutputFailed:
+    """Return the error for a place that another run is writing to."""
+    return OutputFailed(
+        f"another run is writing to {room.name}: {holder.text()}",
+        f"look at that run with: unloader status '{room.name}'; or choose another --to",
+    )
 
 
 def read_lock(room: Room) -> tuple[Holder, object] | None:

@@ -1,4 +1,4 @@
-"""Giving all files of a run their final names, so that whoever comes next can bring it to its end.
+"""Giving all files of a run their final names, so that the next process can finish what was begun.
 
 An object cannot be renamed. A file that was uploaded to its final name appears there as its upload
 is completed; a staged one is copied by the store, and goes once the manifest stands. All steps can
@@ -9,19 +9,26 @@ complete.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec import Struct, to_builtins
 
 from unloader.errors import OutputFailed
 from unloader.json_fields import from_json
-from unloader.storage.model import MANIFEST
-from unloader.storage.objects.room import PUBLICATION, Room, is_plain
-from unloader.storage.objects.uploads import Completion, complete_uploads
-from writers.errors import StoreFailed
+from unloader.storage.model import MANIFEST, Move
+from unloader.storage.objects.holder import Holder
+from unloader.storage.objects.room import (
+    PUBLICATION,
+    Room,
+    is_plain,
+)
+from writers.errors import StoreFailed, WriteError
 from writers.model import UncompletedUpload
-from writers.objects.bucket import Found
+from writers.objects import multipart
+from writers.objects.bucket import Found, together
 
 
 class Placed(NamedTuple):
@@ -155,15 +162,10 @@ def _remove_replaced(publication: Publication, rooms: Sequence[Room]) -> None:
 
 def _complete(publication: Publication, rooms: Sequence[Room]) -> None:
     for number, room in enumerate(rooms):
-        earlier = set(publication.replaced[number])
         try:
-            complete_uploads(
-                room,
-                [
-                    Completion(each.upload, each.final in earlier)
-                    for each in publication.files
-                    if each.place == number and each.upload is not None
-                ],
+            together(
+                partial(_complete_upload, room, frozenset(publication.replaced[number])),
+                [each for each in publication.files if each.place == number and each.upload],
             )
         except FileNotFoundError as error:
             raise _gone("an upload", error, rooms[0]) from None
@@ -172,6 +174,12 @@ def _complete(publication: Publication, rooms: Sequence[Room]) -> None:
                 f"another object was created at {error.filename}, and no earlier run wrote it",
                 "move that object away",
             ) from None
+
+
+def _complete_upload(room: Room, earlier: Collection[str], file: Placed) -> None:
+    assert file.upload is not None
+    location = room.location.below(file.final)
+    multipart.complete(location, file.upload, replaces=file.final in earlier)
 
 
 def _copy(publication: Publication, rooms: Sequence[Room]) -> None:
@@ -249,3 +257,66 @@ def sweep(rooms: Sequence[Room]) -> None:
         # has nothing left to be done but this.
         for part in (staged, keys - staged - last, last):
             room.bucket.delete(part)
+
+
+def publication_of(
+    me: Holder, rooms: Sequence[Room], moves: Sequence[Move], earlier: Sequence[AbstractSet[str]]
+) -> Publication:
+    """Return what is to be done, all of it possible as far as can be seen.
+
+    Args:
+        me: The run.
+        rooms: Of its places.
+        moves: From staged to final names.
+        earlier: Of each place, the names of earlier runs' objects, which go.
+
+    Raises:
+        WriteError: A staged file is missing, a final name is another's or is given twice.
+    """
+    files: list[Placed] = []
+    for number, room in enumerate(rooms):
+        mine = [move for move in moves if move.place == number]
+        placed = _staged_files(room, me.folder, mine)
+        taken = set(room.names()) - earlier[number]
+        for move in mine:
+            if move.final in taken:
+                raise WriteError(
+                    f"{room.name} already has {move.final}, or two files would get that name.",
+                    "move that object away, or choose another --to or --file-name.",
+                )
+            taken.add(move.final)
+        files += placed
+    return Publication(
+        run_id=me.run_id,
+        folder=me.folder,
+        places=tuple(room.name for room in rooms),
+        files=tuple(files),
+        replaced=tuple(tuple(sorted(names)) for names in earlier),
+    )
+
+
+def _staged_files(room: Room, folder: str, moves: Sequence[Move]) -> list[Placed]:
+    """Return what the files of a place are made of.
+
+    Raises:
+        WriteError: A staged one is missing, or an upload.
+    """
+    staged = {each.key: each.bytes for each in room.staged(folder)}
+    uploads = set()
+    if any(move.upload is not None for move in moves):
+        uploads = {each.id for each in multipart.pending_uploads(room.location, deep=False)}
+    found = []
+    for move in moves:
+        key = room.staging(folder).below(move.staged).key
+        if move.upload is None and key in staged:
+            found.append(Placed(move.place, key, staged[key], move.final))
+        elif move.upload is not None and move.upload.id in uploads:
+            found.append(Placed(move.place, key, move.upload.bytes, move.final, move.upload))
+        else:
+            what = f"{move.staged} is" if move.upload is None else f"the upload of {move.final} is"
+            raise WriteError(
+                f"{what} not in {room.staging(folder) if move.upload is None else room.name} any "
+                "more.",
+                "find out which program removed it, then unload again.",
+            )
+    return found

@@ -1,13 +1,25 @@
-"""The keys of what a run has at a place besides the files with final names: all in `_run`."""
+"""What a run has at a place besides its final files: records, a journal, staged files, uploads.
+
+All keys are in `_run`, except those of uploads to final names. S3 lists the uploads that were
+neither completed nor aborted, but not whose they are. Those below `_run` are ours. Uploads to final
+names are recognised by the pattern of such names, which a run writes into its lock before it begins
+the first of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import threading
+from collections.abc import Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import groupby
 from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from unloader.storage.model import JOURNAL, MANIFEST
+from unloader.storage.model import JOURNAL, MANIFEST, STAGED_LINE, Claim, Leftover
+from unloader.storage.objects.holder import Holder
+from writers.objects import multipart
 from writers.objects.bucket import Bucket, Found
 from writers.objects.location import Location, is_location
 
@@ -129,3 +141,198 @@ class Room:
         other = Location.parse(place)
         mine = self.location
         return (other.scheme, other.bucket, other.key) == (mine.scheme, mine.bucket, mine.key)
+
+
+_MOST_PIECES = 500
+"""A reader of the journal makes one request for each."""
+
+
+class Journal:
+    """The journal of one run, written by a thread.
+
+    Objects cannot grow, so the journal is a sequence of objects. Lines that come while one is being
+    written are in the next one together: a run of many short units does not wait for each line.
+
+    Args:
+        room: Of the place with the records.
+        folder: Of the run.
+
+    Raises:
+        OSError: The store refused to list the journal.
+    """
+
+    def __init__(self, room: Room, folder: str) -> None:
+        self._room, self._folder, self._prefix = room, folder, room.journal(folder)
+        self._waiting: list[bytes] = []
+        self._lock = threading.Lock()
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._last: Future[None] | None = None
+        self._failure: Exception | None = None
+        numbers = [_number(each.key) for each in room.bucket.within(self._prefix)]
+        self._epoch, self._piece = max(numbers, default=(0, 0))
+
+    def append(self, line: bytes) -> None:
+        """Have a line written soon.
+
+        Raises:
+            WriteError: An earlier line could not be written.
+        """
+        with self._lock:
+            self._check()
+            self._waiting.append(line)
+            if len(self._waiting) == 1:
+                self._last = self._writer.submit(self._write)
+
+    def settle(self) -> None:
+        """Wait until all that was appended is in the store.
+
+        Raises:
+            WriteError: It could not be written.
+        """
+        if self._last is not None:
+            self._last.result()
+        self._check()
+
+    def replace(self, data: bytes) -> None:
+        """Replace all lines, in one step.
+
+        Raises:
+            WriteError: It could not be written.
+        """
+        self.settle()
+        with self._lock:
+            self._begin_with(data)
+
+    def close(self) -> None:
+        """Write what is waiting, and end the thread; `settle` reports failures."""
+        self._writer.shutdown()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _write(self) -> None:
+        with self._lock:
+            data = b"".join(self._waiting)
+            self._waiting.clear()
+        try:
+            # After a failure no line may follow: a gap would look like a unit that was not read.
+            if self._failure is None:
+                self._piece += 1
+                self._room.bucket.put(self._key(self._epoch, self._piece), data)
+                if self._piece >= _MOST_PIECES:
+                    self._begin_with(read_journal(self._room, self._folder))
+        # Whatever it is, the next call raises it.
+        except Exception as error:
+            self._failure = error
+
+    def _begin_with(self, data: bytes) -> None:
+        """Make one object of the journal, in one step."""
+        old = [each.key for each in self._room.bucket.within(self._prefix)]
+        self._room.bucket.put(self._key(self._epoch + 1, 0), data)
+        self._epoch, self._piece = self._epoch + 1, 0
+        self._room.bucket.delete(old)
+
+    def _key(self, epoch: int, piece: int) -> str:
+        return f"{self._prefix}{epoch:06d}-{piece:09d}"
+
+
+def read_journal(room: Room, folder: str) -> bytes:
+    """Return all lines of a journal; empty where there is none.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    keys = [each.key for each in room.bucket.within(room.journal(folder))]
+    latest: list[str] = []
+    for _, group in groupby(sorted(keys), key=lambda key: _number(key)[0]):
+        latest = list(group)
+    return b"".join(room.bucket.read_all(latest))
+
+
+def _number(key: str) -> tuple[int, int]:
+    epoch, _, piece = key.rpartition("/")[2].partition("-")
+    return int(epoch), int(piece)
+
+
+def look(room: Room, holder: Holder | None, *, uploads: int = 0) -> Leftover:
+    """Count what is left at a place.
+
+    Args:
+        room: Of the place.
+        holder: Whose lock is there; None if there is none.
+        uploads: Broken-off uploads found there, which are unfinished files.
+
+    Raises:
+        OSError: The store refused.
+    """
+    files = [each for each in room.bucket.within(room.prefix) if "/staged/" in each.key]
+    journal = read_journal(room, holder.folder) if holder is not None else b""
+    return Leftover(
+        directory=room.name,
+        run_id=holder.run_id if holder is not None else "",
+        units=sum(line.startswith(STAGED_LINE) for line in journal.splitlines()),
+        files=len(files) + uploads,
+        bytes=sum(each.bytes for each in files),
+    )
+
+
+def nothing_counted(room: Room, holder: Holder) -> Leftover:
+    """Return whose it is that is left at a place, as if that were nothing."""
+    return Leftover(directory=room.name, run_id=holder.run_id, units=0, files=0, bytes=0)
+
+
+def uploads_to_final_names(claim: Claim, rooms: Sequence[Room]) -> bool:
+    """Decide how the files of a run get their final names.
+
+    True: a file is uploaded to its final name and the upload is completed when the run is
+    published. False: it is staged as an object, and the store copies it then. The latter is for
+    whatever is read before it is published, as nobody can read an upload; for Google and Azure,
+    where nobody but who began an upload can complete it; and for a checksum that only obstore has.
+    """
+    return bool(claim.names) and all(
+        room.location.scheme == "s3" and room.location.option("checksum") != "crc64nvme"
+        for room in rooms
+    )
+
+
+def is_name_of(name: str, patterns: Collection[str]) -> bool:
+    """Tell whether a final name is like one of these, in which `*` is any text."""
+    return any(
+        re.fullmatch(".*".join(map(re.escape, each.split("*"))), name, re.DOTALL)
+        for each in patterns
+    )
+
+
+def abort_uploads(
+    room: Room, names: Collection[str], *, kept: Collection[str] = (), dry_run: bool = False
+) -> int:
+    """Abort the uploads at a place that were begun by us and not ended.
+
+    Only S3 lists them. Azure drops such parts after a week, Google by a rule of the bucket.
+
+    Args:
+        room: Of the place.
+        names: Patterns of final names whose uploads are ours.
+        kept: The ids of uploads that are not aborted.
+        dry_run: Only count them.
+
+    Returns:
+        How many there were.
+
+    Raises:
+        WriteError: The store refused.
+    """
+    if room.location.scheme != "s3":
+        return 0
+    found = multipart.pending_uploads(room.location.below(RUN))
+    if names:
+        found += [
+            each
+            for each in multipart.pending_uploads(room.location, deep=False)
+            if is_name_of(each.key.removeprefix(room.location.prefix), names)
+        ]
+    found = [each for each in found if each.id not in kept]
+    if not dry_run:
+        multipart.abort_uploads(room.location, found)
+    return len(found)

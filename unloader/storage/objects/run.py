@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
@@ -27,27 +28,30 @@ from unloader.storage.model import (
     Place,
     Staging,
 )
-from unloader.storage.objects.earlier_runs import EarlierRuns
 from unloader.storage.objects.holder import Holder
-from unloader.storage.objects.journal import Journal, read_journal
-from unloader.storage.objects.leftovers import look
-from unloader.storage.objects.locks import Locks
-from unloader.storage.objects.placing import publication_of
-from unloader.storage.objects.publication import carry_out, stands, sweep
+from unloader.storage.objects.publication import carry_out, publication_of, stands, sweep
 from unloader.storage.objects.recovery import refused
-from unloader.storage.objects.refusals import check_different, check_rights, not_free
-from unloader.storage.objects.room import Room, folder_name
-from unloader.storage.objects.small_object import SmallObject
-from unloader.storage.objects.uploads import (
+from unloader.storage.objects.room import (
+    Journal,
+    Room,
     abort_uploads,
-    compare_upload,
-    get_ready,
+    folder_name,
+    look,
+    read_journal,
     uploads_to_final_names,
+)
+from unloader.storage.objects.taking import (
+    EarlierRuns,
+    Locks,
+    check_different,
+    check_rights,
+    not_free,
 )
 from writers.errors import WriteError
 from writers.files.readable import RemoteFile
 from writers.files.syncing import Steps, alone
 from writers.model import UncompletedUpload
+from writers.objects import multipart
 
 
 class ObjectRun:
@@ -92,8 +96,6 @@ class ObjectRun:
             else:
                 self._begin(claim, before)
             undo.pop_all()
-        if self._uploads_to_finals:
-            get_ready(self._rooms[0])
 
     def _begin(self, claim: Claim, before: Sequence[Holder | None]) -> None:
         """Remove what dead runs have left."""
@@ -176,7 +178,7 @@ class ObjectRun:
 
     def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
         """Compare the parts of an upload with those in the store."""
-        compare_upload(self._rooms[place], upload)
+        multipart.compare(self._rooms[place].location.below(upload.name), upload)
 
     def discard(self, *stems: str) -> None:
         """Remove whatever attempts with these stems have staged.
@@ -367,3 +369,28 @@ def _known(name: str) -> str:
     if name not in RECORDS:
         raise ValueError(f"{name} is not the name of a record of a run")
     return name
+
+
+class SmallObject(io.BytesIO):
+    """Memory that becomes an object once it is closed.
+
+    Args:
+        put: Writes the object.
+    """
+
+    def __init__(self, put: Callable[[bytes], object]) -> None:
+        super().__init__()
+        self._put = put
+
+    def close(self) -> None:
+        """Write it, unless it was closed or is given up because of an error."""
+        if not self.closed:
+            data = self.getvalue()
+            super().close()
+            self._put(data)
+
+    def __exit__(self, kind: object, *exception: object) -> None:
+        """Write it, if all went well."""
+        if kind is not None:
+            super().close()
+        self.close()

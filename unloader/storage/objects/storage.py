@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from unloader.errors import OutputFailed
@@ -20,21 +19,23 @@ from unloader.storage.model import (
     Leftover,
     WhoWasHere,
 )
-from unloader.storage.objects.cleaning import clean
 from unloader.storage.objects.holder import Holder
-from unloader.storage.objects.journal import read_journal
-from unloader.storage.objects.leftovers import look, nothing_counted
-from unloader.storage.objects.lock import is_alive, read_lock
-from unloader.storage.objects.recovery import complete
-from unloader.storage.objects.refusals import held, not_free
-from unloader.storage.objects.room import RUN, Room
+from unloader.storage.objects.lock import held, is_alive, read_lock
+from unloader.storage.objects.recovery import clean, complete
+from unloader.storage.objects.room import (
+    RUN,
+    Room,
+    abort_uploads,
+    look,
+    nothing_counted,
+    read_journal,
+)
 from unloader.storage.objects.run import ObjectRun
-from unloader.storage.objects.uploads import abort_uploads
+from unloader.storage.objects.taking import not_free
 from writers.errors import WriteError
 from writers.files.readable import RemoteFile
+from writers.objects.bucket import together
 from writers.objects.location import below
-
-_THREADS = 16
 
 
 class ObjectStorage:
@@ -68,8 +69,7 @@ class ObjectStorage:
 
     def complete_all(self, places: Sequence[str]) -> tuple[Completed, ...]:
         """Finish publications at many places, looking at several at once."""
-        with ThreadPoolExecutor(min(_THREADS, max(1, len(places)))) as pool:
-            return tuple(each for found in pool.map(self.complete, places) for each in found)
+        return tuple(each for found in together(self.complete, places) for each in found)
 
     def names(self, place: str) -> tuple[str, ...]:
         """Return the names of the objects at a place, its `_run` left out."""

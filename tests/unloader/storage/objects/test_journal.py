@@ -6,16 +6,14 @@ import pytest
 from object_stores.faults import Rule, faulty
 from object_stores.s3_server import S3Server
 
-from unloader.storage.objects import journal
-from unloader.storage.objects.journal import Journal, read_journal
-from unloader.storage.objects.room import Room
+from unloader.storage.objects.room import Journal, Room, read_journal
 from writers.errors import WriteError
 from writers.objects import opening
 
 
 def test_lines_stay_in_order(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many objects they are in, and where those are made one."""
-    monkeypatch.setattr(journal, "_MOST_PIECES", 7)
+    monkeypatch.setattr("unloader.storage.objects.room._MOST_PIECES", 7)
     room = Room(s3.place("journal/order"))
     lines = [b"line %d\n" % number for number in range(100)]
     written = Journal(room, "run")

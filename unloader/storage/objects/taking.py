@@ -1,20 +1,80 @@
-"""The locks of all places of a run: taken together, kept alive by a thread, given back together."""
+"""Taking the places of a run: whether it may have them, their locks, and the earlier runs there."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from itertools import combinations
 
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.storage.model import Claim
+from unloader.storage.model import MANIFEST, Claim, Index, ReadIndex
 from unloader.storage.objects.holder import Holder
 from unloader.storage.objects.lock import BEAT_SECONDS, Lock, read_lock
 from unloader.storage.objects.recovery import complete
-from unloader.storage.objects.room import Room
+from unloader.storage.objects.room import RUN, Room, is_plain
 from writers.errors import Superseded, WriteError
+
+
+def not_free(room: Room, *, shared: bool = False) -> OutputFailed | None:
+    """Return the error for a place that holds anything but leftovers of dead runs, else None.
+
+    Args:
+        room: Of the place.
+        shared: Other runs may have places in it; only a finished run is in the way.
+
+    Raises:
+        OSError: The store refused.
+    """
+    levels, objects = room.bucket.look(room.location.prefix)
+    names = sorted({*levels, *(each.key.rpartition("/")[2] for each in objects)} - {RUN})
+    finished = MANIFEST in names
+    if not names or (shared and not finished):
+        return None
+    what = "a finished run" if finished else f"{names[0]} and possibly other objects"
+    return OutputFailed(
+        f"{room.name} is not empty: it holds {what}",
+        "choose an empty prefix with --to, or replace an earlier run with --overwrite",
+    )
+
+
+def check_different(rooms: Sequence[Room]) -> None:
+    """See that places are apart from each other, and of one kind.
+
+    Raises:
+        OutputFailed: They are not.
+    """
+    for one, other in combinations(rooms, 2):
+        first, second = one.location, other.location
+        if first.store == second.store and (
+            first.prefix.startswith(second.prefix) or second.prefix.startswith(first.prefix)
+        ):
+            raise OutputFailed(
+                "--to names two places that are the same, or one is inside the other: "
+                f"{one.name} and {other.name}",
+                "give separate places",
+            )
+        if first.scheme != second.scheme:
+            raise OutputFailed(
+                f"--to names places of two kinds: {one.name} and {other.name}",
+                "give places of one kind, because a run publishes all of its files in one step",
+            )
+
+
+def check_rights(claim: Claim) -> None:
+    """See that a run asks for no rights that files have and objects do not.
+
+    Raises:
+        OutputFailed: It does.
+    """
+    if claim.mode is not None or claim.owner_group:
+        raise OutputFailed(
+            "objects do not have a mode or an owner on this machine",
+            "leave out --mode and --owner-group, and set the permissions on the bucket",
+        )
+
 
 _TRIES = 3
 _PATIENCE_SECONDS = 10.0
@@ -150,3 +210,71 @@ def _release(lock: Lock) -> None:
     with suppress(OutputFailed, WriteError):
         if not lock.is_lost:
             lock.renew(is_released=True)
+
+
+class EarlierRuns:
+    """What stood at the places when they were taken, and what stands there now."""
+
+    def __init__(self, rooms: Sequence[Room], read_index: ReadIndex) -> None:
+        """Look at the places.
+
+        Raises:
+            OutputFailed: A manifest is damaged, or its run has files at other places, too.
+            OSError: One cannot be read.
+        """
+        self._rooms = tuple(rooms)
+        self._read_index = read_index
+        self._before = self._runs()
+
+    def names(self) -> list[set[str]]:
+        """Return for each place the final names that go with earlier runs, manifests included.
+
+        Raises:
+            OutputFailed: A finished run has files at places that are not ours to replace.
+            OSError: A manifest cannot be read.
+        """
+        found: list[set[str]] = [set() for _ in self._rooms]
+        for home, index in zip(self._rooms, self._finished(), strict=True):
+            if index is None:
+                continue
+            for number, place in enumerate(index.places):
+                ours = next((n for n, each in enumerate(self._rooms) if each.is_same(place)), None)
+                if ours is None and number:
+                    raise OutputFailed(
+                        f"the run in {home.name} also has files in {place}",
+                        f"give both with --to to replace the run, or remove {home.name}/{MANIFEST}",
+                    )
+                # The first is where the manifest is, wherever it was when that was written.
+                found[self._rooms.index(home) if ours is None else ours] |= {
+                    name for at, name in index.files if at == number and is_plain(name)
+                }
+            found[self._rooms.index(home)].add(MANIFEST)
+        return found
+
+    def check_unchanged(self) -> None:
+        """Check that no finished run has come since the start: nobody agreed to replace it.
+
+        Raises:
+            OutputFailed: One has.
+            OSError: A manifest cannot be read.
+        """
+        for room, was, now in zip(self._rooms, self._before, self._runs(), strict=True):
+            if now and now != was:
+                raise OutputFailed(
+                    f"another run ({now}) was published into {room.name} while this run was "
+                    "writing, so nothing is published",
+                    "move the other run to another place, then unload again",
+                )
+
+    def _runs(self) -> list[str]:
+        return [index.run_id if index is not None else "" for index in self._finished()]
+
+    def _finished(self) -> list[Index | None]:
+        return [self._index(room) for room in self._rooms]
+
+    def _index(self, room: Room) -> Index | None:
+        try:
+            data = room.bucket.read(room.final(MANIFEST))
+        except FileNotFoundError:
+            return None
+        return self._read_index(data, room.name)
