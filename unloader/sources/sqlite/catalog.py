@@ -18,21 +18,22 @@ from unloader.model import (
     TableSummary,
     ValueOptions,
 )
-from unloader.request.names import resolve
+from unloader.request.names import no_such_table, resolve
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities, Catalog
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.several import counted_in_union
-from unloader.sources.sqlite import layout as sqlite_layout
-from unloader.sources.sqlite import many_tables
-from unloader.sources.sqlite.sampling import counted_condition, sampled_keys, with_key
+from unloader.sources.sqlite import describing
 from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.statement import (
     RESERVATION,
     conditions,
+    counted_condition,
     relation_name,
     relation_of,
+    sampled_keys,
     selector_statement,
+    with_key,
 )
 from unloader.sources.sqlite.types import readings_of
 from unloader.sources.statement import check_condition, derived_table, quoted, select, select_count
@@ -73,7 +74,7 @@ class SQLiteCatalog(Catalog):
             "FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite^_%' "
             "ESCAPE '^' ORDER BY name"
         )
-        analyzed = sqlite_layout.analyzed_rows(self._rows)
+        analyzed = describing.analyzed_rows(self._rows)
         return tuple(
             TableSummary(
                 schema="main",
@@ -96,31 +97,24 @@ class SQLiteCatalog(Catalog):
             where=self._session.path,
         )
         name = found.name
-        observe(PhaseStarted(phase="columns"))
         if found.kind != "table":
+            observe(PhaseStarted(phase="columns"))
             return TableInfo(
                 schema="main",
                 name=name,
-                columns=sqlite_layout.derived_columns(self._rows, name, "main"),
+                columns=describing.derived_columns(self._rows, name, "main"),
                 named_partitions=False,
                 row_ranges=False,
             )
-        rowid = sqlite_layout.rowid_name(self._rows, name)
-        columns = sqlite_layout.table_columns(self._rows, name, rowid)
-        observe(PhaseStarted(phase="extents"))
-        return many_tables.described(
-            name,
-            columns,
-            rows=found.rows,
-            size=sqlite_layout.table_bytes(self._rows, name),
-            rowid=rowid,
-            extent=sqlite_layout.extent_of(self._rows, name, rowid) if rowid else None,
-        )
+        info = next(describing.plain_tables(self._rows, [name], observe), None)
+        if info is None:
+            raise no_such_table(table, (), self.capabilities.folding, self._session.path)
+        return info
 
     def list_tables(self) -> Listing:
         """Return the tables and views of the file."""
         return Listing.of(
-            many_tables.listed_tables(self._rows, self.tables()),
+            describing.listed_tables(self._rows, self.tables()),
             folding=self.capabilities.folding,
             default_schemas=("main",),
             where=self._session.path,
@@ -130,11 +124,11 @@ class SQLiteCatalog(Catalog):
         self, tables: Sequence[ListedTable], observe: Observer = silent
     ) -> tuple[TableInfo | Obstacle, ...]:
         """Return what is known of many tables, asked for together; views one by one."""
-        return many_tables.described_tables(self, self._rows, tables, observe)
+        return describing.described_tables(self, self._rows, tables, observe)
 
     def address_column(self, table: TableInfo) -> str | None:
         """Return the INTEGER PRIMARY KEY, which is the rowid."""
-        return sqlite_layout.address_column(self._rows, table.name)
+        return describing.address_column(self._rows, table.name)
 
     def describe_query(self, query: str) -> TableInfo:
         """Return the columns of the query, typed as SQLite types those of a view."""
@@ -145,7 +139,7 @@ class SQLiteCatalog(Catalog):
         self._rows("PRAGMA temp_store = memory")
         self._rows(f"CREATE TEMP VIEW {view} AS SELECT * FROM {derived_table(query)}")
         try:
-            columns = sqlite_layout.derived_columns(self._rows, QUERY_VIEW, "temp")
+            columns = describing.derived_columns(self._rows, QUERY_VIEW, "temp")
         finally:
             self._rows(f"DROP VIEW temp.{view}")
         _check_names(columns)

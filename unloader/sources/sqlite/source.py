@@ -22,24 +22,25 @@ from unloader.sources.file_state import FileAtSnapshot
 from unloader.sources.registry import missing_driver
 from unloader.sources.sqlite import types as sqlite_types
 from unloader.sources.sqlite.catalog import SQLiteCatalog
-from unloader.sources.sqlite.file import (
+from unloader.sources.sqlite.session import (
     BUSY_SECONDS,
+    Session,
     database_path,
     database_state,
     database_uri,
     driver_error,
     state_while_read,
 )
-from unloader.sources.sqlite.sampling import chosen, with_key
-from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.statement import (
     RESERVATION,
     TOO_WIDE,
     Stretch,
+    chosen,
     in_rowid_order,
     sample_statement,
     searches,
     selector_statement,
+    with_key,
 )
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from unloader.model import SourceSpec
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.patterns import parse_pattern
 from unloader.sources.many_tables import describe_tables, list_tables
-from unloader.sources.sqlite import many_tables
+from unloader.sources.sqlite import describing
 from unloader.sources.sqlite.source import SQLiteSource
 from unloader.sources.testing import check_many_tables
 
@@ -71,10 +71,10 @@ def spec_of(path: Path) -> SourceSpec:
 
 @pytest.mark.parametrize("lists", [True, False])
 def test_contract_of_many_tables(path: Path, lists: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables of every kind; where SQLite is too old to tell them apart, one by one."""
-    if lists and not many_tables.LISTS_TABLES:
+    """Tables of every kind; also where the dictionary of an old SQLite does not tell them apart."""
+    if lists and not describing.LISTS_TABLES:
         pytest.skip("this SQLite has no pragma_table_list")
-    monkeypatch.setattr(many_tables, "LISTS_TABLES", lists)
+    monkeypatch.setattr(describing, "LISTS_TABLES", lists)
     listing = check_many_tables(SQLiteSource(), spec_of(path), at_least=len(HOSTILE) + 10)
     found = {table.name: table for table in listing.tables}
     assert "keyed" in found
