@@ -17,8 +17,7 @@ from oracle_server.model import Column, Moment, Type
 from oracle_server.samples.tables import reference_table
 from processes import command
 
-from unloader.sources.duckdb.reference import build_reference_table
-from unloader.sources.duckdb.reference_columns import COLUMNS
+from unloader.sources.duckdb.reference import COLUMNS, build_reference_table
 
 TABLE = "HASH_PART_0160"
 PARTITIONS = 32

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from partition_planner.model import ColumnInfo, PartitionInfo, Selector, TableInfo
+from partition_planner.model import ColumnInfo, Selector, TableInfo
 from unloader.errors import SnapshotGone, SourceError
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
@@ -21,14 +21,17 @@ from unloader.model import (
 from unloader.request.names import matching_partitions, resolve
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities, Catalog
-from unloader.sources.duckdb import layout as duckdb_layout
-from unloader.sources.duckdb import many_tables
+from unloader.sources.duckdb import describing
 from unloader.sources.duckdb import types as duckdb_types
+from unloader.sources.duckdb.describing import ReadingTypes
 from unloader.sources.duckdb.file import OpenFile, translated
-from unloader.sources.duckdb.hashing import HASHING, hasher_of
-from unloader.sources.duckdb.reading_types import ReadingTypes
-from unloader.sources.duckdb.sampling import sampled_keys
-from unloader.sources.duckdb.statement import relation_of, selector_statement
+from unloader.sources.duckdb.statement import (
+    HASHING,
+    hasher_of,
+    relation_of,
+    sampled_keys,
+    selector_statement,
+)
 from unloader.sources.hashing import Hasher
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.several import counted_in_union
@@ -75,7 +78,7 @@ class DuckDBCatalog(Catalog):
 
     def tables(self) -> tuple[TableSummary, ...]:
         """Return tables and views of the file, by schema and name."""
-        return many_tables.summaries(self._rows)
+        return describing.summaries(self._rows)
 
     def list_tables(self) -> Listing:
         """Return tables and views of the file."""
@@ -90,7 +93,7 @@ class DuckDBCatalog(Catalog):
         self, tables: Sequence[ListedTable], observe: Observer = silent
     ) -> tuple[TableInfo | Obstacle, ...]:
         """Return what is known of many tables, asked for together; views one by one."""
-        made = many_tables.described_tables(self, self._rows, tables, observe)
+        made = describing.described_tables(self, self._rows, tables, observe)
         self._reading_types.expect(each for each in made if isinstance(each, TableInfo))
         return made
 
@@ -104,24 +107,13 @@ class DuckDBCatalog(Catalog):
             where=str(self._path),
         )
         schema, name = found.schema or "main", found.name
+        if found.kind == "table":
+            (info,) = describing.plain_tables(self._rows, [(schema, name)], observe)
+            return info
         observe(PhaseStarted(phase="columns"))
         columns = self._columns(f"SELECT * FROM {qualified(schema, name)}")
-        if found.kind == "view":
-            return TableInfo(
-                schema=schema, name=name, columns=columns, named_partitions=False, row_ranges=False
-            )
-        observe(PhaseStarted(phase="extents"))
-        rows, extent = duckdb_layout.extent_of(self._rows, schema, name)
-        partitions: tuple[PartitionInfo, ...] = ()
-        if found.partitions:
-            partitions = duckdb_layout.partitions_of(self._rows, schema, name, extent)
-        return many_tables.described(
-            schema,
-            name,
-            columns=columns,
-            rows=rows,
-            extent=extent,
-            partitions=partitions,
+        return TableInfo(
+            schema=schema, name=name, columns=columns, named_partitions=False, row_ranges=False
         )
 
     def describe_query(self, query: str) -> TableInfo:
@@ -192,9 +184,8 @@ class DuckDBCatalog(Catalog):
 
     def _rows_asked(self, extract: Extract) -> Iterator[str]:
         """Yield a condition for each partition asked for, on the rows that the map says it has."""
-        ranges = duckdb_layout.mapped_rows(
-            self._rows, extract.table.schema or "main", extract.table.name
-        )
+        key = (extract.table.schema or "main", extract.table.name)
+        ranges = describing.mapped_rows(self._rows).get(key, [])
         asked = matching_partitions((name for name, _, _ in ranges), extract.partitions)
         for name, first, last in ranges:
             if name in asked:

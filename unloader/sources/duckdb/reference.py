@@ -2,10 +2,20 @@
 
 `HASH_PART_0160` of the published measurement has ten columns, is hash-partitioned 32 ways on the
 first, a VARCHAR2(15), is not compressed (115.7 bytes a row) and makes CSV records of 165 bytes on
-average in the `sqlldr-var` dialect. So does this one; `reference_columns` has the columns.
+average in the `sqlldr-var` dialect. So does this one. The rows are a function of their numbers
+alone. Each partition is one range of rowids, and the table `unloader_partitions` in the same file
+names them.
 
-The rows are a function of their numbers alone. DuckDB has no partitions: here each is one range of
-rowids, and the table `unloader_partitions` in the same file says which.
+The published order of the columns is VARCHAR2, DATE, NUMBER, VARCHAR2, NUMBER with two decimals,
+DATE, CHAR(8), VARCHAR2, NUMBER, VARCHAR2. Three records show the values; the names of the columns
+were not published, so the ones here are ours. CHAR is kept with its blanks, as Oracle returns it.
+
+Text is random letters and digits, 62 of them, and compresses no better than that. All randomness is
+DuckDB's `hash()` of the row number, which is the same in DuckDB 1.4 and 2.0.
+
+An Oracle DATE has whole seconds from year 1 to 9999 and beyond. It becomes TIMESTAMP, which holds
+them exactly. TIMESTAMP_S would do so too, but DuckDB (1.4 and 2.0) turns it into nanoseconds for
+functions such as strftime, which fails on every date after 2262.
 """
 
 from __future__ import annotations
@@ -16,13 +26,88 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from unloader.errors import Interrupted, OutputFailed, UnloaderError, UsageError
-from unloader.sources.duckdb.layout import PARTITION_MAP
-from unloader.sources.duckdb.reference_columns import COLUMNS, KEY, PAIRS
+from unloader.sources.duckdb.describing import PARTITION_MAP
+from unloader.sources.duckdb.file import first_line
 from unloader.sources.registry import missing_driver
 from unloader.sources.statement import literal, quoted
+
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+PAIRS = "".join(first + second for first in _LETTERS for second in _LETTERS)
+"""Every pair of the letters: the text is drawn two characters at a time."""
+
+_PAIRS_PER_HASH = 5
+_SALTS = 64
+
+
+class ReferenceColumn(NamedTuple):
+    """One column: its name, its DuckDB type, and SQL for its value in row `i`."""
+
+    name: str
+    type: str
+    expression: str
+
+
+_YEAR_1 = -62_135_596_800
+_YEAR_10000 = 253_402_300_800
+"""Seconds from 1970 to 0001-01-01 and to the end of 9999-12-31."""
+
+
+def _number(salt: int, span: int) -> str:
+    """Return SQL for a number from 0 to `span` - 1; each of the 64 salts is a series of its own.
+
+    The salt is part of what is hashed: `hash(i, salt)` would be `hash(i)` with certain bits turned
+    over, the same bits in every row.
+    """
+    return f"(hash(i * {_SALTS} + {salt}) % {span})::BIGINT"
+
+
+def _text(salt: int, shortest: int, longest: int) -> str:
+    """Return SQL for random letters and digits; takes three salts, from `salt` on."""
+    pairs = []
+    for pair in range((longest + 1) // 2):
+        nth_hash, nth_pair = divmod(pair, _PAIRS_PER_HASH)
+        bits = f"(hash(i * {_SALTS} + {salt + 1 + nth_hash}) >> {nth_pair * 12})"
+        place = f"({bits} % {len(PAIRS) // 2})::BIGINT * 2 + 1"
+        pairs.append(f"substr(getvariable('pairs'), {place}, 2)")
+    length = f"{shortest} + {_number(salt, longest - shortest + 1)}"
+    return f"left(concat({', '.join(pairs)}), {length})"
+
+
+def _date(salt: int, first: int, edge: int, edge_row: int) -> str:
+    """Return SQL for a second from `first` to the end of 9999; `edge` in one row of a thousand."""
+    seconds = f"{first} + {_number(salt, _YEAR_10000 - first)}"
+    at = f"CASE WHEN i % 1000 = {edge_row} THEN {edge} ELSE {seconds} END"
+    return f"make_timestamp(({at}) * 1000000)"
+
+
+COLUMNS = (
+    ReferenceColumn("REF_KEY", "VARCHAR", _text(0, 5, 15)),
+    ReferenceColumn("VALID_FROM", "TIMESTAMP", _date(5, _YEAR_1, _YEAR_1, 1)),
+    ReferenceColumn("ITEM_NO", "DECIMAL(13,0)", f"100000000000 + {_number(6, 3_900_000_000_000)}"),
+    ReferenceColumn("LABEL", "VARCHAR", _text(10, 5, 15)),
+    ReferenceColumn(
+        "AMOUNT", "DECIMAL(12,2)", f"(10000000 + {_number(7, 90_000_000)})::DECIMAL(12,0) * 0.01"
+    ),
+    ReferenceColumn("VALID_TO", "TIMESTAMP", _date(8, 0, _YEAR_10000 - 1, 0)),
+    ReferenceColumn("CODE", "VARCHAR", f"rpad({_text(20, 5, 8)}, 8, ' ')"),
+    ReferenceColumn("GRADE", "VARCHAR", _text(30, 5, 10)),
+    ReferenceColumn(
+        "SERIAL_NO", "DECIMAL(15,0)", f"100000000000000 + {_number(9, 900_000_000_000_000)}"
+    ),
+    ReferenceColumn("REMARK", "VARCHAR", _text(40, 10, 20)),
+)
+"""In table order. The SQL needs the DuckDB variable `pairs` to hold `PAIRS`.
+
+A record in the `sqlldr-var` dialect has 101 bytes beside the text and the two numbers of varying
+length, 21.8 for those two (12.8 and 9) and 42.5 for the four texts: 165.3.
+"""
+
+KEY = COLUMNS[0]
+"""The column whose hash decides the partition."""
+
 
 GENERATOR_VERSION = 1
 """Raised whenever the same arguments would give another content."""
@@ -116,7 +201,7 @@ def _existing_label(path: Path, table: str) -> str:
             ).fetchone()
     except duckdb.Error as error:
         raise OutputFailed(
-            f"{path} exists, but DuckDB cannot read it: {_first_line(error)}", hint
+            f"{path} exists, but DuckDB cannot read it: {first_line(error)}", hint
         ) from error
     if found is None or not str(found[0]).startswith(_LABEL):
         raise OutputFailed(f"{path} exists, but does not contain the reference table {table}", hint)
@@ -160,7 +245,7 @@ def _database(path: Path) -> Iterator[tuple[Any, Path]]:
             _remove(building, spill)
     except (duckdb.Error, OSError) as error:
         raise OutputFailed(
-            f"cannot build the reference table in {path}: {_first_line(error)}",
+            f"cannot build the reference table in {path}: {first_line(error)}",
             "check the free space and the permissions of the directory, or ask for fewer --rows",
         ) from error
 
@@ -258,10 +343,6 @@ def _record_partitions(database: Any, rows: int, partitions: int, table: str) ->
         )
     if start != rows:
         raise UnloaderError(f"{table} got {start} rows instead of {rows}")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 def _label(rows: int, partitions: int) -> str:

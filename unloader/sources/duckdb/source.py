@@ -1,20 +1,38 @@
 """DuckDB: an embedded database file, opened read-only by the parent and by every worker.
 
 DuckDB lets many processes read a file as long as none writes it, so the open file itself is the
-snapshot. It has no partitions; a table may bring its own map of them, see `layout`.
+snapshot. It has no partitions; a table may bring its own map of them, see `describing`.
 """
 
 from __future__ import annotations
 
-from unloader.errors import SnapshotGone
-from unloader.model import Snapshot, SourceSpec
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from partition_planner.model import Piece
+from unloader.errors import OutputFailed, SnapshotGone
+from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.request.locations import UrlForm
-from unloader.sources.base import Source
+from unloader.sources.arrow_width import batch_rows
+from unloader.sources.base import SHARES, Source
 from unloader.sources.declared import Declared, one_of
+from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.duckdb.catalog import FILE, DuckDBCatalog
-from unloader.sources.duckdb.file import connect, identity_of, path_of
-from unloader.sources.duckdb.reader import DuckDBReader
+from unloader.sources.duckdb.file import (
+    connect,
+    first_line,
+    identity_of,
+    is_out_of_memory,
+    path_of,
+    relation,
+    translated,
+)
+from unloader.sources.duckdb.statement import selector_statement
 from unloader.sources.file_state import FileAtSnapshot
+from unloader.sources.statement import quoted, select_list
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _LONGEST = {"HUGEINT": 40, "TIME WITH TIME ZONE": 24, "UHUGEINT": 39, "UUID": 36}
 """Types that are read as text of at most so many ASCII characters."""
@@ -57,3 +75,135 @@ class DuckDBSource(Source):
             file.connection.close()
             raise
         return DuckDBReader(file.connection, at_snapshot)
+
+
+READER_MEMORY_BYTES = (32 << 20, 256 << 20)
+"""Caps of DuckDB's own buffers in a worker that scans a table. Without one every block read stays
+cached, and a worker grows with the table; a scan needs a few blocks of 256 KiB only. But 2048
+values come at a time: where those of 20 kB need 64 MiB, the next cap is tried."""
+LAST_CAP_SHARES = 512
+"""The last cap is so many times the memory of a batch, but 1 GiB at least."""
+LEAST_LAST_CAP_BYTES = 1 << 30
+WIDE_BATCH_ROWS = (64, 4)
+"""Rows of a batch under the second cap and the last one: the values of a batch are as wide as those
+that did not fit under the cap before."""
+
+
+class DuckDBReader:
+    """A worker's read-only connection."""
+
+    def __init__(self, connection: Any, file: FileAtSnapshot) -> None:
+        """Take over an open connection to a file."""
+        self._connection = connection
+        self._file = file
+        self._tried = 0
+        """Caps that were too low."""
+
+    def batches(
+        self, extract: Extract, piece: Piece, *, batch_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the piece's rows in batches of about `batch_bytes`."""
+        with self._file.read():
+            yield from self._batches(extract, piece, batch_bytes)
+
+    def _batches(
+        self, extract: Extract, piece: Piece, batch_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
+        from writers.schema import read_schema
+
+        schema = read_schema(extract.projection.schema)
+        sql = selector_statement(select_list(extract.projection.columns), extract, piece.selector)
+        rows = batch_rows(schema, batch_bytes)
+        caps = _caps(extract, batch_bytes)
+        yielded = 0
+        while True:
+            self._limit_memory(caps)
+            fewer = (rows, *WIDE_BATCH_ROWS)[self._tried] if caps else rows
+            try:
+                # One thread gives the same rows in the same order again.
+                for batch in _without(yielded, self._scan(sql, fewer)):
+                    yielded += batch.num_rows
+                    yield duckdb_types.conform(batch, schema)
+                    del batch
+                return
+            except Exception as error:
+                if name := duckdb_types.refused_column(first_line(error)):
+                    raise self._refusal(extract, piece, name) from error
+                if not (caps and is_out_of_memory(error)):
+                    raise translated(error) from error
+                if self._tried == len(caps) - 1:
+                    raise _too_wide(schema, caps[-1]) from error
+                self._tried += 1
+
+    def _refusal(self, extract: Extract, piece: Piece, first: str) -> OutputFailed:
+        """Return the error for all columns of a piece that hold a refused value.
+
+        Args:
+            extract: What is read.
+            piece: Whose rows are read.
+            first: The column that stopped the reading.
+        """
+        guarded = [
+            each.name
+            for each in extract.projection.columns
+            if duckdb_types.REFUSED in each.expression
+        ]
+        items = ", ".join(f"bool_or(NOT isfinite({quoted(name)}))" for name in guarded)
+        try:
+            sql = selector_statement(items, extract, piece.selector)
+            (row,) = self._connection.execute(sql).fetchall()
+        except Exception:  # The error at hand says more.
+            return duckdb_types.refusal([first])
+        found = [name for name, holds in zip(guarded, row, strict=True) if holds]
+        return duckdb_types.refusal(found or [first])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def _scan(self, sql: str, rows: int) -> Iterator[pa.RecordBatch]:
+        # Closing the connection under a half-read result hangs DuckDB 2.0's next one.
+        with relation(self._connection, sql).to_arrow_reader(rows) as reader:
+            yield from reader
+
+    def _limit_memory(self, caps: tuple[int, ...]) -> None:
+        if caps:
+            self._connection.execute(f"SET memory_limit = '{caps[self._tried]}B'")
+        else:
+            self._connection.execute("RESET memory_limit")
+
+
+def _caps(extract: Extract, batch_bytes: int) -> tuple[int, ...]:
+    """Return the caps to try one after the other, nothing where there is none."""
+    # A query or a condition may sort or join: that needs room, and what is read once more under
+    # another cap may come in another order. A scan of a table does neither, but the first rows of
+    # one may be found by another way.
+    filtered = extract.where is not None or extract.limit_rows is not None
+    if extract.query is not None or filtered or not extract.table.row_ranges:
+        return ()
+    return (*READER_MEMORY_BYTES, max(LEAST_LAST_CAP_BYTES, LAST_CAP_SHARES * batch_bytes))
+
+
+def _too_wide(schema: pa.Schema, cap: int) -> OutputFailed:
+    """Return the error for rows that DuckDB itself cannot hold under the last cap."""
+    import pyarrow as pa
+
+    from writers.large_rows import is_long
+
+    names = [
+        field.name for field in schema if is_long(field.type) or pa.types.is_nested(field.type)
+    ]
+    return OutputFailed(
+        f"DuckDB needs more than {cap >> 20:,} MiB to read the values of {', '.join(names)}: it "
+        "reads up to 2,048 values of a column together",
+        f"raise --fetch-memory (DuckDB may use {LAST_CAP_SHARES // SHARES} times as much in each "
+        "worker), or leave wide columns out with --exclude",
+    )
+
+
+def _without(rows: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches without their first rows."""
+    for batch in batches:
+        if rows < batch.num_rows:
+            yield batch.slice(rows)
+        rows = max(0, rows - batch.num_rows)

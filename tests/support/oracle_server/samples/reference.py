@@ -18,9 +18,8 @@ from oracle_server.data.repeated import RepeatedRows
 from oracle_server.data.tables import PartitionSpec, Row, Table
 from oracle_server.database import Database
 from oracle_server.model import Column, Moment, Type
-from unloader.sources.duckdb.layout import PARTITION_MAP
-from unloader.sources.duckdb.reference import build_reference_table
-from unloader.sources.duckdb.reference_columns import COLUMNS
+from unloader.sources.duckdb.describing import PARTITION_MAP
+from unloader.sources.duckdb.reference import COLUMNS, build_reference_table
 
 _TYPES = (
     Type(name="VARCHAR2", length=15),
