@@ -93,7 +93,7 @@ def keepers() -> dict[str, Any]:
     Raises:
         UnloaderError: ConfigError if their records cannot be read.
     """
-    from unloader.sources.postgres.keeping.listing import listed
+    from unloader.sources.postgres.keeping.client import listed
 
     with translated():
         return listed()
@@ -109,7 +109,7 @@ def end_keepers(run_id: str | None = None) -> dict[str, Any]:
         UnloaderError: UsageError if the run has no keeper or is going on, ConfigError if the keeper
             is on another machine.
     """
-    from unloader.sources.postgres.keeping.listing import ended
+    from unloader.sources.postgres.keeping.client import ended
 
     with translated():
         return ended(run_id)

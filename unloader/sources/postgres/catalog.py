@@ -28,24 +28,37 @@ from unloader.sources.base import Capabilities
 from unloader.sources.hashing import Hasher
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.errors import AGAIN
-from unloader.sources.postgres.exported import EXPORTED, check_unchanged, enter, export
-from unloader.sources.postgres.hashing import HASHING, hasher_of
-from unloader.sources.postgres.load import PostgresLoad
+from unloader.sources.postgres.locking import held_tables, hold_called
 from unloader.sources.postgres.reader import session_in
-from unloader.sources.postgres.sampling import sampled_keys
-from unloader.sources.postgres.selectors import (
+from unloader.sources.postgres.relations import (
+    batches,
+    counted,
+    counted_together,
+    described,
+    described_tables,
+    is_single,
+    listed_tables,
+    summed,
+)
+from unloader.sources.postgres.session import (
+    EXPORTED,
+    PostgresLoad,
+    Session,
+    check_unchanged,
+    enter,
+    export,
+    session_name,
+)
+from unloader.sources.postgres.statement import (
+    HASHING,
+    hasher_of,
     is_alone,
     reads_only_one,
     relation_name,
     relation_of,
+    sampled_keys,
     selector_statement,
 )
-from unloader.sources.postgres.session import Session, session_name
-from unloader.sources.postgres.tables.called import hold_called
-from unloader.sources.postgres.tables.counting import batches, counted, counted_together, summed
-from unloader.sources.postgres.tables.describing import described, described_tables, is_single
-from unloader.sources.postgres.tables.holding import held_tables
-from unloader.sources.postgres.tables.listing import listed_tables
 from unloader.sources.postgres.types import (
     encodable,
     readings_of,
@@ -285,7 +298,7 @@ class PostgresCatalog:
             self._kept.hold(extract, selectors)
 
     def hold_tables(self, tables: Sequence[Held]) -> tuple[SourceError | None, ...]:
-        """Lock many tables as `hold` locks one; see `unloader.sources.postgres.tables.holding`."""
+        """Lock many tables as `hold` locks one; see `unloader.sources.postgres.locking`."""
         if not self._in_snapshot:
             return tuple(error_or_none(partial(self.hold, *each)) for each in tables)
         with self._holding():

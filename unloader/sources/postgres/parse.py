@@ -1,17 +1,89 @@
-"""COPY's CSV text into record batches of a fixed schema, exactly or not at all."""
+"""COPY's CSV text into record batches of a fixed schema, exactly or not at all.
+
+Arrow's reader knows the years 1 to 9999 of ISO 8601; PostgreSQL's other dates, infinity included,
+are rare and are read one by one here. The calendar of both is the proleptic Gregorian one.
+
+libpq returns whole rows, so the text of a wide row is held once, whatever its size. Parsed, it
+would take several times that: its long values are found in the text, and read from there.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from unloader.errors import OutputFailed, SourceError
 from unloader.sources.base import Text
-from unloader.sources.postgres.timestamps import parse_timestamps
+from writers.held_values import LEAST_BYTES, PIECE_BYTES, decoded, may_be_large
+from writers.large_rows import LargeRow
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_ORDINARY = r"^\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?Z?)?$"
+_FORM = re.compile(
+    r"(?P<year>\d{4,})-(?P<month>\d\d)-(?P<day>\d\d)"
+    r"(?: (?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<fraction>\d{1,6}))?Z?)?"
+    r"(?P<before> BC)?"
+)
+_EPOCH_DAYS = 719_468
+"""Days from 0000-03-01 to 1970-01-01."""
+_DAY_MICROSECONDS = 86_400 * 10**6
+
+
+def parse_timestamps(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return dates or timestamps, null for null.
+
+    Args:
+        texts: What the server prints, with `Z` for the offset of UTC.
+        kind: date32, or a timestamp of microseconds.
+
+    Raises:
+        ValueError: A text has no value of the type; its message is the reason.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    odd = pc.fill_null(pc.invert(pc.match_substring_regex(texts, _ORDINARY)), False)
+    ordinary = pc.cast(pc.if_else(odd, pa.scalar(None, texts.type), texts), kind)
+    if not pc.any(odd).as_py():
+        return ordinary
+    encoded = pc.filter(texts, odd).dictionary_encode()
+    integer = pa.int32() if kind.bit_width == 32 else pa.int64()
+    ticks = [_ticks(text, kind) for text in encoded.dictionary.to_pylist()]
+    found = pa.array(ticks, integer).take(encoded.indices).view(kind)
+    return pc.replace_with_mask(ordinary, odd, found)
+
+
+def _ticks(text: str, kind: pa.DataType) -> int:
+    if text in ("infinity", "-infinity"):
+        raise ValueError(f"{text}, which neither Parquet nor a date mask can show")
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r}, which is not a date")
+    counted = int(match["year"])
+    year = 1 - counted if match["before"] else counted
+    days = _days(year, int(match["month"]), int(match["day"]))
+    if kind.bit_width == 32:
+        return days
+    hour, minute, second = (int(match[part] or 0) for part in ("hour", "minute", "second"))
+    fraction = int((match["fraction"] or "").ljust(6, "0"))
+    clock = ((hour * 60 + minute) * 60 + second) * 10**6 + fraction
+    ticks = days * _DAY_MICROSECONDS + clock
+    if ticks >= 2**63:
+        raise ValueError(f"{text}, which is outside the range of {kind}")
+    return ticks
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Return days since 1970-01-01, by Howard Hinnant's `days_from_civil`."""
+    year -= month <= 2
+    march_day = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return year * 365 + year // 4 - year // 100 + year // 400 + march_day - _EPOCH_DAYS
+
 
 _COLUMN = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", re.DOTALL)
 """Arrow's row is that of a piece of the text, which says nothing to anybody else."""
@@ -167,3 +239,153 @@ def _as_list(array: pa.Array) -> pa.Array:
 
     dense = array.drop_null()
     return pa.ListArray.from_arrays(pa.array([0, len(dense)], pa.int32()), dense)
+
+
+_END_OF_FIELD = re.compile(rb"[,\n]")
+_QUOTE = ord('"')
+_COMMA = ord(",")
+_FIRST_LOOK_BYTES = 256
+"""Most fields end sooner; only where one does not, larger windows are copied."""
+
+
+class Field(Struct, frozen=True, kw_only=True):
+    """Where the text of one value lies, with its quotes."""
+
+    start: int
+    end: int
+    quoted: bool
+
+
+def records(text: memoryview) -> Iterator[tuple[Field, ...]]:
+    """Yield the fields of each record in a text of whole records."""
+    fields: list[Field] = []
+    at = 0
+    while at < len(text):
+        quoted = text[at] == _QUOTE
+        end = _closing_quote(text, at + 1) + 1 if quoted else _bare_end(text, at)
+        fields.append(Field(start=at, end=end, quoted=quoted))
+        at = end + 1
+        if text[end] != _COMMA:
+            yield tuple(fields)
+            fields = []
+
+
+def _windows(text: memoryview, start: int) -> Iterator[tuple[int, bytes]]:
+    size = _FIRST_LOOK_BYTES
+    while start < len(text):
+        window = bytes(text[start : start + size])
+        yield start, window
+        start += len(window)
+        size = PIECE_BYTES
+
+
+def _bare_end(text: memoryview, start: int) -> int:
+    for at, window in _windows(text, start):
+        if found := _END_OF_FIELD.search(window):
+            return at + found.start()
+    return len(text)
+
+
+def _closing_quote(text: memoryview, start: int) -> int:
+    """Return where the quote stands that ends a value; quotes inside it are doubled."""
+    at, size = start, _FIRST_LOOK_BYTES
+    while True:
+        window = bytes(text[at : at + size])
+        # Pairs go first, from the left; a text of PostgreSQL holds no NUL.
+        found = window.replace(b'""', b"\0\0").find(b'"')
+        last = at + len(window) >= len(text)
+        if found >= 0 and (last or found < len(window) - 1):
+            return at + found
+        if last:
+            return len(text)
+        # What ends the window may be the first half of a pair.
+        at += len(window) if found < 0 else found
+        size = PIECE_BYTES
+
+
+class CopiedValue(Struct, frozen=True, kw_only=True):
+    """One value in the text of COPY, read piece by piece."""
+
+    text: memoryview
+    """Without the quotes around it."""
+    quoted: bool
+    """Quotes inside are doubled."""
+    binary: bool
+    """The text is that of bytes, in hexadecimal digits."""
+    column: str
+
+    def pieces(self) -> Iterator[bytes] | Iterator[str]:
+        """Read the value from its start; `ValueNotRepresentable` where it is not UTF-8."""
+        texts = decoded(self._unquoted(), self.column)
+        # Pieces are even, so none ends between the two digits of a byte.
+        return (bytes.fromhex(piece) for piece in texts) if self.binary else texts
+
+    def _unquoted(self) -> Iterator[bytes]:
+        at = 0
+        while at < len(self.text):
+            piece = bytes(self.text[at : at + PIECE_BYTES])
+            if self.quoted and _ends_in_half_a_pair(piece):
+                piece = bytes(self.text[at : at + len(piece) + 1])
+            at += len(piece)
+            yield piece.replace(b'""', b'"') if self.quoted else piece
+
+
+def _ends_in_half_a_pair(piece: bytes) -> bool:
+    return piece.endswith(b'"') and (len(piece) - len(piece.rstrip(b'"'))) % 2 == 1
+
+
+class WideRows:
+    """Makes batches, and rows by themselves, of a text with wide rows.
+
+    Args:
+        schema: Of the batches.
+        parser: For all that is not wide.
+        least_bytes: Size of the text from which on a row is one by itself.
+    """
+
+    def __init__(self, schema: pa.Schema, parser: CopyParser, least_bytes: int) -> None:
+        """Prepare for the text of one unit."""
+        import pyarrow as pa
+
+        self._schema = schema
+        self._parser = parser
+        self.least_bytes = least_bytes
+        self._may_be_large = [may_be_large(field) for field in schema]
+        self._binary = [pa.types.is_binary(field.type) for field in schema]
+
+    def rows(self, text: memoryview) -> Iterator[pa.RecordBatch | LargeRow]:
+        """Yield the records of a text in order."""
+        begun = 0
+        for fields in records(text):
+            start, end = fields[0].start, fields[-1].end + 1
+            row = self._large_row(text, fields) if end - start >= self.least_bytes else None
+            if row is None:
+                continue
+            if begun < start:
+                yield self._parser.parse(text[begun:start])
+            yield row
+            del row
+            begun = end
+        if begun < len(text):
+            yield self._parser.parse(text[begun:])
+
+    def _large_row(self, text: memoryview, fields: tuple[Field, ...]) -> LargeRow | None:
+        values, small = [], []
+        for index, field in enumerate(fields):
+            if field.end - field.start < LEAST_BYTES or not self._may_be_large[index]:
+                small.append(bytes(text[field.start : field.end]))
+                continue
+            small.append(b"")
+            inner = slice(field.start + field.quoted, field.end - field.quoted)
+            value = CopiedValue(
+                text=text[inner],
+                quoted=field.quoted,
+                binary=self._binary[index],
+                column=self._schema.field(index).name,
+            )
+            values.append((index, value))
+        if not values:
+            return None
+        row = self._parser.parse(b",".join(small) + b"\n")
+        held = fields[-1].end - fields[0].start
+        return LargeRow(row=row, values=tuple(values), held_bytes=held)

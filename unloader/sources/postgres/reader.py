@@ -12,17 +12,15 @@ from unloader.model import Extract, ReadColumn, Snapshot, SourceSpec
 from unloader.sources.base import Text
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.errors import NOT_UTF8, state_of
-from unloader.sources.postgres.exported import EXPORTED, check_unchanged, enter
-from unloader.sources.postgres.selectors import selector_statement
-from unloader.sources.postgres.session import CopyDialect, Session
+from unloader.sources.postgres.session import EXPORTED, CopyDialect, Session, check_unchanged, enter
+from unloader.sources.postgres.statement import selector_statement
 from unloader.sources.postgres.types import base_type, is_number
 from unloader.sources.statement import quoted, select_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from unloader.sources.postgres.parse import CopyParser
-    from unloader.sources.postgres.wide import WideRows
+    from unloader.sources.postgres.parse import CopyParser, WideRows
     from writers.large_rows import LargeRow
     from writers.model import TextFormat
 
@@ -56,8 +54,7 @@ class PostgresReader:
 
         A row whose text takes more than that comes by itself.
         """
-        from unloader.sources.postgres.parse import CopyParser
-        from unloader.sources.postgres.wide import WideRows
+        from unloader.sources.postgres.parse import CopyParser, WideRows
         from writers.schema import read_schema
 
         schema = read_schema(extract.projection.schema)

@@ -1,24 +1,46 @@
-"""One PostgreSQL session through libpq, whose errors are told in the words of this program.
+"""PostgreSQL sessions through libpq: one that reads, its exported snapshot, one that counts others.
 
 What users know of psql holds here: service files, `.pgpass`, `PG...` variables, several hosts,
 `target_session_attrs`, keepalives. The socket is read only while its owner waits, so a slow
 consumer stops the server, not memory.
+
+One session exports a snapshot, others enter it while the transaction of the first one is open. The
+server numbers exported snapshots from the start again when it restarts, so that after a restart a
+number may be another session's snapshot of another state. A session that enters one therefore
+compares when the server started, and which transactions the snapshot sees.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from unloader.errors import ConfigError, ConnectFailed, SessionsRefused, SourceError
+from unloader.errors import (
+    ConfigError,
+    ConnectFailed,
+    SessionsRefused,
+    SnapshotGone,
+    SourceError,
+    UnloaderError,
+)
 from unloader.model import SourceSpec
 from unloader.sources.base import Text
 from unloader.sources.password import password_of
-from unloader.sources.postgres.errors import LibpqError, Phase, is_loss, translated
+from unloader.sources.postgres.errors import (
+    AGAIN,
+    NOT_EXPORTED,
+    LibpqError,
+    Phase,
+    is_loss,
+    state_of,
+    translated,
+)
 from unloader.sources.postgres.libpq.text_form import TextForm
 from unloader.sources.postgres.tls import refusal, verified
 from unloader.sources.registry import missing_driver
@@ -345,3 +367,118 @@ def _copy_statement(sql: str, dialect: CopyDialect | None) -> str:
 def _lock_timeout(spec: SourceSpec) -> int:
     milliseconds = round(spec.session.lock_timeout_seconds * 1000)
     return max(1, min(milliseconds, LONGEST_LOCK_MILLISECONDS))
+
+
+EXPORTED = "exported-snapshot"
+"""The kind of a snapshot here."""
+
+_VALUE = re.compile(r"(?P<number>[0-9A-F]+(?:-[0-9A-F]+)+) state=(?P<state>[0-9a-f]{16})")
+
+_BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+_STATE = "SELECT concat_ws(' ', pg_postmaster_start_time(), txid_current_snapshot())"
+"""A snapshot as PostgreSQL prints it tells which transactions it sees: those before the first
+number, and those before the second that are not on the list behind it."""
+
+
+def export(session: Session) -> str:
+    """Begin a transaction, export its snapshot, and return what `enter` takes."""
+    session.execute(_BEGIN)
+    number = session.value("SELECT pg_export_snapshot()")
+    return f"{number} state={_state(session)}"
+
+
+def is_exported(value: str) -> bool:
+    """Return whether a text is one that `export` returned."""
+    return _VALUE.fullmatch(value) is not None
+
+
+def enter(session: Session, value: str) -> None:
+    """Begin a transaction in an exported snapshot.
+
+    Raises:
+        SnapshotGone: It does not exist any more.
+        SourceError: The server refused; a lost connection says nothing of the snapshot.
+    """
+    found = _VALUE.fullmatch(value)
+    number = found["number"] if found else value
+    try:
+        session.execute(f"{_BEGIN}; SET TRANSACTION SNAPSHOT {literal(number)}")
+    except UnloaderError as error:
+        if error.retryable or state_of(error.__cause__) not in NOT_EXPORTED:
+            raise  # Of this session only; whether the snapshot is still held is the parent's.
+        raise SnapshotGone(
+            f"snapshot {number} cannot be imported, because the connection that holds the "
+            f"snapshot is lost: {error.message}",
+            AGAIN,
+        ) from error
+    if found is not None and _state(session) != found["state"]:
+        raise SnapshotGone(
+            f"snapshot {number} is now a different snapshot: the server was restarted after the "
+            "run began",
+            AGAIN,
+        )
+
+
+def check_unchanged(changed: str | None) -> None:
+    """Raise `SnapshotGone` if there is a relation that is not as it was at the snapshot."""
+    if changed is not None:
+        raise SnapshotGone(
+            f"{changed} was truncated, rewritten or replaced after the snapshot was taken",
+            "run again: the snapshot is older than this change and cannot show those rows any more",
+        )
+
+
+def _state(session: Session) -> str:
+    return hashlib.sha256(session.value(_STATE).encode()).hexdigest()[:16]
+
+
+PROGRAM = "unloader-load"
+
+_MAY_SEE = (
+    "SELECT current_user, current_setting('is_superuser') = 'on' "
+    "OR pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')"
+)
+
+_OTHERS = (
+    "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' "
+    "AND backend_type IN ('client backend', 'parallel worker') AND pid <> pg_backend_pid() "
+    "AND application_name NOT IN ({ours})"
+)
+"""Of the whole server, whichever database they are in. Not in a transaction of ours: there the view
+would stay as it was at the first look."""
+
+
+class PostgresLoad:
+    """A session that looks at pg_stat_activity."""
+
+    def __init__(self, spec: SourceSpec) -> None:
+        """Connect.
+
+        Raises:
+            ConfigError: The user sees no other user's state.
+            SourceError: The server refused.
+        """
+        self._session = Session(spec, program=PROGRAM)
+        ours = ", ".join(literal(session_name(spec, each)) for each in ("unloader", PROGRAM))
+        self._sql = _OTHERS.format(ours=ours)
+        try:
+            ((user, may_see),) = self._session.rows(_MAY_SEE)
+        except BaseException:
+            self.close()
+            raise
+        if not may_see:
+            self.close()
+            raise ConfigError(
+                f"--max-db-load: user {user} may not see which other sessions are active",
+                f"GRANT pg_read_all_stats TO {user}, or leave --max-db-load out",
+            )
+
+    def others(self) -> int:
+        """Return how many backends work for others."""
+        return int(self._session.value(self._sql))
+
+    def close(self) -> None:
+        """Close the session."""
+        with suppress(UnloaderError):
+            self._session.close()

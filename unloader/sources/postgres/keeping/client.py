@@ -1,4 +1,8 @@
-"""A run's side of a keeper: one that it starts, or one that kept the snapshot of the run before."""
+"""A run's and a user's side of keepers: their messages, and their list.
+
+A keeper is one that the run starts, or one that kept the snapshot of the run before. Messages go
+over a pipe that no other process has.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +15,65 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
 
 from partition_planner.model import Selector
-from unloader.errors import ConfigError, SnapshotGone, SourceError
+from unloader.errors import ConfigError, SnapshotGone, SourceError, UsageError
 from unloader.failures import error_of
 from unloader.model import AttemptFailure, Extract, SourceSpec
 from unloader.redaction import PASSWORD_VARIABLE, holds_secret, is_secret
 from unloader.sources.postgres.errors import AGAIN
 from unloader.sources.postgres.keeping import records
-from unloader.sources.postgres.keeping.messages import (
-    Answer,
-    Begin,
-    Begun,
-    Check,
-    Hold,
-    KeepUntilGone,
-    Message,
-)
+from unloader.sources.postgres.keeping.records import Keeper
+
+
+class Begin(Struct, frozen=True, kw_only=True):
+    """Take the snapshot; answered by `Begun`."""
+
+    source: SourceSpec
+    seconds: float
+    """How long it is kept where no run uses it."""
+    folder: str
+    """Of the records."""
+    tick_seconds: float
+    """The time between two looks at connection, run and clock."""
+
+
+class Begun(Struct, frozen=True, kw_only=True):
+    """The snapshot is taken."""
+
+    value: str
+    record: str
+    """Path of the keeper's record."""
+    kept_until: str
+
+
+class Hold(Struct, frozen=True, kw_only=True):
+    """Lock what a run reads, as `Catalog.hold` does."""
+
+    extract: Extract
+    selectors: tuple[Selector, ...]
+
+
+class KeepUntilGone(Struct, frozen=True, kw_only=True):
+    """Keep the snapshot beyond the run, for as long as one of these files names it."""
+
+    marks: tuple[str, ...]
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """Say whether the snapshot is still held."""
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """What was asked is done."""
+
+
+Message = Begin | Hold | KeepUntilGone | Check
+Answer = Begun | Done | AttemptFailure
+
 
 TICK_SECONDS = 15.0
 """Between two looks of a keeper at its connection, its run and the clock."""
@@ -213,4 +259,49 @@ def _environment() -> dict[str, str]:
         name: value
         for name, value in os.environ.items()
         if name in (PASSWORD_VARIABLE, "PGPASSWORD") or not (is_secret(name) or holds_secret(value))
+    }
+
+
+def listed(ended: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the keepers that live, as values for JSON, and the runs whose keepers were ended."""
+    return {"keepers": [_entry(keeper) for keeper in records.living()], "ended": list(ended)}
+
+
+def ended(run_id: str | None) -> dict[str, Any]:
+    """End the keepers of a run, or all that no run uses; return as `listed`.
+
+    Raises:
+        UsageError: The run has none, or is going on.
+        ConfigError: A keeper cannot be ended from here.
+    """
+    found = [each for each in records.living() if run_id in (None, each.record.run_id)]
+    if run_id is not None and not found:
+        raise UsageError(
+            f"no snapshot is kept for run {run_id}",
+            "list the kept snapshots with: unloader keepers",
+        )
+    if run_id is not None and any(each.in_use for each in found):
+        raise UsageError(
+            f"run {run_id} is in progress and reads at the snapshot that is kept for it",
+            "stop the run first",
+        )
+    unused = [each for each in found if not each.in_use]
+    for keeper in unused:
+        records.end(keeper)
+    return listed(tuple(dict.fromkeys(each.record.run_id for each in unused)))
+
+
+def _entry(keeper: Keeper) -> dict[str, Any]:
+    record = keeper.record
+    return {
+        "run_id": record.run_id,
+        "source": record.source,
+        "snapshot": record.snapshot,
+        "taken_at": record.taken_at,
+        "kept_until": record.kept_until,
+        "in_use": keeper.in_use,
+        "server_process": record.server_process,
+        "process": record.process,
+        "host": record.host,
+        "destinations": [str(Path(mark).parents[1]) for mark in record.marks],
     }

@@ -25,7 +25,7 @@ from unloader.errors import UnloaderError
 from unloader.failures import failure_of
 from unloader.model import SourceSpec
 from unloader.sources.postgres.catalog import PostgresCatalog
-from unloader.sources.postgres.keeping.messages import (
+from unloader.sources.postgres.keeping.client import (
     Answer,
     Begin,
     Begun,

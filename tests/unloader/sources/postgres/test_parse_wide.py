@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from unloader.sources.postgres.parse import CopyParser
-from unloader.sources.postgres.wide import WideRows, records
+from unloader.sources.postgres.parse import CopyParser, WideRows, records
 from writers.held_values import LEAST_BYTES, PIECE_BYTES
 from writers.large_rows import LargeRow
 

@@ -1,0 +1,184 @@
+"""The statements over a selector's rows, word for word as a worker sends them.
+
+Among them are the checksums of columns, see `unloader.sources.hashing`, and the rows of a sample of
+keys, see `unloader.sources.sampling`. The text of a value that is hashed is what its type's output
+function prints, as COPY has it. A cast to text has the same for most types, but takes the blanks
+off a `char(n)`; `concat` takes the output function.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec.structs import replace
+
+from partition_planner.model import ColumnInfo, NamedPartition, RowRange, Selector, WholeTable
+from unloader.model import Extract, SampledKeys
+from unloader.sources.hashing import HashedColumn, Hashing, SqlHasher
+from unloader.sources.postgres.session import Session
+from unloader.sources.postgres.types import base_type
+from unloader.sources.sampling import below
+from unloader.sources.statement import (
+    derived_table,
+    limit_clause,
+    qualified,
+    quoted,
+    row_conditions,
+    select,
+)
+
+
+def selector_statement(columns: str, extract: Extract, selector: Selector) -> str:
+    """Return a SELECT of `columns` over the rows of one selector."""
+    conditions: list[str] = []
+    if isinstance(selector, RowRange):
+        for compared, block in ((">=", selector.first), ("<", selector.last)):
+            if block is not None:
+                row = f"'({block},0)'::pg_catalog.tid"
+                conditions.append(f"ctid OPERATOR(pg_catalog.{compared}) {row}")
+    else:
+        assert isinstance(selector, (NamedPartition, WholeTable)), (
+            "the source describes only these kinds"
+        )
+    conditions += row_conditions(extract)
+    rows = select(columns, relation_of(extract, selector), conditions)
+    return rows + limit_clause(extract.limit_rows)
+
+
+def relation_of(extract: Extract, selector: Selector) -> str:
+    """Return what a selector reads from; a partition answers to the name of its table."""
+    if extract.query is not None:
+        return derived_table(extract.query)
+    name = relation_name(extract, selector)
+    if is_alone(selector):
+        # ONLY, for the table itself may be among its partitions where children inherit from it.
+        return f"ONLY {name} AS {quoted(extract.table.name)}"
+    return f"ONLY {name}" if isinstance(selector, RowRange) else name
+
+
+def is_alone(selector: Selector) -> bool:
+    """Return whether a selector reads from a partition by its own name."""
+    return isinstance(selector, (NamedPartition, RowRange)) and bool(selector.relation)
+
+
+def reads_only_one(selector: Selector) -> bool:
+    """Return whether a selector reads from one relation, and from none of those below it."""
+    return isinstance(selector, RowRange) or is_alone(selector)
+
+
+def relation_name(extract: Extract, selector: Selector) -> str:
+    """Return the partition that a selector reads from, or the table."""
+    if isinstance(selector, (NamedPartition, RowRange)) and selector.relation:
+        return qualified(*selector.relation)
+    return qualified(extract.table.schema, extract.table.name)
+
+
+_ARROW_INTEGER = re.compile(r"u?int\d+")
+
+
+def _hashed_text(column: HashedColumn) -> str | None:
+    kind, value = column.kind, column.expression
+    if kind == "string":
+        return _string(column)
+    if _ARROW_INTEGER.fullmatch(kind) or kind in ("bool", "date32[day]", "timestamp[us]"):
+        return f"({value})::pg_catalog.text"
+    if kind.startswith("decimal128"):
+        return f"pg_catalog.trim_scale({value})::pg_catalog.text"
+    if kind in ("float", "double"):
+        send = "pg_catalog.float4send" if kind == "float" else "pg_catalog.float8send"
+        bits = f"pg_catalog.encode({send}({value}), 'hex')"
+        return f"CASE WHEN {value} OPERATOR(pg_catalog.=) 'NaN' THEN 'NaN' ELSE {bits} END"
+    if kind == "binary":
+        return f"pg_catalog.decode({value}, 'hex')"
+    if kind == "timestamp[us, tz=UTC]":
+        return f"pg_catalog.replace({value}, 'Z', '+00:00')"
+    return None
+
+
+def _string(column: HashedColumn) -> str:
+    value, native = column.expression, column.read.source_type
+    if native == "text" or native.startswith("character varying"):
+        return f"({value})::pg_catalog.text"
+    # A composite of NULLs is not NULL, yet IS NULL.
+    is_value = f"pg_catalog.num_nulls({value}) OPERATOR(pg_catalog.=) 0"
+    shown = f"CASE WHEN {is_value} THEN pg_catalog.concat({value}) END"
+    if column.text_class != "number":
+        return shown
+    point, exponent = (f"pg_catalog.strpos({shown}, '{each}')" for each in ".e")
+    plain = f"{point} OPERATOR(pg_catalog.>) 0 AND {exponent} OPERATOR(pg_catalog.=) 0"
+    trimmed = f"pg_catalog.rtrim(pg_catalog.rtrim({shown}, '0'), '.')"
+    return (
+        f"CASE WHEN {plain} THEN {trimmed} "
+        f"WHEN {shown} OPERATOR(pg_catalog.=) '-0' THEN '0' ELSE {shown} END"
+    )
+
+
+def _in_utf8(column: HashedColumn) -> str | None:
+    """Return SQL for the UTF-8 of a text, in a database that has another encoding."""
+    text = _hashed_text(column)
+    if text is None or column.kind != "string":
+        return text  # Of ASCII, or bytes.
+    return f"pg_catalog.convert_to({text}, 'UTF8')"
+
+
+_DIGITS = "'x' OPERATOR(pg_catalog.||) pg_catalog.left(pg_catalog.md5({}), 16)"
+
+HASHING = Hashing(
+    text=_hashed_text,
+    count="pg_catalog.count",
+    sum=f"pg_catalog.sum(({_DIGITS})::bit(64)::bigint)",
+    statement=selector_statement,
+)
+
+
+def hasher_of(session: Session) -> SqlHasher:
+    """Return what computes checksums in a session inside the run's snapshot."""
+    # What is in SQL_ASCII has no encoding that the server knows, and comes as it is.
+    plain = session.value("SHOW server_encoding") in ("UTF8", "SQL_ASCII")
+
+    def rows(sql: str) -> list[Any]:
+        with session.users_path():
+            return session.rows(sql)
+
+    return SqlHasher(
+        hashing=HASHING if plain else replace(HASHING, text=_in_utf8),
+        rows=rows,
+        cancel=session.cancel,
+        close=session.close,
+    )
+
+
+_PLAIN = {
+    "smallint", "integer", "bigint", "oid", "uuid",
+    "text", "character varying", "character", "bpchar", "name", '"char"',
+}  # fmt: skip
+"""Types whose cast to text is the key's; that of a `character` has no blanks at its end."""
+_LENGTH = re.compile(r"\(.*\)")
+
+
+def sampled_keys(column: ColumnInfo, share: float) -> SampledKeys | None:
+    """Return the sample of a column's values; None if they are no keys."""
+    text = _key_text(quoted(column.name), _LENGTH.sub("", base_type(column)))
+    if text is None:
+        return None
+    # Bytes have one order; that of texts is the collation's.
+    filled = f"CASE WHEN {text} OPERATOR(pg_catalog.<>) '' THEN {text} END"
+    hashed = f"pg_catalog.sha256(pg_catalog.convert_to({filled}, 'UTF8'))"
+    most = f"pg_catalog.decode('{below(share)}', 'hex')"
+    return SampledKeys(
+        column=column.name,
+        share=share,
+        text=text,
+        condition=f"{hashed} OPERATOR(pg_catalog.<) {most}",
+    )
+
+
+def _key_text(value: str, kind: str) -> str | None:
+    if kind in _PLAIN:
+        return f"{value}::pg_catalog.text"
+    if kind == "numeric":
+        return f"pg_catalog.trim_scale({value})::pg_catalog.text"
+    if kind == "bytea":
+        return f"pg_catalog.encode({value}, 'hex')"
+    return None
