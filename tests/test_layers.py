@@ -115,7 +115,7 @@ FLOORS = {
         {"numa.supervisor"},
         {"numa.pool"},
         {"numa.processes"},
-        {"numa.affinity", "numa.placement", "numa.residence", "numa.numastat", "numa.perf_events"},
+        {"numa.affinity", "numa.placement", "numa.residence", "numa.numastat"},
         {"numa.topology"},
         {"numa.sysfs", "numa.mempolicy"},
         {"numa.model"},

@@ -93,7 +93,6 @@ class LocalExecutor:
         Raises:
             PoolError: The system refuses a process.
         """
-        self._watch.close()
         self._seating = replace(self._seating, seats=self._seating.seats[:of])
         self._watch = self._new_watch()
         # Those that were started before the number was known may be too many.
@@ -171,7 +170,6 @@ class LocalExecutor:
 
     def close(self) -> None:
         """End every process."""
-        self._watch.close()
         self._supervisor.close()
 
     def wake(self) -> None:

@@ -150,7 +150,6 @@ class WorkerRecord(Struct, frozen=True, kw_only=True):
     local_share: float | None
     memory_bytes_by_node: dict[str, int] | None
     file_bytes_by_node: dict[str, int] | None
-    remote_access_share: float | None
     units: int
     rows: int
     bytes: int

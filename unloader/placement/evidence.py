@@ -32,8 +32,6 @@ class WorkerEvidence(Struct, frozen=True, kw_only=True):
     """Result of the binding; None if its process never started."""
     residence: Residence | None
     """Where its last process was seen; None if it was not measured."""
-    remote_access_share: float | None = None
-    """Of its last process's loads from memory; None where that cannot be counted."""
     restarts: int = 0
     """Processes that it had after the first."""
     host: str = ""
@@ -166,7 +164,6 @@ def _worker_json(worker: WorkerEvidence, work: _Work) -> dict[str, Any]:
         "local_share": _rounded(worker.local_share),
         "memory_bytes_by_node": _by_node(seen.memory if seen else ()),
         "file_bytes_by_node": _by_node(seen.file_memory if seen else ()),
-        "remote_access_share": _rounded(worker.remote_access_share),
         "units": work.units,
         "rows": work.rows,
         "bytes": work.bytes,

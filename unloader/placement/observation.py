@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 
 from numa.model import BindReport, Ready, Seat
 from numa.numastat import MachinePages, machine_pages, machine_pages_since
-from numa.perf_events import RemoteAccess
 from numa.residence import Pace, Residences
 from unloader.placement.evidence import Evidence, WorkerEvidence
 
@@ -45,8 +44,6 @@ class Watch:
         self.bound: dict[int, BindReport] = {}
         """Result of each worker's binding, by worker."""
         self._residences = Residences()
-        self._remote = RemoteAccess()
-        self._shares: dict[int, float | None] = {}
         self._machine_before: MachinePages = machine_pages() if looks else {}
         self._machine_grown: MachinePages = {}
         self._cpu_pace = Pace(CPU_SECONDS)
@@ -56,7 +53,7 @@ class Watch:
         self._unseen: dict[str, None] = {} if looks else {_OFF: None}
 
     def ready(self, event: Ready, pids: Mapping[int, int]) -> None:
-        """Take note of a worker's process that is up; what it does from now on is counted.
+        """Record how a worker's process was bound, and start its page timer.
 
         Args:
             event: Of the process, which may have ended since: its number is another's by then.
@@ -64,7 +61,6 @@ class Watch:
         """
         self.bound[event.worker] = event.bound
         if self._looks and pids.get(event.worker) == event.pid:
-            self._remote.attach(event.worker, event.pid)
             pace = self._page_paces[event.worker] = Pace(PAGE_SECONDS)
             # What it has right after its start says little.
             pace.done(0.0)
@@ -123,14 +119,7 @@ class Watch:
             if not self._residences.page_looks(worker, pid):
                 self._residences.look(worker, pid)
         self._machine_grown = machine_pages_since(self._machine_before, machine_pages())
-        self._shares = {worker: self._remote.share(worker) for worker in self.bound}
         self._note_deviations()
-        if self._remote.refused is not None:
-            self._unseen[f"remote_access_share: {self._remote.refused}"] = None
-
-    def close(self) -> None:
-        """Let go of all counters. May be called again."""
-        self._remote.close()
 
     def evidence(self, restarts: Mapping[int, int] | None = None) -> Evidence:
         """Return all that is known by now.
@@ -150,7 +139,6 @@ class Watch:
             seat=seat,
             bound=self.bound.get(seat.worker),
             residence=self._residences.seen(seat.worker),
-            remote_access_share=self._shares.get(seat.worker),
             restarts=restarts.get(seat.worker, 0),
         )
 

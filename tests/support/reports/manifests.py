@@ -78,7 +78,7 @@ def manifest(
         parallelism_steps=tuple(_steps(workers, end, name)),
         efficiency=_efficiency(name),
         warnings=(f"worker 1 was moved {name}",),
-        not_measured=("remote_access_share: no counters",),
+        not_measured=("numa_maps: permission denied",),
         totals=TotalsRecord(
             rows=units * ROWS,
             bytes=units * BYTES,
@@ -184,7 +184,6 @@ def _worker(number: int, node: int, units: list[UnitRecord]) -> WorkerRecord:
         local_share=None,
         memory_bytes_by_node=None,
         file_bytes_by_node=None,
-        remote_access_share=None,
         units=len(mine),
         rows=sum(unit.rows for unit in mine),
         bytes=len(mine) * BYTES,

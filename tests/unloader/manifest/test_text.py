@@ -75,7 +75,6 @@ def test_workers_that_differ_are_told_apart() -> None:
         local_share=1.0,
         memory_bytes_by_node={"0": 5},
         file_bytes_by_node=None,
-        remote_access_share=None,
         units=0,
         rows=0,
         bytes=0,

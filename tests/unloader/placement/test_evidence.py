@@ -68,7 +68,7 @@ def warnings(*workers: WorkerEvidence) -> list[str]:
 
 def test_each_worker_is_told_of() -> None:
     """Seat, CPUs, memory and work of each, by number, as plain JSON."""
-    evidence = Evidence(workers=(replace(worker(0), restarts=2, remote_access_share=0.01234),))
+    evidence = Evidence(workers=(replace(worker(0), restarts=2),))
     (told,) = workers_json(evidence, RESULTS)
     assert json.loads(json.dumps(told)) == told
     assert told == {
@@ -83,7 +83,6 @@ def test_each_worker_is_told_of() -> None:
         "local_share": 0.99,
         "memory_bytes_by_node": {"0": MIB, "1": 99 * MIB},
         "file_bytes_by_node": {"0": 5 * MIB},
-        "remote_access_share": 0.0123,
         "units": 2,
         "rows": 110,
         "bytes": 1100,

@@ -98,7 +98,6 @@ def test_on_one_node_the_pages_of_a_process_are_looked_at_once(
     grown = b"x" * (32 * 2**20)
     watch.unit_done(0, pids)
     after = watch.evidence().workers[0].residence
-    watch.close()
     assert len(grown) == 32 * 2**20
     assert before is not None
     assert after is not None
@@ -144,7 +143,6 @@ def test_a_worker_that_is_moved_is_told_once() -> None:
         watch.tick(pool.pids())
         assert len(told) == 1
         watch.finish(pool.pids(), pool.bindings())
-    watch.close()
     (note,) = told
     assert f"worker 0 may use CPU {cpu} now" in note
     assert list(watch.evidence().warnings.values()) == [note]
@@ -169,7 +167,6 @@ def test_a_worker_off_its_seat_is_told() -> None:
         pool.assign(0, None)
         assert pool.wait(180.0)
         watch.finish(pool.pids(), pool.bindings())
-    watch.close()
     assert any(f"ran on CPU {cpus[1]}, outside its seat of CPU {cpus[0]}" in text for text in told)
 
 
@@ -186,10 +183,9 @@ def test_a_process_that_is_gone_when_its_ready_is_read_is_left_alone() -> None:
         watch.unit_done(0, pool.pids())
         watch.tick(pool.pids())
         watch.finish(pool.pids(), pool.bindings())
-    watch.close()
     (worker,) = watch.evidence().workers
     assert worker.bound == ready.bound
-    assert (worker.residence, worker.remote_access_share) == (None, None)
+    assert worker.residence is None
 
 
 @needs_linux
@@ -199,7 +195,6 @@ def test_a_worker_that_is_not_up_at_the_end_is_told_of() -> None:
         watch = Watch(seats(1), [].append)
         pool.start(0)
         watch.finish(pool.pids(), pool.bindings())
-    watch.close()
     (worker,) = watch.evidence().workers
     assert worker.bound is not None
     assert worker.bound.cpus == seats(1)[0].cpus
@@ -220,7 +215,6 @@ def test_a_process_that_ends_meanwhile_is_no_fault() -> None:
         watch.unit_done(0, pool.pids())
         watch.tick(pool.pids())
         watch.finish(pool.pids(), pool.bindings())
-    watch.close()
     (worker,) = watch.evidence().workers
     assert worker.note is None
     assert watch.evidence().warnings == {}
