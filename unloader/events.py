@@ -108,7 +108,7 @@ class UnitAdvanced(Struct, frozen=True, kw_only=True):
     rows: int
     bytes: int
     waiting_for: str = ""
-    """What must come before the first row: the pipe whose reader is missing."""
+    """The disk that has no room, as text; empty if there is room."""
     waits_for: Literal["nothing", "source", "destination", "limit"] = "nothing"
     """Whom the attempt waits for; `limit` while it is held up, as fewer workers are to work."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from long_tests import OTHER_ROUTES, also
+from long_tests import OTHER_ROUTES
 from processes import command
 from processes.program import Program
 
@@ -230,7 +230,7 @@ REFUSED = (
     (("--to", "pipe:"), "names no pipe"),
     (("--to", "pipe:/tmp/{unit}/x"), "last part"),
     (("--to", "pipe:/tmp/{unit}.{what}"), "{what}"),
-    (("--to", "pipe:/tmp/{unit}", "--file-per", "table"), "--file-per"),
+    (("--to", "pipe:/tmp/{unit}.csv"), "one pipe takes all work units"),
 )
 
 
@@ -343,22 +343,6 @@ def test_one_pipe_takes_all_units(database: str, tmp_path: Path, one_file: bytes
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("form", ["csv", *also(OTHER_ROUTES, "parquet")])
-def test_a_pipe_for_each_unit(database: str, tmp_path: Path, form: str) -> None:
-    """Readers take them as they come; a pipe that was there before is used and stays."""
-    os.mkfifo(tmp_path / f"0003.{form}")
-    readers = [Reader(tmp_path / f"{unit:04}.{form}") for unit in range(1, PARTS + 1)]
-    to = f"pipe:{tmp_path}/{{unit}}.{form}"
-    arguments = ("run", database, "--table", "t", "--to", to, "--format", form, "--json", *QUIET)
-    manifest = json.loads(command.run(*arguments, "--parallelism", "2"))
-    written = {file["path"]: file for unit in manifest["units"] for file in unit["files"]}
-    for reader in readers:
-        data = reader.result()
-        assert len(data) == written[str(reader.path)]["bytes"]
-        assert data.startswith(b"PAR1" if form == "parquet" else b"i,s\n")
-    assert [path.name for path in tmp_path.iterdir()] == [f"0003.{form}"]
-
-
 @pytest.mark.long(OTHER_ROUTES)
 def test_duckdb_reads_a_pipe(database: str, tmp_path: Path) -> None:
     """A database loads from the pipe while it is written."""
@@ -376,13 +360,12 @@ def test_duckdb_reads_a_pipe(database: str, tmp_path: Path) -> None:
     assert rows == [(ROWS, sum(range(ROWS)))]
 
 
-@pytest.mark.parametrize("name", ["{unit}", *also(OTHER_ROUTES, "all")])
-def test_a_reader_of_a_pipe_that_dies_is_told(slow: str, tmp_path: Path, name: str) -> None:
+def test_a_reader_of_a_pipe_that_dies_is_told(slow: str, tmp_path: Path) -> None:
     """Status 6, the pipe by its name, no second attempt, and our pipe is removed."""
-    path = tmp_path / ("all" if name == "all" else "0001")
+    path = tmp_path / "all"
     reader = Reader(path, limit=1000)
     error = command.error_of(
-        *("run", slow, "--table", "slow", "--to", f"pipe:{tmp_path}/{name}", "--progress", "none"),
+        *("run", slow, "--table", "slow", "--to", f"pipe:{tmp_path}/all", "--progress", "none"),
         *("--overlap-buffer", "4KiB"),
         status=6,
     )
@@ -393,10 +376,9 @@ def test_a_reader_of_a_pipe_that_dies_is_told(slow: str, tmp_path: Path, name: s
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["{unit}", *also(OTHER_ROUTES, "all")])
-def test_nobody_reads(database: str, tmp_path: Path, name: str) -> None:
+def test_nobody_reads(database: str, tmp_path: Path) -> None:
     """The wait ends in time, and before that with a signal; nothing is left either way."""
-    arguments = ("run", database, "--table", "t", "--to", f"pipe:{tmp_path}/{name}")
+    arguments = ("run", database, "--table", "t", "--to", f"pipe:{tmp_path}/all")
     error = command.error_of(*arguments, "--pipe-timeout", "0.2", *QUIET, status=6)
     assert "--pipe-timeout" in error
     running = command.Running(*arguments, "--pipe-timeout", "0", "--log-interval", "0")
@@ -412,15 +394,14 @@ def test_nobody_reads(database: str, tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.long(OTHER_ROUTES)
-@pytest.mark.parametrize("name", ["all", *also(OTHER_ROUTES, "{unit}")])
-def test_a_reader_that_stands_still_is_a_stall(slow: str, tmp_path: Path, name: str) -> None:
+def test_a_reader_that_stands_still_is_a_stall(slow: str, tmp_path: Path) -> None:
     """It holds the pipe open and takes nothing: --stall-timeout ends the run with status 6."""
-    path = tmp_path / ("all" if name == "all" else "0001")
+    path = tmp_path / "all"
     os.mkfifo(path)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         error = command.error_of(
-            *("run", slow, "--table", "slow", "--to", f"pipe:{tmp_path}/{name}"),
+            *("run", slow, "--table", "slow", "--to", f"pipe:{tmp_path}/all"),
             *("--stall-timeout", "2", "--progress", "none", "--overlap-buffer", "4KiB"),
             status=6,
         )

@@ -172,21 +172,6 @@ def test_duckdb_reads_the_parquet(source: str, secrets: Secrets, tmp_path: Path,
     assert "nightly 7" in error
 
 
-@pytest.mark.long(OTHER_ROUTES)
-def test_a_pipe_for_each_unit_is_a_file_of_age(
-    source: str, secrets: Secrets, tmp_path: Path
-) -> None:
-    """Each reader gets a whole one."""
-    where = ("--where", "i < 10", "--split", "none", "--encrypt-to", secrets.mine.public)
-    running = command.Running(*job(source, f"pipe:{tmp_path}/{{unit}}", *where))
-    running.wait_until(lambda: bool(list(tmp_path.iterdir())), "the pipe")
-    (pipe,) = tmp_path.iterdir()
-    data = pipe.read_bytes()
-    status, _, err = running.finish()
-    assert status == 0, err
-    assert decrypted(data, secrets.mine.private).count(PLANTED.encode()) == 10
-
-
 REFUSED = {
     "private": (2, ("--encrypt-to", "{private}"), "private key"),
     "text": (2, ("--encrypt-to", "hunter2"), "is not a public key"),

@@ -197,14 +197,13 @@ def _to(way: Way, folder: Path) -> str:
         "directories": lambda: f"{folder / 'out' / '1'},{folder / 'out' / '2'}",
         "stdout": lambda: "-",
         "pipe": lambda: f"pipe:{folder}/pipe",
-        "pipes": lambda: f"pipe:{folder}/{{unit}}.pipe",
     }
     return places[way["to"]]()
 
 
 def _receive(run: Future[Any], way: Way, folder: Path) -> list[Path]:
     """Read every named pipe that the run makes, until it ends; return the files of what came."""
-    if way["to"] not in ("pipe", "pipes"):
+    if way["to"] != "pipe":
         return []
     readers: dict[Path, threading.Thread] = {}
 

@@ -27,9 +27,6 @@ class OutputTask(Struct, frozen=True, kw_only=True):
     """False for text files that will be joined behind one header."""
     encryption: EncryptionOptions | None = None
     """Says where the worker finds the key of Parquet files."""
-    reader_seconds: float | None = None
-    """Longest wait for somebody to open `spec.stream` for reading, 0 being for ever; None does not
-    wait."""
     drops: Literal["nothing", "bytes", "rows"] = "nothing"
     """bytes: `spec.stream` keeps nothing; rows: they are dropped before they are encoded."""
     transform: TransformOptions | None = None
@@ -111,7 +108,7 @@ class UnitProgress(Struct, frozen=True, kw_only=True):
     rows: int
     bytes: int
     waiting_for: str = ""
-    """What must come before the first row: the pipe whose reader is missing."""
+    """The disk that has no room, as text; empty if there is room."""
     waits_for: Waits = "nothing"
     """Whom it has mostly waited for since it last told, or waits for now and for a second; `limit`
     while its fetch is held up by an order."""

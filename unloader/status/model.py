@@ -17,7 +17,7 @@ from unloader.model import TableCounts
 
 FORMAT_VERSION = 1
 
-Waits = Literal["nothing", "source", "destination", "reader of a pipe", "retry", "limit"]
+Waits = Literal["nothing", "source", "destination", "retry", "limit"]
 
 
 class UnitCounts(Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
     waits_for: Waits = "nothing"
     """`retry` if it is idle because all units that are left wait for their next attempt."""
     waits_detail: str = ""
-    """The pipe, or where there is no room; empty where there is no more to say."""
+    """The disk that has no room, as text; empty if there is room."""
     retry_in_seconds: float | None = None
 
 

@@ -14,7 +14,6 @@ from unloader.status.model import (
     LiveStatus,
     ParallelismStatus,
     UnitCounts,
-    Waits,
     WorkerStatus,
 )
 from unloader.status.speeds import Speeds
@@ -126,15 +125,9 @@ def _busy(seat: Seat, running: Running, now: float) -> WorkerStatus:
         rows=running.rows,
         bytes=running.bytes,
         seconds=round(now - running.started, 1),
-        waits_for=_waits(running),
+        waits_for=running.waits_for,
         waits_detail=_shown(running.waiting_for),
     )
-
-
-def _waits(running: Running) -> Waits:
-    if running.waiting_for and running.waits_for == "nothing":
-        return "reader of a pipe"
-    return running.waits_for
 
 
 def _rounded(value: float | None) -> float | None:

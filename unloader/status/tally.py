@@ -45,7 +45,7 @@ class Running(Struct):
     rows: int = 0
     bytes: int = 0
     waiting_for: str = ""
-    """The pipe whose reader is missing, or a disk without room."""
+    """The disk that has no room, as text; empty if there is room."""
     waits_for: Literal["nothing", "source", "destination", "limit"] = "nothing"
 
     def rows_per_second(self, now: float) -> float:

@@ -13,11 +13,10 @@ STANDARD_OUTPUT = "-"
 PIPE = "pipe:"
 NULL = "null:"
 NULL_ROWS = "null:rows"
-UNIT_FIELD = "{unit}"
 
-Kind = Literal["directories", "objects", "table", "stdout", "pipe", "pipes", "null"]
-"""objects: prefixes in object stores; table: of a lakehouse, which lies in one of these two; pipe:
-one named pipe for all work units; pipes: one for each; null: all is dropped."""
+Kind = Literal["directories", "objects", "table", "stdout", "pipe", "null"]
+"""objects: prefixes in object stores; table: a lakehouse table, whose files are in one of the first
+two; pipe: one named pipe for all work units; null: all output is dropped."""
 
 
 KEPT: tuple[Kind, ...] = ("directories", "objects", "table")
@@ -30,7 +29,7 @@ def destination_kind(destinations: tuple[str, ...]) -> Kind:
     if first == STANDARD_OUTPUT:
         return "stdout"
     if first.startswith(PIPE):
-        return "pipes" if UNIT_FIELD in first else "pipe"
+        return "pipe"
     if is_location(first):
         return "objects"
     if lake_kind(first) is not None:

@@ -65,13 +65,6 @@ class Progress(Struct):
         if self._is_due():
             self.waits("destination")
 
-    def wait(self, reader_of: str) -> None:
-        if self._is_due():
-            self.report(UnitProgress(unit=self.unit, rows=0, bytes=0, waiting_for=reader_of))
-
-    def begin(self) -> None:
-        self.report(UnitProgress(unit=self.unit, rows=0, bytes=0))
-
     def _is_due(self) -> bool:
         now = time.monotonic()
         due = now - self._reported >= REPORT_SECONDS

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
 from time import perf_counter, process_time, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -71,31 +69,10 @@ def copy_unit(task: UnitTask, reader: Reader, report: Report) -> Copied:
     from writers.files.room import told_of_waits
 
     last = LastReport(report, UnitProgress(unit=task.unit.id, rows=0, bytes=0))
-    with ExitStack() as held:
-        for output in task.outputs:
-            _await_reader(output, Progress(task.unit.id, report), held)
-        held.enter_context(told_of_waits(lambda place: last.wait(f"space on the disk of {place}")))
-        return _copy(task, reader, last)
-
-
-def _await_reader(output: OutputTask, progress: Progress, held: ExitStack) -> None:
-    """Wait until somebody reads the output's pipe, and hold it open for as long as `held` is.
-
-    The parent is informed before the first byte is written: from then on no attempt is repeated.
-    """
-    pipe, seconds = output.spec.stream, output.reader_seconds
-    if pipe is None or seconds is None:
-        return
-    from unloader.storage.streams.fifo import open_for_reader
-
-    held.callback(os.close, open_for_reader(pipe, seconds, lambda: progress.wait(pipe)))
-    progress.begin()
-
-
-def _copy(task: UnitTask, reader: Reader, report: Report) -> Copied:
-    if task.extract.projection.route == "encoded":
-        return _copy_encoded(task, cast(TextReader, reader), Progress(task.unit.id, report))
-    return read_again(lambda: _copy_batches(task, reader, Progress(task.unit.id, report)))
+    with told_of_waits(lambda place: last.wait(f"space on the disk of {place}")):
+        if task.extract.projection.route == "encoded":
+            return _copy_encoded(task, cast(TextReader, reader), Progress(task.unit.id, last))
+        return read_again(lambda: _copy_batches(task, reader, Progress(task.unit.id, last)))
 
 
 def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:

@@ -133,7 +133,7 @@ FACTORS: Mapping[str, tuple[str, ...]] = {
     "split": ("auto", "partition", "range", "none"),
     "file_per": ("unit", "table"),
     "format": ("csv", "parquet"),
-    "to": ("directory", "directories", "stdout", "pipe", "pipes"),
+    "to": ("directory", "directories", "stdout", "pipe"),
     "given": ("arguments", "plan", "job file", "variables"),
 }
 

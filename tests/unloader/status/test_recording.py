@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from typing import Literal
 
 import pytest
 
@@ -98,20 +97,18 @@ def test_workers_are_shown_with_what_they_wait_for() -> None:
     assert (last.pid, last.host) == (os.getpid(), os.uname().nodename)
 
 
-@pytest.mark.parametrize(
-    ("waits", "shown"), [("nothing", "reader of a pipe"), ("destination", "destination")]
-)
-def test_what_is_waited_for_is_named(waits: Literal["nothing", "destination"], shown: str) -> None:
-    """A pipe without a reader, or a disk without room; and what the user was told last."""
+def test_what_is_waited_for_is_named() -> None:
+    """The disk without room, and the last notice of the run."""
     places = Places()
     run = live_run(places, [])
     run(UnitStarted(worker=0, unit="1", partition=None, attempt=1, rows=10))
-    run(UnitAdvanced(worker=0, unit="1", rows=0, bytes=0, waiting_for="it", waits_for=waits))
+    waits = {"waiting_for": "it", "waits_for": "destination"}
+    run(UnitAdvanced(worker=0, unit="1", rows=0, bytes=0, **waits))
     run(Notice(text="the run waits"))
     places.wait()
     run.close()
     worker = places.shown[-1].workers[0]
-    assert (worker.waits_for, worker.waits_detail) == (shown, "it")
+    assert (worker.waits_for, worker.waits_detail) == ("destination", "it")
     assert places.shown[-1].last_notice == "the run waits"
 
 

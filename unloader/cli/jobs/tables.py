@@ -148,7 +148,7 @@ def _check_places(entries: tuple[AskedTables, ...]) -> None:
 
 def _kind_of(output: OutputOptions) -> str:
     kind = destination_kind(output.destinations)
-    if kind in ("stdout", "pipe", "pipes"):
+    if kind in ("stdout", "pipe"):
         raise UsageError(
             f"--to {output.destination} is a stream, and several tables need separate files",
             "give a directory, --to '/extract/{schema}.{table}', or run one table",

@@ -61,9 +61,9 @@ TO = Option(
         "question mark: ?endpoint=URL. Tables are iceberg://CATALOG/NAMESPACE.TABLE, "
         "delta:PLACE and ducklake:CATALOG/SCHEMA.TABLE (pip install 'unloader[iceberg]', "
         "'unloader[delta]' or 'unloader[duckdb]'). - is standard output. pipe:PATH is a named "
-        "pipe, and pipe:DIR/{unit}.csv is a named pipe for each work unit. null: drops all "
-        "output, to measure a run without its destination. null:rows drops the rows before "
-        "they are encoded. Separate several with commas, or repeat the option."
+        "pipe. null: drops all output, to measure a run without its destination. null:rows "
+        "drops the rows before they are encoded. Separate several with commas, or repeat the "
+        "option."
     ),
     common=True,
 )
@@ -334,7 +334,7 @@ FILES = (
         field="output.file_per",
         owner=OutputOptions,
         record="file_per",
-        not_for={"streams": "it has a pipe for each work unit"},
+        not_for={"streams": "it is not cut into files"},
         help="Write a file for each work unit, or one file for the table.",
         example="table",
     ),

@@ -10,7 +10,6 @@ from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.files import FileOutput
 from unloader.run.outputs.null import NullOutput
 from unloader.run.outputs.one_stream import StreamOutput
-from unloader.run.outputs.unit_pipes import PipeOutput
 from unloader.storage.kinds import KEPT, destination_kind
 
 
@@ -43,6 +42,4 @@ def _open_one(run: ResolvedRun, resumed_in: tuple[str, ...], *, home: str) -> Ru
         return output
     if kind == "null":
         return NullOutput(run)
-    if kind == "pipes":
-        return PipeOutput(run)
     return StreamOutput(run, pipe=kind == "pipe")

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from unloader.errors import Interrupted, OutputFailed
 from unloader.storage.base import RunPlaces
 from unloader.storage.streams.stream import Patience, Stream
-from unloader.storage.streams.unit_pipes import UnitPipes
 
 PATIENT = Patience(
     open_seconds=30.0, stall_seconds=0.0, stop=lambda: False, notify=lambda text: None
@@ -125,21 +124,6 @@ def test_a_wait_for_a_reader_is_reported_once_and_can_be_ended(tmp_path: Path) -
         stream.open(patience)
     assert notices == [f"waiting for a reader of {tmp_path / 'pipe'}"]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_pipes_of_units_are_made_and_go_again(tmp_path: Path) -> None:
-    """Each place is a pipe that a worker opens itself; one that was there stays."""
-    names = [str(tmp_path / name) for name in ("a", "b")]
-    os.mkfifo(names[0])
-    pipes: RunPlaces = UnitPipes(names)
-    assert isinstance(pipes, UnitPipes)
-    pipes.provide()
-    assert [place.name for place in pipes.places] == names
-    assert [pipes.staging(number).stream for number in (0, 1)] == names
-    assert all(Path(name).is_fifo() for name in names)
-    assert pipes.commit((), b"{}") == ()
-    pipes.close()
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def _true_at(count: int) -> Callable[[], bool]:

@@ -25,7 +25,6 @@ _WAITS = {
     "nothing": "",
     "source": "the source",
     "destination": "the destination",
-    "reader of a pipe": "the reader of its pipe",
     "limit": "a limit on the run",
 }
 

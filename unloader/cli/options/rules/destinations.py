@@ -168,7 +168,7 @@ def _stream(values: Mapping[str, Any], given: frozenset[str], places: tuple[str,
         asked = "adaptive" if parallelism == ADAPTIVE else parallelism
         raise UsageError(
             f"--parallelism {asked} does not apply to {what}: it has one writer",
-            "leave it out, or use a pipe a work unit: --to pipe:DIR/{unit}.csv",
+            "leave it out, or give a directory",
         )
     if kind == "stdout":
         _standard_output(values)
@@ -202,13 +202,13 @@ def _pipe(values: Mapping[str, Any], place: str) -> None:
         raise UsageError(
             f"--to {place} has a field in the directory's name", "use fields in the last part only"
         )
-    per_unit = destination_kind((place,)) == "pipes"
-    check_template(template, per_unit=per_unit, parts=False, option="--to")
-    if not per_unit and "{partition}" in template:
-        raise UsageError(
-            f"--to {place} has the field {{partition}}, and is one pipe for all partitions",
-            "add {unit} to it",
-        )
+    check_template(template, per_unit=False, parts=False, option="--to")
+    for each in ("{unit}", "{partition}"):
+        if each in template:
+            raise UsageError(
+                f"--to {place} has the field {each}, but one pipe takes all work units",
+                f"leave {each} out, or give a directory to write a file for each work unit",
+            )
 
 
 def _alone(places: tuple[str, ...]) -> UsageError:
