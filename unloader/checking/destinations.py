@@ -13,8 +13,7 @@ from msgspec import Struct, field
 from unloader.checking.model import Problem
 from unloader.checking.tables import Report, TableCheck, reported
 from unloader.errors import OutputFailed
-from unloader.lakehouse.opening import lake_format
-from unloader.lakehouse.places import lake_kind
+from unloader.lakehouse.lake_formats import lake_format, lake_kind
 from unloader.model import Request
 from unloader.request.directory_names import has_fields
 from unloader.resolve.outputs.directories import placed

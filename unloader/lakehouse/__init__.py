@@ -1,5 +1,5 @@
 """Tables of a lakehouse: files that a run has written become part of one, in one commit.
 
-`base` has the protocol, `places` the names, `committing` the commit of a finished run from its
-manifest alone. Each format is a room of its own, and imports its library on use.
+`lake_formats` has the names and the protocol, `lake_runs` the commit of a finished run from its
+manifest alone. Modules of a format import its library, so `lake_format` imports them on use.
 """

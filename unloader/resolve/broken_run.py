@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from unloader import json_fields
 from unloader.errors import OutputFailed, PlanFailed
-from unloader.lakehouse.places import absolute_name
+from unloader.lakehouse.lake_formats import absolute_name
 from unloader.model import (
     COMPARING,
     ClusterOptions,

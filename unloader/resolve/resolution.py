@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from unloader.codecs.choice import chosen
 from unloader.errors import PlanFailed
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.lakehouse.places import lake_kind
+from unloader.lakehouse.lake_formats import lake_kind
 from unloader.model import Request
 from unloader.placement.seating import SeatPlan
 from unloader.resolve.outputs.directories import placed

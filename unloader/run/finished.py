@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from unloader.errors import OutputFailed
-from unloader.lakehouse.places import lake_kind
+from unloader.lakehouse.lake_formats import lake_kind
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
 from unloader.manifest.read_tables import is_finished_home, read_tables_manifest
@@ -66,7 +66,7 @@ def _places(destination: str) -> Sequence[str]:
     today = f"{datetime.now(UTC):%Y%m%d}"
     if lake_kind(destination) is not None:
         # Imported on use: most runs are not for a table.
-        from unloader.lakehouse.homes import homes, uncommitted
+        from unloader.lakehouse.lake_runs import homes, uncommitted
 
         left = dict(uncommitted(destination))
         return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unloader.errors import OutputFailed
 from unloader.events import Notice, Observer, PhaseStarted
-from unloader.lakehouse.places import lake_kind
+from unloader.lakehouse.lake_formats import lake_kind
 from unloader.manifest.model import Manifest
 from unloader.model import Request
 from unloader.storage.opening import storage_at
@@ -14,18 +14,16 @@ def commit(manifest: Manifest, place: str, observe: Observer, *, is_own: bool) -
     """Make a published run part of its table, if it has one; return whether that was new.
 
     Raises:
-        OutputFailed: See `unloader.lakehouse.committing.commit_run`.
+        OutputFailed: See `unloader.lakehouse.lake_runs.commit_run`.
         ConfigError: See there.
     """
     if manifest.lake_table is None:
         return False
     # Imported on use: most runs are not for a table.
-    from unloader.lakehouse.committing import commit_run
+    from unloader.lakehouse.lake_runs import commit_run
 
     observe(PhaseStarted(phase="committing"))
     done = commit_run(manifest, place, is_own=is_own)
-    if done is None:
-        return False
     name = manifest.lake_table.name
     if done.is_new:
         observe(Notice(text=f"committed to {name}: snapshot {done.snapshot}"))
@@ -42,7 +40,7 @@ def check_before(request: Request, observe: Observer) -> None:
     """
     names = {each.output.destination for each in request.of_outputs()}
     for name in filter(lake_kind, sorted(names)):
-        from unloader.lakehouse.homes import has_begun, uncommitted
+        from unloader.lakehouse.lake_runs import has_begun, uncommitted
 
         for place, manifest in uncommitted(name):
             if manifest is not None:

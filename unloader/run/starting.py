@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer, SettingUsed
-from unloader.lakehouse.places import absolute_name, lake_kind
+from unloader.lakehouse.lake_formats import absolute_name, lake_kind
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
 from unloader.model import (
@@ -209,7 +209,7 @@ def _places_of_output(output: OutputOptions) -> tuple[str, ...]:
     if not is_kept(output.destinations):
         return ()
     if lake_kind(output.destination) is not None:
-        from unloader.lakehouse.homes import uncommitted
+        from unloader.lakehouse.lake_runs import uncommitted
 
         return tuple(place for place, _ in uncommitted(output.destination))
     if not has_fields(output.destination):

@@ -17,7 +17,7 @@ from numa.pool import can_fork
 from unloader.engine.executor import Executor
 from unloader.engine.local import LocalExecutor
 from unloader.errors import UsageError
-from unloader.lakehouse.places import lake_kind
+from unloader.lakehouse.lake_formats import lake_kind
 from unloader.model import Preload, Proof, Request
 from unloader.ownership import is_ours
 from unloader.placement.seating import SeatPlan, seat_request

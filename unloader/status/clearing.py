@@ -43,7 +43,7 @@ def _of_tables_of_a_lakehouse(place: str, *, dry_run: bool) -> Cleaning | None:
             return None
     except OSError:
         return None
-    from unloader.lakehouse.removing import removed
+    from unloader.lakehouse.lake_runs import removed
 
     return removed(place, dry_run=dry_run)
 

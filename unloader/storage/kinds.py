@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Literal
 
-from unloader.lakehouse.places import lake_kind
+from unloader.lakehouse.lake_formats import lake_kind
 from writers.objects.location import is_location
 
 STANDARD_OUTPUT = "-"

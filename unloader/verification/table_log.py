@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from unloader.errors import ConfigError, OutputFailed
 from unloader.events import Notice, Observer
-from unloader.lakehouse.committing import receipt
-from unloader.lakehouse.model import LaterChange, RunLog
-from unloader.lakehouse.opening import lake_format
+from unloader.lakehouse.lake_formats import lake_format
+from unloader.lakehouse.lake_runs import receipt
+from unloader.lakehouse.table_commits import LaterChange, RunLog
 from unloader.manifest.model import Manifest
 from unloader.model import LakeTable
 from unloader.nouns import are, counted

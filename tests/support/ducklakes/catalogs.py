@@ -13,7 +13,7 @@ from typing import Any
 import packages_apart
 
 _PROGRAM = Path(__file__).with_name("program.py")
-_ROOT = Path(__file__).parents[3]
+_SUPPORT = Path(__file__).parents[1]
 
 
 def with_extension() -> dict[str, str]:
@@ -23,7 +23,8 @@ def with_extension() -> dict[str, str]:
         packages_apart.Missing: pip cannot get it.
     """
     found = packages_apart.directory("ducklake", Path(__file__).with_name("requirements.txt"))
-    return {**os.environ, "PYTHONPATH": f"{found}{os.pathsep}{_ROOT}"}
+    places = (str(found), str(_SUPPORT.parents[1]), str(_SUPPORT))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from __future__ import annotations
 import sys
 
 import duckdb
+from lakehouse.format_checks import Checks
 
-from unloader.lakehouse.ducklake.opening import Address, attached, extensions
-from unloader.lakehouse.ducklake.tables import DuckLakeTables
-from unloader.lakehouse.testing import Checks
+from unloader.lakehouse.ducklake_catalogs import Address, attached, extensions
+from unloader.lakehouse.ducklake_tables import DuckLakeTables
 
 
 def main() -> None:

@@ -65,12 +65,18 @@ def _import_all(what: str) -> None:
     assert not others, others
 
 
+_LAKES = tuple(f"unloader.lakehouse.{kind}_" for kind in ("iceberg", "delta", "ducklake"))
+"""Beginnings of modules that import a library of tables: deltalake starts threads, and pyiceberg
+reads variables."""
+
+
 def _modules() -> Iterator[str]:
     """Yield the names of our modules, without those that start a program and libraries in C++."""
     for package in map(import_module, _OURS):
         for found in walk_packages(package.__path__, f"{package.__name__}."):
-            if not found.name.rpartition(".")[2].startswith("_"):
-                yield found.name
+            name = found.name
+            if not name.rpartition(".")[2].startswith("_") and not name.startswith(_LAKES):
+                yield name
 
 
 def _serve(calls: socket.socket) -> tuple[dict[str, Any], list[int]] | None:

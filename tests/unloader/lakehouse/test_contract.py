@@ -1,4 +1,4 @@
-"""Every format of tables keeps the promises of `unloader.lakehouse.base`."""
+"""Every format of tables keeps the promises of `unloader.lakehouse.lake_formats`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 from lakehouse.catalogs import Lake, lake, rows_of_files, rows_of_log, rows_of_table
+from lakehouse.format_checks import Checks
 
-from unloader.lakehouse.delta.tables import DeltaTables
-from unloader.lakehouse.iceberg.tables import IcebergTables
-from unloader.lakehouse.testing import Checks
+from unloader.lakehouse.delta_tables import DeltaTables
+from unloader.lakehouse.iceberg_tables import IcebergTables
 
 
 def test_iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Iceberg, with a catalog in SQLite; its rows are counted by pyiceberg and by DuckDB."""
     made = lake(tmp_path)
     # pyiceberg reads its configuration once, when it is imported.
-    monkeypatch.setattr("unloader.lakehouse.iceberg.tables.open_catalog", lambda name: made.open())
+    monkeypatch.setattr("unloader.lakehouse.iceberg_tables.open_catalog", lambda name: made.open())
     Checks(IcebergTables(), "iceberg://lake/ns.t", lambda name: _rows(made)).check_format()
 
 

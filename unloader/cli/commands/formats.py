@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
@@ -9,7 +10,7 @@ from msgspec import to_builtins
 
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
-from unloader.lakehouse.opening import EXTRAS, LIBRARIES, installed
+from unloader.lakehouse.lake_formats import EXTRAS, LIBRARIES, LakeKind
 
 
 @click.command(
@@ -36,13 +37,24 @@ def command(**values: Any) -> None:
             for reason in reasons
         )
         document = {"formats": registry.formats(), "compression": codecs, "dialects": named}
-        document["tables"] = installed()
+        document["tables"] = _lake_libraries()
         render.emit_json({**document, "text_encoder": text, "parquet_encoder": pages})
     elif not values["quiet"]:
         render.emit(_shown(registry.formats(), codecs, dialects.DIALECTS))
         render.emit("\n" + _tables())
         lines = map(_encoder, ("text", "parquet"), reasons)
         render.emit("\n" + "\n".join(lines))
+
+
+def _lake_libraries() -> dict[LakeKind, str | None]:
+    """Return the formats of tables with the version of each library; None if it is missing."""
+    found: dict[LakeKind, str | None] = {}
+    for kind, library in LIBRARIES.items():
+        try:
+            found[kind] = version(library)
+        except PackageNotFoundError:
+            found[kind] = None
+    return found
 
 
 def _shown(formats: tuple[str, ...], codecs: Any, dialects: Any) -> str:
@@ -65,7 +77,7 @@ def _tables() -> str:
     """Return the tables of a lakehouse that files can become part of."""
     rows = (
         (name, LIBRARIES[name], found or f"pip install 'unloader[{EXTRAS[name]}]'")
-        for name, found in installed().items()
+        for name, found in _lake_libraries().items()
     )
     return render.table(("table", "library", "version"), rows)
 

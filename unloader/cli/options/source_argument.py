@@ -19,7 +19,7 @@ from msgspec import Struct
 from unloader.cli.options.parameter import JobOption, given_values
 from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.json_reading import decode
-from unloader.lakehouse.places import lake_kind
+from unloader.lakehouse.lake_formats import lake_kind
 from unloader.nouns import counted
 from unloader.redaction import HIDDEN, holds_sql_password
 from unloader.request.job.variables import FORM
@@ -120,7 +120,7 @@ def finished_directory(ctx: click.Context, argument: click.Parameter, place: str
     The name of a table stands for where its run lies.
     """
     if lake_kind(place) is not None:
-        from unloader.lakehouse.homes import home_of
+        from unloader.lakehouse.lake_runs import home_of
 
         return path_of(home_of(place))
     if looks_like_source(place, KINDS):
@@ -146,7 +146,7 @@ def finished_directories(
 ) -> tuple[PlacePath, ...]:
     """Return several DESTs; the name of a table stands for all runs that are not part of it."""
     if any(map(lake_kind, places)):
-        from unloader.lakehouse.homes import uncommitted
+        from unloader.lakehouse.lake_runs import uncommitted
 
         places = tuple(
             home

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from unloader.lakehouse.model import Wanted
-from unloader.lakehouse.opening import lake_format
-from unloader.lakehouse.places import lake_kind
+from unloader.lakehouse.lake_formats import lake_format, lake_kind
+from unloader.lakehouse.table_commits import Wanted
 from unloader.model import OutputOptions
 from unloader.request.names import one_column
 from writers.model import ParquetFormat

@@ -13,7 +13,7 @@ from unloader.cli.options.rules.lake_tables import check_table
 from unloader.cli.options.tables import ONE_OF_SEVERAL, check_of_each_table, is_of_several
 from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
-from unloader.lakehouse.places import lake_kind
+from unloader.lakehouse.lake_formats import lake_kind
 from unloader.request.directory_names import check_directory, home_template, is_dated
 from unloader.request.file_names import check_template
 from unloader.request.locations import looks_like_source

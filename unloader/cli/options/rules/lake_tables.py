@@ -10,7 +10,7 @@ from unloader.cli.options.rules.files import out_of_place
 from unloader.cli.options.rules.flags import flag
 from unloader.cli.options.tables import ONE_OF_SEVERAL, is_of_several
 from unloader.errors import UsageError
-from unloader.lakehouse.places import lake_kind
+from unloader.lakehouse.lake_formats import lake_kind
 
 _OF_TABLES = ("save_mode", "replace_where", "branch", "partition_by")
 

@@ -12,16 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import duckdb
+from duckdb import DuckDBPyConnection
 from msgspec import Struct
 
 from unloader.errors import ConfigError, OutputFailed, UsageError
 from unloader.redaction import redact
 from unloader.request.locations import holds_password
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 MARK = "ducklake:"
 CATALOG = "lake"
@@ -109,8 +107,6 @@ class Busy(OutputFailed):
 @contextmanager
 def answering(address: Address) -> Iterator[None]:
     """Turn what DuckDB says into the error for the user."""
-    import duckdb
-
     try:
         yield
     except duckdb.Error as error:
@@ -123,15 +119,11 @@ def answering(address: Address) -> Iterator[None]:
 
 
 def _is_busy(error: Exception) -> bool:
-    import duckdb
-
     text = str(error).lower()
     return isinstance(error, duckdb.TransactionException) or any(each in text for each in _BUSY)
 
 
 def _attach(connection: DuckDBPyConnection, address: Address, *, to_write: bool) -> None:
-    import duckdb
-
     where = f"ducklake:{address.catalog}".replace("'", "''")
     options = "CREATE_IF_NOT_EXISTS false" + ("" if to_write else ", READ_ONLY")
     until = time.monotonic() + _PATIENCE_SECONDS
@@ -154,14 +146,7 @@ def _attach(connection: DuckDBPyConnection, address: Address, *, to_write: bool)
 
 
 def _connection(address: Address) -> DuckDBPyConnection:
-    try:
-        import duckdb
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            "DuckLake tables need the module 'duckdb', which is not installed",
-            "pip install 'unloader[duckdb]'",
-        ) from error
-    # Nothing is fetched from the network behind the user's back.
+    # DuckDB must not download extensions unasked.
     connection = duckdb.connect(
         ":memory:", config={"threads": 1, "autoinstall_known_extensions": False}
     )
@@ -188,8 +173,6 @@ def extensions(connection: DuckDBPyConnection, catalog: str) -> None:
 
 def _load(connection: DuckDBPyConnection, extension: str) -> None:
     """Load an extension that DuckDB has installed, or that pip has."""
-    import duckdb
-
     package = f"duckdb_extension_{extension}"
     found = find_spec(package)
     file = None

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from unloader.errors import OutputFailed
-from unloader.lakehouse.model import RUN_ID, LaterChange, RunLog, one_of, time_of
+from unloader.lakehouse.table_commits import RUN_ID, LaterChange, RunLog, one_of, time_of
 from unloader.model import LakeTable
-
-if TYPE_CHECKING:
-    from pyiceberg.manifest import ManifestFile
-    from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
 
 MAIN = "main"
 
@@ -59,7 +58,7 @@ def check_remembers(table: Table, was: LakeTable, run_id: str) -> None:
 
 
 def run_log(table: Table, was: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
-    """Return what a table knows of a run; see `unloader.lakehouse.base.LakeFormat.run_log`."""
+    """Return what a table knows of a run, as `LakeFormat.run_log` does."""
     paths = {f"{was.files}/{name}": name for name in names}
     known = {each.snapshot_id: each for each in table.metadata.snapshots}
     own, head = _of_run(known.values(), run_id), known.get(int(head_of(table, was.branch) or 0))
@@ -98,8 +97,6 @@ def _files_in(
     """Return which files a snapshot has, and which it remembers as removed, with the snapshot that
     removed each.
     """
-    from pyiceberg.manifest import ManifestEntryStatus
-
     used: set[str] = set()
     removed_by: dict[str, int] = {}
     for manifest in [] if head is None else head.manifests(table.io):
@@ -132,8 +129,6 @@ def _earlier(table: Table) -> dict[int, Snapshot]:
 
     Each snapshot is as the first file has it: pyiceberg forgets a parent that expires.
     """
-    from pyiceberg.serializers import FromInputFile
-
     found: dict[int, Snapshot] = {}
     for entry in reversed(table.metadata.metadata_log):
         try:
@@ -186,8 +181,6 @@ def _suspects(
 
 def _removed_in(table: Table, snapshot: Snapshot, gone: set[str]) -> dict[str, int]:
     """Return which files a snapshot has removed, each with the snapshot."""
-    from pyiceberg.manifest import ManifestEntryStatus
-
     return {
         entry.data_file.file_path: snapshot.snapshot_id
         for manifest in snapshot.manifests(table.io)

@@ -1,42 +1,109 @@
-"""Delta tables; see `unloader.lakehouse.base.LakeFormat`.
+"""Delta Lake tables through deltalake (delta-rs); see `unloader.lakehouse.lake_formats.LakeFormat`.
 
-A commit is a numbered file that only one writer can make. It tells of the run by a transaction of
-its id, which the table keeps, and among what it says of itself.
+A commit is a numbered file that only one writer can make. It names the run in a transaction id,
+which the table keeps, and in the properties of the commit.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
-from unloader.errors import OutputFailed
-from unloader.lakehouse.delta.opening import MARK, Address, answering, load
-from unloader.lakehouse.delta.types import check_columns, table_schema
-from unloader.lakehouse.model import Commit, Committed, LaterChange, RunLog, Wanted, time_of
-from unloader.lakehouse.refusals import (
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import (
+    AddAction,
+    CommitProperties,
+    Transaction,
+    create_table_with_add_actions,
+)
+from msgspec import Struct
+from pyarrow.fs import PyFileSystem
+
+from unloader.errors import OutputFailed, UsageError
+from unloader.lakehouse.table_commits import (
+    Column,
+    Commit,
+    Committed,
+    LaterChange,
+    RunLog,
+    Wanted,
+    check_alike,
     check_for_all_rows,
     check_is_the_same,
     check_is_the_table,
     check_wanted,
+    committed_once,
+    no_exact_type,
+    time_of,
 )
-from unloader.lakehouse.repeating import committed_once
 from unloader.model import LakeTable
+from unloader.redaction import redact
+from writers.errors import FormatError
+from writers.objects.location import Location, is_location
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from deltalake import DeltaTable
-    from pyarrow.fs import PyFileSystem
-
+MARK = "delta:"
+_OPTIONS = {"endpoint": "AWS_ENDPOINT_URL", "region": "AWS_REGION"}
 _HISTORY = 1000
 """The number of commits that are searched for one that is known to be there."""
 
 
+class Address(Struct, frozen=True, kw_only=True):
+    """The directory of a table, or its prefix in an object store."""
+
+    place: str
+    """As a place of `--to`."""
+    uri: str
+    """As deltalake has it."""
+    options: dict[str, str]
+    """Of the object store, in the names of deltalake."""
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Return what a text of `--to` means.
+
+        Raises:
+            UsageError: It is no name of a table.
+        """
+        place = text.removeprefix(MARK)
+        if not place:
+            raise UsageError(f"--to {text} does not name a table", "write delta:DIRECTORY")
+        if "://" in place and not is_location(place):
+            raise UsageError(
+                "--to delta: is neither a directory nor a place of a known store; it is not "
+                "shown because it may contain credentials",
+                "write delta:DIRECTORY, delta:s3://BUCKET/PREFIX, delta:gs:// or delta:az://; "
+                "put the credentials into the environment",
+            )
+        if not is_location(place):
+            path = os.path.abspath(place)
+            return cls(place=path, uri=path, options={})
+        try:
+            found = Location.parse(place)
+        except FormatError as error:
+            raise UsageError(f"--to: {error.message}", error.hint) from None
+        options = {_OPTIONS[name]: value for name, value in found.options if name in _OPTIONS}
+        if found.option("endpoint").startswith("http://"):
+            options["AWS_ALLOW_HTTP"] = "true"
+        uri = f"{found.scheme}://{found.bucket}/{found.key}"
+        return cls(place=str(found), uri=uri, options=options)
+
+
 class DeltaTables:
     """Tables in directories and object stores, without a catalog."""
+
+    def absolute_name(self, name: str) -> str:
+        """Return the name with the absolute path of a directory."""
+        return f"{MARK}{Address.parse(name).place}"
 
     def prepared(self, wanted: Wanted) -> LakeTable:
         """Return the table as it is, or as it will be made."""
@@ -48,10 +115,10 @@ class DeltaTables:
             table_schema(wanted.schema)
         else:
             _check_plain(table, wanted.name)
-            check_columns(wanted.schema, table.schema(), wanted.name)
+            check_columns(wanted.schema, table, wanted.name)
         return LakeTable(
             kind="delta",
-            name=f"{MARK}{address.place}",
+            name=self.absolute_name(wanted.name),
             save_mode=wanted.save_mode,
             location=address.uri,
             files=address.uri,
@@ -70,7 +137,7 @@ class DeltaTables:
         return "" if found is None else _version_of_run(address, found, run_id)
 
     def commit(self, commit: Commit) -> Committed:
-        """Make all files part of the table, at once."""
+        """Make all files part of the table in one step."""
         return committed_once(commit, partial(_commit_to, Address.parse(commit.table.name), commit))
 
     def run_log(self, table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
@@ -91,9 +158,7 @@ class DeltaTables:
 
 
 def _commit_to(address: Address, commit: Commit) -> Committed | None:
-    """Commit a run, or see that it is part of the table; None where somebody else was faster."""
-    from deltalake.exceptions import CommitFailedError, DeltaError
-
+    """Commit a run, or find it in the table; None if another commit was faster."""
     table = load(address)
     if table is not None and (found := _version_of_run(address, table, commit.run_id)):
         return Committed(snapshot=found, is_new=False)
@@ -147,18 +212,10 @@ def _check_is_as_it_was(table: DeltaTable | None, schema: pa.Schema, commit: Com
             "run again, which reads the source again and replaces the current table",
         )
     _check_plain(table, was.name)
-    check_columns(schema, table.schema(), was.name)
+    check_columns(schema, table, was.name)
 
 
 def _write(address: Address, table: DeltaTable | None, schema: pa.Schema, commit: Commit) -> None:
-    from deltalake import Schema
-    from deltalake.transaction import (
-        AddAction,
-        CommitProperties,
-        Transaction,
-        create_table_with_add_actions,
-    )
-
     base = f"{commit.table.location}/"
     actions = [
         AddAction(
@@ -173,7 +230,7 @@ def _write(address: Address, table: DeltaTable | None, schema: pa.Schema, commit
         if each.rows
     ]
     said = CommitProperties(
-        custom_metadata={**dict(commit.properties), "operationMetrics": _metrics(commit)},
+        custom_metadata={**commit.properties, "operationMetrics": _metrics(commit)},
         max_commit_retries=0,  # A repetition by the library would not look for the run again.
         app_transactions=[Transaction(_transaction(commit.run_id), 1)],
     )
@@ -183,7 +240,7 @@ def _write(address: Address, table: DeltaTable | None, schema: pa.Schema, commit
             Schema.from_arrow(schema),
             actions,
             mode="error",
-            storage_options=dict(address.options),
+            storage_options=address.options,
             commit_properties=said,
         )
     else:
@@ -297,8 +354,6 @@ def _log_of_removed(
 
 def _rows_of_files(table: DeltaTable) -> dict[str, int | None]:
     """Return the files of a table with the rows of each; None where the log does not say them."""
-    import pyarrow as pa
-
     found = pa.table(table.get_add_actions(flatten=True)).to_pydict()
     paths = [unquote(path) for path in found["path"]]
     return dict(zip(paths, found.get("num_records", [None] * len(paths)), strict=True))
@@ -306,8 +361,6 @@ def _rows_of_files(table: DeltaTable) -> dict[str, int | None]:
 
 def _rows_before(table: DeltaTable, version: int, paths: Sequence[str]) -> int | None:
     """Return the rows of some files in the version before; None if the log does not say it."""
-    from deltalake.exceptions import DeltaError
-
     try:
         table.load_as_version(version - 1)
     except DeltaError:
@@ -327,21 +380,88 @@ def _total(rows: Sequence[int | None]) -> int | None:
 
 def _store(address: Address) -> PyFileSystem:
     """Return what reads and lists the files of a table, below its directory."""
-    from deltalake.fs import DeltaStorageHandler
-    from pyarrow.fs import PyFileSystem
-
-    return PyFileSystem(DeltaStorageHandler(address.uri, options=dict(address.options)))
+    return PyFileSystem(DeltaStorageHandler(address.uri, options=address.options))
 
 
 def _schema_of(address: Address, commit: Commit) -> pa.Schema:
     """Return the columns of a run's files, all of which have the same."""
-    import pyarrow.parquet as pq
-
-    if not commit.files:
-        raise OutputFailed(
-            f"run {commit.run_id} has no file, so its columns are unknown",
-            "run again, and report this",
-        )
-    path = commit.files[0].path.removeprefix(f"{commit.table.location}/")
+    path = commit.first_file().removeprefix(f"{commit.table.location}/")
     with answering(address), _store(address).open_input_file(path) as file:
         return pq.read_schema(file)
+
+
+def load(address: Address) -> DeltaTable | None:
+    """Return a table as it is now; None if there is no table.
+
+    Raises:
+        OutputFailed: The table cannot be read.
+    """
+    with answering(address):
+        try:
+            return DeltaTable(address.uri, storage_options=address.options)
+        except TableNotFoundError:
+            return None
+
+
+@contextmanager
+def answering(address: Address) -> Iterator[None]:
+    """Translate errors of deltalake."""
+    try:
+        yield
+    except (DeltaError, OSError, ValueError) as error:
+        text = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        raise OutputFailed(
+            f"the Delta table {address.place} refused: {redact(text)}",
+            "check its name, the credentials and their permissions",
+        ) from error
+
+
+def table_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a table that holds such files, as Arrow has them.
+
+    Raises:
+        OutputFailed: Delta has no type that holds all values of a column exactly.
+    """
+    return pa.schema([pa.field(each.name, _type(each), each.nullable) for each in schema])
+
+
+def check_columns(schema: pa.Schema, table: DeltaTable, name: str) -> None:
+    """Check that files have the columns of a table.
+
+    Args:
+        schema: The columns of the files.
+        table: The table.
+        name: Its name, for messages.
+
+    Raises:
+        OutputFailed: Columns are missing, have another type, or may not be null.
+    """
+    wanted = Schema.from_arrow(table_schema(schema)).fields
+    check_alike(map(_column, wanted), map(_column, table.schema().fields), name)
+
+
+def _column(field: Any) -> Column:
+    return Column(
+        name=field.name,
+        kind=str(getattr(field.type, "type", field.type)),
+        nullable=field.nullable,
+        rules=tuple(field.metadata or ()),
+    )
+
+
+def _type(field: pa.Field) -> Any:
+    arrow = field.type
+    if pa.types.is_dictionary(arrow):
+        arrow = arrow.value_type
+    same = (pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())
+    if arrow in (*same, pa.date32()):
+        return arrow
+    if arrow in (pa.string(), pa.large_string()):
+        return pa.string()
+    if arrow in (pa.binary(), pa.large_binary()):
+        return pa.binary()
+    if pa.types.is_timestamp(arrow) and arrow.unit != "ns":
+        return pa.timestamp("us", "UTC" if arrow.tz else None)
+    if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
+        return pa.decimal128(arrow.precision, arrow.scale)
+    raise no_exact_type(field, arrow, "Delta")

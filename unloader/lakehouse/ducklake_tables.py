@@ -1,7 +1,7 @@
-"""DuckLake tables; see `unloader.lakehouse.base.LakeFormat`.
+"""DuckLake tables; see `unloader.lakehouse.lake_formats.LakeFormat`.
 
 A commit is a snapshot of the whole catalog, and a number of it that only one writer can take. It
-tells of the run in what it says of itself, and each file of the run has the run's id in its path.
+names the run in its properties, and each file of the run has the run's id in its path.
 """
 
 from __future__ import annotations
@@ -10,37 +10,38 @@ import json
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from duckdb import DuckDBPyConnection
 
 from unloader.errors import OutputFailed
-from unloader.lakehouse.columns import Column
-from unloader.lakehouse.ducklake.adding import add_files, has_partitions, newest_snapshot
-from unloader.lakehouse.ducklake.opening import CATALOG, RECORDS, Address, Busy, attached
-from unloader.lakehouse.ducklake.types import check_columns, columns_of
-from unloader.lakehouse.model import (
+from unloader.lakehouse.ducklake_catalogs import CATALOG, RECORDS, Address, Busy, attached
+from unloader.lakehouse.table_commits import (
     RUN_ID,
+    Column,
     Commit,
     Committed,
     LaterChange,
     RunLog,
     Wanted,
-    one_of,
-    time_of,
-)
-from unloader.lakehouse.places import place_of
-from unloader.lakehouse.refusals import (
+    check_alike,
     check_for_all_rows,
     check_is_the_same,
     check_is_the_table,
     check_wanted,
+    committed_once,
+    no_exact_type,
+    one_of,
+    place_of,
+    time_of,
 )
-from unloader.lakehouse.repeating import committed_once
 from unloader.model import LakeTable
 from writers.objects.location import below, is_location
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from duckdb import DuckDBPyConnection
+_PATTERN = re.compile(r"[\[*?]")
+"""What DuckDB takes for a pattern in the path of a file."""
 
 _Snapshots = dict[str, tuple[int, tuple[str, ...]]]
 """Time in microseconds and operations on a table, by the number of the snapshot, in order."""
@@ -48,6 +49,10 @@ _Snapshots = dict[str, tuple[int, tuple[str, ...]]]
 
 class DuckLakeTables:
     """Tables of a catalog, whose data is on a file system."""
+
+    def absolute_name(self, name: str) -> str:
+        """Return the name with the absolute path of the catalog."""
+        return Address.parse(name).name
 
     def prepared(self, wanted: Wanted) -> LakeTable:
         """Return the table as it is, or as it will be made."""
@@ -61,7 +66,7 @@ class DuckLakeTables:
                 columns_of(wanted.schema)
             else:
                 _check_plain(lake, address.name, table_id)
-                check_columns(wanted.schema, _columns(lake, address), wanted.name)
+                check_alike(columns_of(wanted.schema), _columns(lake, address), wanted.name)
             return LakeTable(
                 kind="ducklake",
                 name=address.name,
@@ -69,7 +74,7 @@ class DuckLakeTables:
                 location=place,
                 files=place,
                 table_id=table_id,
-                base=str(newest_snapshot(lake)),
+                base=str(_newest_snapshot(lake)),
             )
 
     def data_place(self, name: str) -> str:
@@ -84,7 +89,7 @@ class DuckLakeTables:
             return _snapshot_of_run(lake, run_id)
 
     def commit(self, commit: Commit) -> Committed:
-        """Make all files part of the table, at once."""
+        """Make all files part of the table in one step."""
         return committed_once(commit, partial(_commit_to, Address.parse(commit.table.name), commit))
 
     def run_log(self, table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
@@ -97,18 +102,18 @@ class DuckLakeTables:
 
 
 def _commit_to(address: Address, commit: Commit) -> Committed | None:
-    """Commit a run, or see that it is part of the table; None where somebody else was faster."""
+    """Commit a run, or find it in the table; None if another commit was faster."""
     try:
         with attached(address, to_write=True) as lake:
-            newest = newest_snapshot(lake)
+            newest = _newest_snapshot(lake)
             if found := _snapshot_of_run(lake, commit.run_id):
                 return Committed(snapshot=found, is_new=False)
             schema = _schema_of(commit)
             _check_is_as_it_was(lake, address, schema, commit)
-            # All that was just read was read outside: a catalog in SQLite cannot be written to by
-            # who reads it. What is written fails if there is another snapshot by then.
+            # Everything above was read outside of the transaction, because a connection that reads
+            # a catalog in SQLite cannot write to it. The commit fails if the snapshot has changed.
             lake.execute("BEGIN")
-            if newest_snapshot(lake) != newest:
+            if _newest_snapshot(lake) != newest:
                 return None
             _write(lake, address, schema, commit)
             lake.execute("COMMIT")
@@ -170,8 +175,14 @@ def _columns(lake: DuckDBPyConnection, address: Address) -> list[Column]:
 
 
 def _check_plain(lake: DuckDBPyConnection, name: str, table_id: str) -> None:
-    """Refuse a table whose partitions would not be kept by files that are only added."""
-    if has_partitions(lake, table_id):
+    """Refuse a table with partitions: the rows of added files are not divided."""
+    found = lake.execute(
+        f"SELECT 1 FROM {RECORDS}.ducklake_partition_info p "
+        f"JOIN {RECORDS}.ducklake_table t USING (table_id) "
+        "WHERE t.table_uuid = ? AND p.end_snapshot IS NULL AND t.end_snapshot IS NULL",
+        [table_id],
+    ).fetchone()
+    if found is not None:
         raise OutputFailed(
             f"the table {name} has partitions, and added files are not divided into partitions",
             "write to a table without partitions",
@@ -198,7 +209,7 @@ def _check_is_as_it_was(
     if was.save_mode == "create":
         return
     _check_plain(lake, was.name, was.table_id)
-    check_columns(schema, _columns(lake, address), was.name)
+    check_alike(columns_of(schema), _columns(lake, address), was.name)
     if was.save_mode == "overwrite":
         _check_is_unchanged(lake, later, commit)
 
@@ -242,10 +253,16 @@ def _write(lake: DuckDBPyConnection, address: Address, schema: pa.Schema, commit
         lake.execute(f"CREATE TABLE {table} ({columns})")
     elif commit.table.save_mode == "overwrite":
         lake.execute(f"DELETE FROM {table}")
-    add_files(lake, address, [each.path for each in commit.files if each.rows])
+    for path in (each.path for each in commit.files if each.rows):
+        # A directory named a=1 is not a partition.
+        lake.execute(
+            f"CALL ducklake_add_data_files('{CATALOG}', ?, ?, schema => ?, "
+            "hive_partitioning => false)",
+            [address.table, _PATTERN.sub(r"[\g<0>]", path), address.schema],
+        )
     lake.execute(
         f"CALL {CATALOG}.set_commit_message('unloader', ?, extra_info => ?)",
-        [f"run {commit.run_id}", json.dumps(dict(commit.properties))],
+        [f"run {commit.run_id}", json.dumps(commit.properties)],
     )
 
 
@@ -381,18 +398,9 @@ def _says(text: str) -> dict[str, Any]:
 
 
 def _schema_of(commit: Commit) -> pa.Schema:
-    """Return the columns of a run's files, all of which have the same."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if not commit.files:
-        raise OutputFailed(
-            f"run {commit.run_id} has no file, so its columns are unknown",
-            "run again, and report this",
-        )
-    path = commit.files[0].path
+    """Return the columns of a run's files."""
     try:
-        return pq.read_schema(path)
+        return pq.read_schema(commit.first_file())
     except (OSError, pa.ArrowException) as error:
         raise OutputFailed(
             f"a file of run {commit.run_id} cannot be read: {error}",
@@ -407,3 +415,53 @@ def _value(found: DuckDBPyConnection) -> Any:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def _newest_snapshot(lake: DuckDBPyConnection) -> int:
+    """Return the number of the newest snapshot; also within a transaction that writes."""
+    newest = lake.execute(f"SELECT max(snapshot_id) FROM ducklake_snapshots('{CATALOG}')")
+    return int(_value(newest))
+
+
+def columns_of(schema: pa.Schema) -> list[Column]:
+    """Return the columns of a table that holds such files.
+
+    Raises:
+        OutputFailed: DuckLake has no type that holds all values of a column exactly.
+    """
+    return [Column(name=each.name, kind=_kind(each), nullable=each.nullable) for each in schema]
+
+
+def _kind(field: pa.Field) -> str:
+    arrow = field.type
+    if pa.types.is_dictionary(arrow):
+        arrow = arrow.value_type
+    plain: dict[Any, str] = {
+        pa.bool_(): "BOOLEAN",
+        pa.int8(): "TINYINT",
+        pa.int16(): "SMALLINT",
+        pa.int32(): "INTEGER",
+        pa.int64(): "BIGINT",
+        pa.uint8(): "UTINYINT",
+        pa.uint16(): "USMALLINT",
+        pa.uint32(): "UINTEGER",
+        pa.uint64(): "UBIGINT",
+        pa.float32(): "FLOAT",
+        pa.float64(): "DOUBLE",
+        pa.date32(): "DATE",
+        pa.time64("us"): "TIME",
+        pa.string(): "VARCHAR",
+        pa.large_string(): "VARCHAR",
+        pa.binary(): "BLOB",
+        pa.large_binary(): "BLOB",
+    }
+    if arrow in plain:
+        return plain[arrow]
+    if pa.types.is_timestamp(arrow):
+        if arrow.unit != "ns":
+            return "TIMESTAMP WITH TIME ZONE" if arrow.tz else "TIMESTAMP"
+        if arrow.tz is None:
+            return "TIMESTAMP_NS"
+    if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
+        return f"DECIMAL({arrow.precision},{arrow.scale})"
+    raise no_exact_type(field, arrow, "DuckLake")

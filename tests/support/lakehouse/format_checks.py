@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.lakehouse.model import RUN_ID, Commit, Committed, NewFile, RunLog, Wanted
+from unloader.lakehouse.table_commits import RUN_ID, Commit, Committed, NewFile, RunLog, Wanted
 from unloader.model import LakeTable, SaveMode
 from writers.schema import with_field_ids
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from unloader.lakehouse.base import LakeFormat
+    from unloader.lakehouse.lake_formats import LakeFormat
 
 CountRows = Callable[[str], int]
 """From a table's name to its rows, as somebody else reads them."""
@@ -181,7 +181,7 @@ class Checks:
             run_id=run_id,
             table=table,
             files=files,
-            properties=((RUN_ID, run_id),),
+            properties={RUN_ID: run_id},
             is_own=True,
         )
 

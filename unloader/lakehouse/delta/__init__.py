@@ -1,1 +1,0 @@
-"""Delta Lake, through deltalake (delta-rs)."""

@@ -1,1 +1,0 @@
-"""DuckLake, through DuckDB and its extension."""

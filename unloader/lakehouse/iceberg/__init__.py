@@ -1,1 +1,0 @@
-"""Apache Iceberg, through pyiceberg: catalogs are configured as pyiceberg has it."""

@@ -1,0 +1,287 @@
+"""The runs for a lakehouse table: where they are, how they are committed once, and how removed.
+
+The files of a run are below the data of its table, in a place named by the run. Its manifest is
+complete before the commit begins, so that a later command can repeat the commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+
+from unloader.errors import OutputFailed, UnloaderError
+from unloader.lakehouse.lake_formats import LakeFormat, lake_format, lake_kind
+from unloader.lakehouse.table_commits import RUN_ID, Commit, Committed, NewFile
+from unloader.manifest.model import Manifest
+from unloader.manifest.read import read_manifest
+from unloader.storage.model import MANIFEST, RUN_RECORD, Cleaning, Leftover
+from unloader.storage.objects.holder import Holder
+from unloader.storage.objects.room import Room
+from unloader.storage.opening import storage_at
+from unloader.storage.paths import path_of
+from writers.errors import WriteError
+from writers.objects.location import below, is_location
+
+RECEIPT = "_committed.json"
+"""Name of the file beside the manifest that records the commit. The table has priority, but it may
+forget its snapshots."""
+
+SIGN = "_committing.json"
+"""Name of the file that records which process began the commit first."""
+
+_LOOK_SECONDS = 1.0
+"""Between a manifest and the sign of the process that wrote it."""
+
+_PATIENCE = timedelta(minutes=15)
+"""How long a process of another machine counts as committing (a guess)."""
+
+_LOOKED_AT = 100
+"""The number of a table's newest runs that are checked: it may have thousands."""
+
+_RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{11}")
+
+
+def commit_run(manifest: Manifest, place: str, *, is_own: bool) -> Committed:
+    """Commit a finished run to its table.
+
+    Args:
+        manifest: The manifest of the run, which names the table.
+        place: The place of the run.
+        is_own: This process has written the files.
+
+    Raises:
+        OutputFailed: It could not be committed; the hint says how to do it.
+        ConfigError: The library is missing, or the catalog is not configured.
+    """
+    table = manifest.lake_table
+    assert table is not None
+    if not is_own and (known := receipt(place)):
+        return Committed(snapshot=known, is_new=False)
+    commit = Commit(
+        run_id=manifest.run_id,
+        table=table,
+        files=tuple(
+            NewFile(path=f"{table.files}/{name}", rows=file.rows, bytes=file.bytes)
+            for name, file in manifest.files.items()
+        ),
+        properties=_properties(manifest),
+        is_own=is_own,
+    )
+    _check_files(manifest, place)
+    _leave(place, SIGN, Holder.here(manifest.run_id, (place,)).to_bytes())
+    try:
+        done = lake_format(table.kind).commit(commit)
+    except UnloaderError as error:
+        hint = error.hint
+        if not isinstance(error, OutputFailed) or "run again" not in hint:
+            hint = f"{hint.rstrip('. ')}; commit it with: unloader resume '{place}'"
+        raise type(error)(
+            f"run {manifest.run_id} is complete in {place}, but its commit to {table.name} failed: "
+            f"{error.message}",
+            hint,
+        ) from error
+    document = {"run_id": manifest.run_id, "snapshot": done.snapshot}
+    _leave(place, RECEIPT, f"{json.dumps(document)}\n".encode())
+    return done
+
+
+def is_being_committed(place: str) -> bool:
+    """Return whether the process of a complete run seems to be committing it now."""
+    for wait in (_LOOK_SECONDS, 0.0):
+        try:
+            holder = Holder.read(storage_at(place).read(place, SIGN))
+        except (OSError, ValueError):
+            time.sleep(wait)
+            continue
+        alive = holder.lives()
+        if alive is None:
+            began = datetime.fromisoformat(holder.since)
+            return datetime.now(UTC) - began < _PATIENCE
+        return alive
+    return False
+
+
+def receipt(place: str) -> str:
+    """Return the snapshot that the receipt of a run names; empty without a receipt."""
+    try:
+        document = json.loads(storage_at(place).read(place, RECEIPT))
+        return str(document["snapshot"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _check_files(manifest: Manifest, place: str) -> None:
+    """Check that the files are there, of the size that they were written with."""
+    storage = storage_at(place)
+    for name, file in manifest.files.items():
+        try:
+            size = storage.size(place, name)
+        except OSError as error:
+            raise OutputFailed(
+                f"cannot see a file of run {manifest.run_id} in {place}: {error}",
+                "find out which program removed it, and run again",
+            ) from error
+        if size != file.bytes:
+            raise OutputFailed(
+                f"{name} of run {manifest.run_id} in {place} has {size} bytes instead of "
+                f"{file.bytes}",
+                "find out which program changed it, and run again",
+            )
+
+
+def _leave(place: str, name: str, data: bytes) -> None:
+    # Nothing depends on it alone.
+    with suppress(FileExistsError, WriteError, OSError):
+        storage_at(place).put_new(place, name, data)
+
+
+def _properties(manifest: Manifest) -> dict[str, str]:
+    """Return what the table records of a run."""
+    snapshot, table = manifest.snapshot, manifest.table
+    found = {
+        RUN_ID: manifest.run_id,
+        "unloader.version": manifest.unloader_version,
+        "unloader.source-kind": manifest.source.kind,
+        "unloader.source": manifest.source.location,
+        "unloader.table": ""
+        if table is None
+        else ".".join(filter(None, (table.schema, table.name))),
+        "unloader.snapshot-kind": "" if snapshot is None else snapshot.kind,
+        "unloader.snapshot": "" if snapshot is None else str(snapshot.value),
+        "unloader.plan-digest": manifest.plan.digest,
+        "unloader.rows": str(manifest.totals.rows),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def homes(name: str) -> tuple[str, ...]:
+    """Return the places of the runs for a table, the newest first.
+
+    Raises:
+        OutputFailed: The table, or where its data is, cannot be looked at.
+        ConfigError: The library is missing, or the catalog is not configured.
+    """
+    place = _format_of(name).data_place(name)
+    try:
+        found = storage_at(place).levels(place)
+    except OSError as error:
+        raise OutputFailed(
+            f"cannot look for the files of {name} in {place}: {error}",
+            "check the permissions and the credentials for that place",
+        ) from error
+    runs = (each for each in found if _RUN_ID.fullmatch(each))
+    return tuple(below(place, each) for each in sorted(runs, reverse=True))
+
+
+def uncommitted(name: str) -> Iterator[tuple[str, Manifest | None]]:
+    """Yield the places of runs that are not part of a table, with the manifests of complete runs.
+
+    Only the newest runs are checked, the newest first. An active run is among them.
+    """
+    tables = _format_of(name)
+    for home in homes(name)[:_LOOKED_AT]:
+        storage = storage_at(home)
+        if MANIFEST not in storage.names(home):
+            yield home, None
+        elif not receipt(home):
+            manifest = read_manifest(path_of(home))
+            table = manifest.lake_table
+            if table is None or tables.committed(table, manifest.run_id):
+                continue
+            if not is_being_committed(home):
+                yield home, manifest
+
+
+def has_begun(home: str) -> bool:
+    """Return whether the run in a home can be resumed or is active.
+
+    A run that was killed before it was on record has read nothing.
+
+    Raises:
+        OSError: The record cannot be read.
+    """
+    storage = storage_at(home)
+    if storage.record(home, RUN_RECORD):
+        return True
+    who = storage.who_was_here(home, counted=False)
+    return who is not None and who.is_running
+
+
+def home_of(name: str) -> str:
+    """Return the place of the run that a command means by the name of a table.
+
+    That is the newest run that has begun and is not part of the table, or else the newest run.
+
+    Raises:
+        OutputFailed: There is no run; or as `homes`.
+    """
+    left = dict(uncommitted(name))
+    begun = (home for home, manifest in left.items() if manifest is not None or has_begun(home))
+    others = homes(name)
+    committed = (home for home in others if home not in left)
+    first = next(chain(begun, committed, others), None)
+    if first is None:
+        raise OutputFailed(f"{name} has no files of a run", "name a table that a run wrote to")
+    return first
+
+
+def removed(place: str, *, dry_run: bool) -> Cleaning | None:
+    """Remove the files of a complete run that is not committed; return None if it is committed.
+
+    Raises:
+        OutputFailed: The run is being committed, it is unknown whether it was committed, or the
+            place refused.
+        ConfigError: The library is missing, or the catalog is not configured.
+    """
+    manifest = read_manifest(path_of(place))
+    table = manifest.lake_table
+    if table is None or receipt(place):
+        return None
+    if lake_format(table.kind).committed(table, manifest.run_id):
+        return None
+    if is_being_committed(place):
+        raise OutputFailed(
+            f"run {manifest.run_id} in {place} is being committed to {table.name}",
+            "wait until the commit has ended",
+        )
+    left = Leftover(
+        directory=place,
+        run_id=manifest.run_id,
+        units=len(manifest.units),
+        files=len(manifest.files),
+        bytes=manifest.totals.bytes,
+    )
+    if not dry_run:
+        # The manifest first: without it nobody can commit the files any more.
+        _remove(place, (MANIFEST, *manifest.files, SIGN, RECEIPT))
+    return Cleaning(dry_run=dry_run, completed=(), removed=(left,))
+
+
+def _remove(place: str, names: tuple[str, ...]) -> None:
+    if is_location(place):
+        room = Room(place)
+        for part in (names[:1], names[1:]):
+            room.bucket.delete(room.final(name) for name in part)
+        return
+    try:
+        for name in names:
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(place, name))
+        with suppress(OSError):
+            os.rmdir(place)  # Something else may lie there.
+    except OSError as error:
+        raise OutputFailed(
+            f"cannot remove the files of a run in {place}: {error}", "check the permissions there"
+        ) from error
+
+
+def _format_of(name: str) -> LakeFormat:
+    kind = lake_kind(name)
+    assert kind is not None
+    return lake_format(kind)

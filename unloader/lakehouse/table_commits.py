@@ -1,0 +1,318 @@
+"""What a run asks of a lakehouse table, what it commits, and the rules of all formats for both."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from unloader.errors import OutputFailed, UsageError
+from unloader.model import LakeTable, PartitionBy, SaveMode
+from writers.model import SortColumn
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RUN_ID = "unloader.run-id"
+"""Key of the run's id among the properties of a commit."""
+
+_MOST_NAMED = 3
+_MOST_DIFFERENCES = 5
+_TRIES = 50
+_FIRST_WAIT_SECONDS = 0.05
+_LONGEST_WAIT_SECONDS = 2.0
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What a run is to do with a table."""
+
+    name: str
+    """As `--to` has it."""
+    save_mode: SaveMode
+    replace_where: str | None
+    branch: str | None
+    schema: Any
+    """The Arrow schema of the files."""
+    partition_by: tuple[PartitionBy, ...] = ()
+    """Of a table that is made."""
+    sorted_by: tuple[SortColumn, ...] = ()
+    """The order of the rows in each file; a table that is made asks for it from then on."""
+
+
+class NewFile(Struct, frozen=True, kw_only=True):
+    """A file that becomes part of a table."""
+
+    path: str
+    """As the table's own records write it."""
+    rows: int
+    bytes: int
+
+
+class Commit(Struct, frozen=True, kw_only=True):
+    """All files of a run, and what the table records of the run."""
+
+    run_id: str
+    table: LakeTable
+    files: tuple[NewFile, ...]
+    properties: dict[str, str]
+    """Recorded with the commit; the run's id is among them."""
+    is_own: bool
+    """The process that wrote the files commits them, for the first time. Another process can know
+    only from the table whether that was done."""
+
+    def first_file(self) -> str:
+        """Return the path of a file; all files of a run have the same columns.
+
+        Raises:
+            OutputFailed: There is no file.
+        """
+        if not self.files:
+            raise OutputFailed(
+                f"run {self.run_id} has no file, so its columns are unknown",
+                "run again, and report this",
+            )
+        return self.files[0].path
+
+
+class Committed(Struct, frozen=True, kw_only=True):
+    """The commit that a run's files are part of."""
+
+    snapshot: str
+    is_new: bool
+    """It was made just now; else it had been made before."""
+
+
+class LaterChange(Struct, frozen=True, kw_only=True):
+    """A later operation that took files of a run out of a table."""
+
+    snapshot: str
+    """Its snapshot or version; empty if the log has forgotten it. Where the log shows only that it
+    was one of several, the first are joined by ` or `."""
+    operation: str
+    """As the log names it; empty if the log has forgotten it."""
+    time: str
+    """ISO 8601, in UTC; empty if the log has forgotten it."""
+    keeps_rows: bool
+    """The operation moves rows to other files and changes no row that the table has."""
+    files: tuple[str, ...]
+    """Names of the run's files that it removed from the table."""
+    removed_rows: int | None = None
+    """Rows of all files that it removed, also of other runs; None if the log does not say it."""
+    added_rows: int | None = None
+    """Rows of all files that it added; None if the log does not say it."""
+
+
+def one_of(names: Sequence[str]) -> str:
+    """Return snapshots of which one is meant, as `LaterChange.snapshot` has them."""
+    first, more = names[:_MOST_NAMED], len(names) - _MOST_NAMED
+    return " or ".join([*first, f"{more} more"] if more > 0 else first)
+
+
+def time_of(milliseconds: float) -> str:
+    """Return a time since 1970 as `LaterChange.time` has it."""
+    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat(timespec="seconds")
+
+
+class RunLog(Struct, frozen=True, kw_only=True):
+    """The part of a table's log that is about a run."""
+
+    is_known: bool
+    """The log shows that the run was committed. A log that was shortened may have forgotten it."""
+    rows: int | None
+    """Rows that the run added, as the log recorded them; None if it has forgotten that."""
+    changes: tuple[LaterChange, ...]
+    """Operations that removed files of the run, the oldest first, those without a name last.
+    Files that none of them names are part of the table."""
+
+
+class Column(Struct, frozen=True, kw_only=True):
+    """A column of a table."""
+
+    name: str
+    kind: str
+    """Its type, as the format writes it."""
+    nullable: bool
+    rules: tuple[str, ...] = ()
+    """Further rules of the table for its values."""
+
+
+def check_alike(wanted: Iterable[Column], table: Iterable[Column], name: str) -> None:
+    """Check that a table can take files; the order of the columns may differ.
+
+    Args:
+        wanted: The columns of a table that was made for the files.
+        table: Its own.
+        name: Of the table, for messages.
+
+    Raises:
+        OutputFailed: It has other columns, or one of another type, with rules of its own, or that
+            may not be null.
+    """
+    needed = {each.name: each for each in wanted}
+    has = {each.name: each for each in table}
+    wrong = [
+        *(f"it has no column {each!r}{_alike(each, has)}" for each in needed if each not in has),
+        *(f"its column {each!r} is not in the files" for each in has if each not in needed),
+    ]
+    for each in needed.values():
+        own = has.get(each.name)
+        if own is None:
+            continue
+        if own.kind != each.kind:
+            wrong.append(f"its column {each.name!r} is {own.kind} instead of {each.kind}")
+        elif each.nullable and not own.nullable:
+            wrong.append(f"its column {each.name!r} may not be null, but the source's column may")
+        elif own.rules:
+            wrong.append(f"its column {each.name!r} has additional rules ({', '.join(own.rules)})")
+    if wrong:
+        more = len(wrong) - _MOST_DIFFERENCES
+        raise OutputFailed(
+            f"the columns of {name} differ from the columns of the run: "
+            + "; ".join(wrong[:_MOST_DIFFERENCES])
+            + (f"; and {more} more differences" if more > 0 else ""),
+            "choose the columns with --columns or --exclude, cast them in a --query, or change the "
+            "table",
+        )
+
+
+def _alike(name: str, has: Iterable[str]) -> str:
+    alike = next((each for each in has if each.lower() == name.lower()), None)
+    return "" if alike is None else f", but {alike!r}"
+
+
+def no_exact_type(field: pa.Field, arrow: pa.DataType, kind: str) -> OutputFailed:
+    """Return the refusal of a column of the files whose type no table of a kind has."""
+    return OutputFailed(
+        f"column {field.name!r} has the type {arrow}, which {kind} tables cannot store exactly",
+        f"write it as text with --as-text '{field.name}', cast it in a --query, or leave it out "
+        f"with --exclude '{field.name}'",
+    )
+
+
+def check_wanted(wanted: Wanted, *, is_there: bool) -> None:
+    """Refuse a table that is there and should not be, or the other way around.
+
+    Raises:
+        OutputFailed: It is so.
+    """
+    if wanted.save_mode == "create":
+        if is_there:
+            raise OutputFailed(
+                f"the table {wanted.name} already exists",
+                "add to it with --save-mode append, or replace its rows with --save-mode overwrite",
+            )
+    elif not is_there:
+        raise OutputFailed(
+            f"the table {wanted.name} does not exist",
+            "create it with --save-mode create, or check its name",
+        )
+
+
+def check_for_all_rows(wanted: Wanted) -> None:
+    """Refuse what a format without conditions and branches cannot do.
+
+    Raises:
+        UsageError: It is asked for.
+    """
+    if wanted.replace_where is not None or wanted.branch is not None:
+        raise UsageError(
+            "--replace-where and --branch work only with Iceberg tables",
+            "leave them out; --save-mode overwrite replaces all rows",
+        )
+
+
+def check_is_the_same(commit: Commit, table_id: str) -> None:
+    """Refuse a commit to a table that is another one than when the run began.
+
+    Args:
+        commit: What is to be done.
+        table_id: Of the table of that name as it is now; empty where there is none.
+
+    Raises:
+        OutputFailed: Somebody has made it meanwhile, or has removed or replaced it.
+    """
+    was, run = commit.table, f"run {commit.run_id}"
+    if was.save_mode == "create":
+        if table_id:
+            raise OutputFailed(
+                f"another program created the table {was.name} while {run} was in progress",
+                "run again with --save-mode append or overwrite, or with another name",
+            )
+    elif not table_id or table_id != was.table_id:
+        raise OutputFailed(
+            f"the table {was.name} was removed or replaced after {run} began", "run again"
+        )
+
+
+def check_is_the_table(table: LakeTable, table_id: str) -> None:
+    """Refuse a table that is not the one that a finished run wrote to.
+
+    Args:
+        table: As the run's manifest has it.
+        table_id: Of the table of that name as it is now; empty if there is none.
+
+    Raises:
+        OutputFailed: There is no table of that name, or it is another one.
+    """
+    if not table_id:
+        raise OutputFailed(
+            f"there is no table {table.name} any more",
+            "find out whether it was renamed or removed",
+        )
+    if table.table_id not in ("", table_id):
+        raise OutputFailed(
+            f"the table {table.name} is another one than the run wrote to",
+            "find out what became of the first one",
+        )
+
+
+def place_of(location: str, options: str = "") -> str:
+    """Return the place of `--to` for a location in the records of a table.
+
+    Args:
+        location: A URI, or an absolute path.
+        options: Options of an object store, as a place has them after the `?`.
+
+    Raises:
+        OutputFailed: It is in a kind of store that is not known.
+    """
+    parts = urlsplit(location)
+    if parts.scheme in ("", "file"):
+        return location.removeprefix("file:").replace("///", "/", 1).rstrip("/") or "/"
+    schemes = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
+    if parts.scheme not in schemes:
+        raise OutputFailed(
+            f"the table is in {parts.scheme}://, and unloader cannot write there",
+            "use a table in s3://, gs:// or a local directory",
+        )
+    found = f"{schemes[parts.scheme]}://{parts.netloc}{parts.path}".rstrip("/")
+    return found + (options and f"?{options}")
+
+
+def committed_once(commit: Commit, attempt: Callable[[], Committed | None]) -> Committed:
+    """Try until it is done.
+
+    Args:
+        commit: What is to be done, for messages.
+        attempt: Looks whether the run is part of the table, and commits it if not. It returns None,
+            and has changed nothing, where another commit was faster.
+
+    Raises:
+        OutputFailed: Others were faster each time; or as `attempt`.
+    """
+    for number in range(_TRIES):
+        done = attempt()
+        if done is not None:
+            return done
+        # Not all at the same moment: those that met once would meet again.
+        time.sleep(random.random() * min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**number))
+    raise OutputFailed(
+        f"other programs changed {commit.table.name} during each of the {_TRIES} attempts to "
+        f"commit run {commit.run_id}",
+        "commit it when fewer programs write to the table",
+    )
