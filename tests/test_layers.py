@@ -262,8 +262,8 @@ def test_libraries_stay_in_their_rooms(package: str) -> None:
             if top == "deltalake":
                 assert module == "unloader.lakehouse.delta_tables", f"{module}: {imported}"
             if top == "ffx":
-                assert module == "unloader.transforms.masking.encrypting", module
-            rooms = ("unloader.transforms.sql.", "unloader.lakehouse.ducklake_")
+                assert module == "unloader.transforms.format_preserving", module
+            rooms = ("unloader.transforms.sql_", "unloader.lakehouse.ducklake_")
             if top == "duckdb" and module.startswith(rooms):
                 continue
             if top in DRIVERS:

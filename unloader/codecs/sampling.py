@@ -180,7 +180,7 @@ def _measured(task: SampleTask, rows: _Rows) -> Sample:
 
 def _transformed(options: TransformOptions, batches: list[Any]) -> list[Any]:
     """Return what becomes of batches: what a sample leaves on a disk is masked, too."""
-    from unloader.transforms.keys import masking_keys
+    from unloader.transforms.masking_keys import masking_keys
     from unloader.transforms.transformer import Transformer
 
     keys = masking_keys(options.keys)

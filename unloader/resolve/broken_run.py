@@ -127,7 +127,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         run = self.run.with_masking_keys(keys)
         had = [output.transform.options.keys for output in run.outputs if output.transform]
         if same and any(had):
-            from unloader.transforms.keys import masking_keys
+            from unloader.transforms.masking_keys import masking_keys
 
             masking_keys(key for each in had for key in each)
         return replace(self, run=run)

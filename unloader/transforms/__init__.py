@@ -1,8 +1,8 @@
 """Transforms: what one output does to rows between reading and writing, masks among it.
 
-model.Transform                  the steps, as plain data; model.MaskingKey: where a key is found
-keys.key_place, keys.with_proof  from an option to a MaskingKey, before a run
-keys.masking_keys                the keys themselves, in the process that needs them
-transformer.check                from a schema to the columns that come out, or one error
-transformer.Transformer          applies the steps to batches
+model.Transform                          the steps, as plain data; model.MaskingKey: where a key is
+masking_keys.key_place, with_proof       from an option to a MaskingKey, before a run
+masking_keys.masking_keys                the keys themselves, in the process that needs them
+transformer.check                        from a schema to the columns that come out, or one error
+transformer.Transformer                  applies the steps to batches
 """

@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed, UsageError
-from unloader.transforms import steps
-from unloader.transforms.columns import found
+from unloader.transforms import column_steps as steps
+from unloader.transforms.column_steps import Arrays, Columns, Work, found
 from unloader.transforms.masks import Keys, column_of, masked
 from unloader.transforms.model import (
     CastColumn,
@@ -30,12 +30,11 @@ from unloader.transforms.model import (
     Step,
     Transform,
 )
-from unloader.transforms.steps import Arrays, Columns, Work
 from writers.large_rows import LargeRow
 from writers.schema import check_schema
 
 if TYPE_CHECKING:
-    from unloader.transforms.sql.stages import SqlStage, SqlSteps
+    from unloader.transforms.sql_steps import SqlStage, SqlSteps
 
 TOGETHER_ROWS = 16_384
 TOGETHER_BYTES = 16 * 1024 * 1024
@@ -98,7 +97,7 @@ class Transformer:
         Args:
             transform: The steps.
             schema: Of the batches that will come.
-            keys: By their names, as `keys.masking_keys` reads them.
+            keys: By their names, as `masking_keys.masking_keys` reads them.
 
         Raises:
             UsageError: As `check`.
@@ -250,7 +249,7 @@ class _Compiling:
     def _add(self, step: Step, keys: Keys | None) -> None:
         if isinstance(step, (ComputeColumn, FilterRows)):
             if self.sql is None:
-                from unloader.transforms.sql.stages import SqlSteps
+                from unloader.transforms.sql_steps import SqlSteps
 
                 self.sql = SqlSteps()
             self.columns = self.sql.add(step, self.columns, self.stages)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from unloader.errors import OutputFailed
-from unloader.transforms.sql.expressions import checked
-from unloader.transforms.sql.running import Evaluation
-from unloader.transforms.sql.session import open_session
+from unloader.transforms.sql_expressions import checked, open_session
+from unloader.transforms.sql_steps import Evaluation
 from writers.schema import selected
 
 if TYPE_CHECKING:

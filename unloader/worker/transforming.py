@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from unloader.transforms.keys import masking_keys
+from unloader.transforms.masking_keys import masking_keys
 from unloader.transforms.transformer import TOGETHER_BYTES, TOGETHER_ROWS, Transformer, held_bytes
 
 if TYPE_CHECKING:

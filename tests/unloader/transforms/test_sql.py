@@ -13,8 +13,7 @@ import pytest
 
 from unloader.errors import OutputFailed, UsageError
 from unloader.transforms.model import ComputeColumn, FilterRows, Transform
-from unloader.transforms.sql.expressions import checked
-from unloader.transforms.sql.session import functions, open_session
+from unloader.transforms.sql_expressions import checked, functions, open_session
 from unloader.transforms.transformer import Transformer, check
 from writers.schema import INFINITE
 

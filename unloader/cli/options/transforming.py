@@ -8,7 +8,7 @@ from typing import Any
 from unloader.errors import UsageError
 from unloader.request.masks import parse_key_place, parse_mask
 from unloader.request.settings import at_home, parse_assignment
-from unloader.transforms.keys import key_place
+from unloader.transforms.masking_keys import key_place
 from unloader.transforms.model import (
     DEFAULT_KEY,
     CastColumn,

@@ -51,9 +51,8 @@ def check_filters(asked: Sequence[Request], projection: Projection) -> None:
         return
     from contextlib import closing
 
-    from unloader.transforms.sql.expressions import checked
-    from unloader.transforms.sql.running import check_condition
-    from unloader.transforms.sql.session import open_session
+    from unloader.transforms.sql_expressions import checked, open_session
+    from unloader.transforms.sql_steps import check_condition
     from writers.schema import read_schema, selected
 
     schema = read_schema(projection.schema)
@@ -145,8 +144,7 @@ def _looked_at(output: OutputOptions, names: Sequence[str]) -> tuple[str, ...] |
         return None
     from contextlib import closing
 
-    from unloader.transforms.sql.expressions import checked
-    from unloader.transforms.sql.session import open_session
+    from unloader.transforms.sql_expressions import checked, open_session
 
     with closing(open_session()) as session:
         expression = checked(session, output.filter, names, FILTER)

@@ -98,7 +98,7 @@ def has_same_keys(had: TransformOptions, asked: TransformOptions) -> bool:
         ConfigError: One is not there, or is none.
     """
     from unloader.secrets.proofs import is_proof_of
-    from unloader.transforms.keys import masking_keys
+    from unloader.transforms.masking_keys import masking_keys
 
     now = masking_keys(asked.keys)
     return all(is_proof_of(now.get(key.name, b""), key.proof) for key in had.keys)
@@ -112,7 +112,7 @@ def resolved_transform(options: TransformOptions, read: Projection) -> ResolvedT
             none, or has in it what it may not.
         ConfigError: A key is not there or is none for its mask, or a library is missing.
     """
-    from unloader.transforms.keys import masking_keys, with_proof
+    from unloader.transforms.masking_keys import masking_keys, with_proof
     from unloader.transforms.transformer import Transformer, check
     from writers.schema import read_schema
 

@@ -15,8 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from unloader.errors import ConfigError, OutputFailed, UsageError
-from unloader.transforms.masking.keyed import Values
-from unloader.transforms.masking.texts import check_text
+from unloader.transforms.keyed_masks import Values, check_text
 from unloader.transforms.model import EncryptColumn
 from writers.arrow_compute import pc
 

@@ -1,4 +1,4 @@
-"""Checks an SQL expression, and makes it one over columns with plain names.
+"""SQL expressions over the columns of a row: checked, with plain names, in a session of DuckDB.
 
 DuckDB itself parses the expression into a tree. The tree may hold columns, constants, operators,
 casts, CASE and functions that give one result for the same arguments; everything else is refused:
@@ -6,11 +6,16 @@ subqueries, aggregates and windows, which would depend on how rows fall into bat
 the time or the state of the session. Columns get the names c0, c1, ..., since DuckDB takes `a` and
 `"A"` for one name even in quotes, and tables may have both. What runs is made from that tree, never
 from the text that was typed; and the tree of what runs is compared with it.
+
+An expression of a job file is not trusted: another person may have written it. So the session opens
+no file, no network connection and no extension, cannot be set otherwise, has one thread and little
+memory, and writes no temporary file, in which clear values would stay.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,11 +23,30 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct
 
 from unloader.errors import UsageError
-from unloader.transforms.columns import found
-from unloader.transforms.sql.session import functions, open_session
+from unloader.sources.registry import missing_driver
+from unloader.transforms.column_steps import found
 
 if TYPE_CHECKING:
     import duckdb
+
+MEMORY = "256MB"
+"""Of all sessions of a process; a batch is a few MB."""
+
+_CONFIG = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "memory_limit": MEMORY,
+    "temp_directory": "",
+    "threads": "1",
+}
+
+_FOLLOWS_THE_ZONE = (
+    "stability = 'CONSISTENT_WITHIN_QUERY' AND (function_name IN ('timezone', 'make_timestamptz')"
+    " OR list_has_any(parameter_types, ['TIMESTAMP WITH TIME ZONE', 'TIMESTAMPTZ_NS']))"
+)
 
 Tree: TypeAlias = Any
 """What `json.loads` makes of DuckDB's JSON."""
@@ -191,3 +215,56 @@ def _check_function(node: Tree, what: str) -> None:
     if kinds:
         raise UsageError(f"{what} calls {name}, which is not allowed here", _HINT)
     raise UsageError(f"{what} calls {name}, but this function does not exist", _HINT)
+
+
+def open_session() -> duckdb.DuckDBPyConnection:
+    """Return a new session; the process has one database in memory for all of them.
+
+    Raises:
+        ConfigError: DuckDB is missing.
+    """
+    return _database(os.getpid()).cursor()
+
+
+@lru_cache(maxsize=1)
+def _database(_process: int) -> duckdb.DuckDBPyConnection:
+    """Return the database of this process: opening one takes 30 ms of CPU, a session none."""
+    duckdb = driver()
+    connection = duckdb.connect(":memory:", config=_CONFIG)
+    # The texts and parts of zoned timestamps must not follow a worker's environment.
+    for setting in ("TimeZone = 'UTC'", "lock_configuration = true"):
+        connection.execute(f"SET GLOBAL {setting}")
+    return connection
+
+
+def driver() -> Any:
+    """Return the module `duckdb`.
+
+    Raises:
+        ConfigError: It is missing.
+    """
+    try:
+        import duckdb
+    except ImportError as error:
+        raise missing_driver(error, "duckdb") from error
+    return duckdb
+
+
+@lru_cache(maxsize=1)
+def functions() -> dict[str, frozenset[str]]:
+    """Return what DuckDB's functions are: scalar, aggregate, macro, ..., or volatile.
+
+    A scalar function is volatile where any form of it may give two results for one argument. Since
+    2.0.1 DuckDB also marks the forms whose result follows the time zone of the session, like `+` of
+    a zoned timestamp and an interval. Here they are none: every session has the same zone.
+    """
+    connection = open_session()
+    try:
+        rows = connection.execute(
+            "SELECT lower(function_name), list_distinct(list(CASE WHEN function_type <> 'scalar'"
+            f" OR stability = 'CONSISTENT' OR {_FOLLOWS_THE_ZONE} THEN function_type"
+            " ELSE 'volatile' END)) FROM duckdb_functions() GROUP BY 1"
+        ).fetchall()
+    finally:
+        connection.close()
+    return {name: frozenset(kinds) for name, kinds in rows}

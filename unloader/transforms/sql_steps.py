@@ -1,4 +1,4 @@
-"""Runs checked expressions over batches.
+"""Steps of SQL: checked expressions over batches, together in DuckDB where they can be.
 
 Only the columns that expressions need go into DuckDB, and only results come out; every other column
 stays the Arrow array that it was. Rows keep their order: there is one thread, and a filter is a
@@ -15,9 +15,18 @@ import pyarrow as pa
 from msgspec import Struct
 
 from unloader.errors import OutputFailed, UsageError
-from unloader.transforms.sql.expressions import Expression
-from unloader.transforms.sql.session import driver
-from unloader.transforms.steps import plain_array
+from unloader.transforms.column_steps import (
+    Arrays,
+    Column,
+    Columns,
+    names_of,
+    plain_array,
+    schema_of,
+    target,
+    with_column,
+)
+from unloader.transforms.model import ComputeColumn, FilterRows, Masked
+from unloader.transforms.sql_expressions import Expression, checked, driver, open_session
 from writers.arrow_compute import pc
 from writers.schema import INFINITE, has_infinities
 
@@ -121,8 +130,7 @@ class Evaluation:
         Raises:
             OutputFailed: An expression fails on a row; no value of it is shown.
         """
-        import duckdb
-
+        duckdb = driver()
         kept = pa.array([], pa.bool_()) if self._filters else None
         if not rows:
             return [pa.array([], each.field.type) for each in self._computed], kept
@@ -224,3 +232,107 @@ def _holds_ends(array: pa.Array) -> bool:
 
 def _plain_zone(kind: pa.DataType) -> pa.DataType:
     return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
+
+
+class SqlStage:
+    """Expressions over the same columns, and perhaps a condition on the rows, computed at once."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._computed: list[Computed] = []
+        self._targets: list[int] = []
+        self._condition: Expression | None = None
+        self._evaluation: Evaluation | None = None
+
+    def takes(self, expression: Expression) -> bool:
+        """Whether an expression needs nothing that this stage makes or leaves out."""
+        return self._condition is None and not set(expression.columns) & set(self._targets)
+
+    def compute(self, computed: Computed, index: int) -> None:
+        """Set a column; a later one sets it again if there are two of them."""
+        self._computed.append(computed)
+        self._targets.append(index)
+
+    def filter(self, condition: Expression) -> None:
+        """Keep some rows, after everything else."""
+        self._condition = condition
+
+    def run(self, arrays: Arrays, rows: int) -> tuple[Arrays, int]:
+        """Return the columns, and how many rows are left.
+
+        Raises:
+            OutputFailed: An expression fails on a row.
+        """
+        if self._evaluation is None:
+            self._evaluation = Evaluation(self._connection, self._computed, self._condition)
+        results, kept = self._evaluation.results(arrays, rows)
+        arrays = list(arrays)
+        for index, array in zip(self._targets, results, strict=True):
+            arrays[index : index + 1] = [array]
+        if kept is None:
+            return arrays, rows
+        left = kept.true_count
+        return (arrays, rows) if left == rows else ([each.filter(kept) for each in arrays], left)
+
+
+class SqlSteps:
+    """The steps of SQL of one transform, and the session that they share."""
+
+    def __init__(self) -> None:
+        """Open the session.
+
+        Raises:
+            ConfigError: DuckDB is missing.
+        """
+        self._connection = open_session()
+        self.inputs: set[str] = set()
+        """The input columns that expressions look at."""
+
+    def add(self, step: ComputeColumn | FilterRows, columns: Columns, stages: list[Any]) -> Columns:
+        """Return the columns after a step, which is put behind the stages, or into the last.
+
+        Raises:
+            UsageError: The step cannot be done.
+        """
+        if isinstance(step, FilterRows):
+            condition = self._expression(step.filter, columns, "the filter")
+            check_condition(self._connection, condition, schema_of(columns))
+            self._stage(condition, stages).filter(condition)
+            return columns
+        index, name = target(columns, step.compute, "compute")
+        expression = self._expression(step.sql, columns, f"the SQL of column {name}")
+        computed = typed(self._connection, expression, schema_of(columns), name)
+        self._stage(expression, stages).compute(computed, index)
+        return with_column(columns, index, _column(computed, columns))
+
+    def close(self) -> None:
+        """End the session."""
+        self._connection.close()
+
+    def _expression(self, sql: str, columns: Columns, what: str) -> Expression:
+        expression = checked(self._connection, sql, names_of(columns), what)
+        for index in expression.columns:
+            self.inputs.update(columns[index].inputs)
+        return expression
+
+    def _stage(self, expression: Expression, stages: list[Any]) -> SqlStage:
+        last = stages[-1] if stages else None
+        if isinstance(last, SqlStage) and last.takes(expression):
+            return last
+        stage = SqlStage(self._connection)
+        stages.append(stage)
+        return stage
+
+
+def _column(computed: Computed, columns: Columns) -> Column:
+    """Return what is known of a computed column by those that it is computed from."""
+    used = [columns[index] for index in computed.columns]
+    inputs = dict.fromkeys(name for column in used for name in column.inputs)
+    masked = [column.masked for column in used if column.masked is not None]
+    return Column(
+        field=computed.field,
+        inputs=tuple(inputs),
+        clear=frozenset().union(*(column.clear for column in used)),
+        changes=("computed",),
+        masked=Masked(method="derived", key_name=masked[0].key_name) if masked else None,
+    )

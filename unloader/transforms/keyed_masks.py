@@ -1,4 +1,9 @@
-"""HMAC-SHA-256 of the canonical texts of a column, and what is made of it: hashes and tokens.
+"""Masks by a key: HMAC-SHA-256 of the canonical text of a value, as a hash or a token.
+
+The canonical text does not depend on the type that a source has for a value: 42 in an int32, an
+int64, a decimal(38,2) and as the text of a number is `42` everywhere, so what joined before still
+joins. docs/transforms.md defines the texts. They are the texts that checksums of values use, except
+for numbers with an exponent, whose digits are written out here.
 
 Each different value of a batch is computed once. One value costs 1.1 microseconds of CPU, twice
 `hashlib.sha256`; `hmac.digest` costs 2.2, since OpenSSL looks the algorithm up at each call
@@ -11,22 +16,116 @@ import sys
 from array import array as numbers
 from base64 import b64encode
 from collections.abc import Callable, Iterable
+from decimal import Decimal, InvalidOperation
 from hashlib import sha256
 from itertools import pairwise
 
 import pyarrow as pa
 
-from unloader.transforms.masking.canonical import canonical
+from unloader.errors import OutputFailed, UsageError
 from unloader.transforms.model import HashColumn, TokenizeColumn
 from writers.arrow_compute import pc
+from writers.content.plain import number_text
+from writers.errors import WriteError
+from writers.model import TextFormat
+from writers.schema import text_class
+from writers.text.text_values import plain_type, text_of
 
 DIGEST_BYTES = 32
 _BLOCK_BYTES = 64
 _TOKEN_DIGITS = 32
 _POSITIVE = 2**63 - 1
+_VARIANT = bytes.maketrans(b"0123456789abcdef", b"89ab" * 4)
+_MOST_DIGITS = 1_000
+"""That an exponent is written out to; Oracle's reach 126."""
 
 Values = Callable[[pa.Array], pa.Array]
 """From a column to the column in its place."""
+
+
+def check_text(field: pa.Field, verb: str) -> None:
+    """Return if a column holds plain text.
+
+    Raises:
+        UsageError: It holds something else, even if that is carried as text.
+    """
+    kind = field.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        if not text_class(field):
+            return
+        what = f"contains a {text_class(field)} as text"
+    else:
+        what = f"has the type {kind}"
+    raise UsageError(
+        f"column {field.name} {what}, but only text can be {verb}",
+        "cast it to string before, or use another mask",
+    )
+
+
+def check_canonical(field: pa.Field, verb: str) -> None:
+    """Return if the values of a column have a canonical text.
+
+    Args:
+        field: The column.
+        verb: What was to be done to it, for the error.
+
+    Raises:
+        UsageError: They have none; the hint names the way out.
+    """
+    kind = plain_type(field.type)
+    if pa.types.is_floating(kind):
+        raise UsageError(
+            f"column {field.name} has the type {kind}, and binary floating point numbers cannot "
+            f"be used to {verb}: databases write equal numbers as different texts",
+            "cast it before, to a decimal such as decimal(18,2), or to string",
+        )
+    if pa.types.is_nested(kind) or pa.types.is_null(kind):
+        raise UsageError(
+            f"column {field.name} has the type {kind}, which cannot be used to {verb}",
+            "cast it to string before, or redact it",
+        )
+
+
+def canonical(array: pa.Array, field: pa.Field) -> pa.Array:
+    """Return the canonical text of each value, null for null; bytes are their own.
+
+    Raises:
+        OutputFailed: A value has none; it is not shown.
+    """
+    kind = array.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return array
+    number = text_class(field) == "number"
+    if not number and not text_class(field) and pa.types.is_string(kind):
+        return array
+    try:
+        texts = text_of(array, field.with_type(kind), TextFormat())
+    except WriteError:
+        raise OutputFailed(
+            f"a value of column {field.name} has no text, so it cannot be masked",
+            f"redact the column: --mask '{field.name}=redact'",
+        ) from None
+    if number:
+        return _without_exponents(texts)
+    if pa.types.is_decimal(kind) and kind.scale > 0:
+        return pc.replace_substring_regex(texts, r"\.?0+$", "")
+    return texts
+
+
+def _without_exponents(texts: pa.Array) -> pa.Array:
+    found = [None if text is None else _number(text) for text in texts.to_pylist()]
+    return pa.array(found, texts.type)
+
+
+def _number(text: str) -> str:
+    if "E" in text or "e" in text:
+        try:
+            number = Decimal(text)
+        except InvalidOperation:
+            return text
+        if number.is_finite() and abs(number.adjusted()) <= _MOST_DIGITS:
+            text = f"{number:f}"
+    return number_text(text.encode()).decode()
 
 
 class Hmac:
@@ -79,7 +178,7 @@ def hashed(step: HashColumn, field: pa.Field, key: bytes) -> Values:
 def tokenized(step: TokenizeColumn, field: pa.Field, key: bytes) -> Values:
     """Return the function that masks a column by tokens."""
     hmac = Hmac(derived(key, "tokenize", step.domain))
-    form = {"text": _plain, "uuid": _uuids, "integer": _integers}[step.form]
+    form = {"text": _plain, "uuid": _uuids, "integer": leading_integers}[step.form]
     return lambda array: each_once(
         canonical(array, field), lambda messages: form(hmac.digests(messages))
     )
@@ -110,13 +209,6 @@ def _digits(digests: list[bytes]) -> bytearray:
 
 def _plain(digests: list[bytes]) -> pa.Array:
     return fixed_texts(bytes(_digits(digests)), len(digests))
-
-
-def _integers(digests: list[bytes]) -> pa.Array:
-    return leading_integers(digests)
-
-
-_VARIANT = bytes.maketrans(b"0123456789abcdef", b"89ab" * 4)
 
 
 def _uuids(digests: list[bytes]) -> pa.Array:

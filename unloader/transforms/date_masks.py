@@ -11,8 +11,14 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from unloader.errors import OutputFailed, UsageError
-from unloader.transforms.masking.canonical import canonical
-from unloader.transforms.masking.keyed import Hmac, Values, derived, each_once, leading_integers
+from unloader.transforms.keyed_masks import (
+    Hmac,
+    Values,
+    canonical,
+    derived,
+    each_once,
+    leading_integers,
+)
 from unloader.transforms.model import ShiftDates, TruncateDates
 from writers.arrow_compute import pc
 from writers.schema import has_infinities
