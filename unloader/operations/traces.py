@@ -16,6 +16,7 @@ from unloader import __version__
 from unloader.errors import ConfigError
 from unloader.events import Event, RunStarted, UnitFailed, UnitFinished, UnitStarted
 from unloader.operations.account import Account
+from unloader.redaction import redact
 
 SERVICE = "unloader"
 """Name of the service, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES names another."""
@@ -137,8 +138,6 @@ class Traces:
         span.end()
 
     def _fail(self, span: Any, message: str, kind: str = "") -> None:
-        from unloader.redaction import redact
-
         if kind:
             span.set_attribute("error.type", kind)
         span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, redact(message)))

@@ -26,8 +26,7 @@ from unloader.redaction import (
     learn,
     redact_forms,
 )
-from unloader.secrets.credentials import usual_credential
-from unloader.secrets.files import check_private
+from unloader.secrets.secret_places import check_private, usual_credential
 from writers.files.regular import open_regular, read_regular
 from writers.objects.location import is_location
 

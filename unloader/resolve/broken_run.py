@@ -100,7 +100,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
 
     def _keys_of(self, had: EncryptionOptions, keys: EncryptionOptions | None) -> EncryptionOptions:
         """Return where the keys of one output are found now; see `with_keys`."""
-        from unloader.secrets.keys import check_identities, check_key, identities
+        from unloader.secrets.encryption_keys import check_identities, check_key, identities
 
         found = _found_now(had, keys)
         if len(self.run.outputs) > 1 and not check_key(found):

@@ -103,7 +103,7 @@ def _with_keys(output: ResolvedOutput, was: ResolvedOutput) -> ResolvedOutput:
         output = replace(output, transform=replace(before, options=options))
     encryption, had = output.options.encryption, was.options.encryption
     if encryption is not None and had is not None and had.key_proof:
-        from unloader.secrets.keys import check_key
+        from unloader.secrets.encryption_keys import check_key
 
         encryption = replace(encryption, key_proof=had.key_proof)
         if not check_key(encryption):

@@ -320,7 +320,7 @@ def _has_its_key(run: ResolvedRun, request: Request) -> bool:
         had, asked = output.options.encryption, one.output.encryption
         if had is None or asked is None:
             continue  # Whether both are None has been compared.
-        from unloader.secrets.keys import check_key
+        from unloader.secrets.encryption_keys import check_key
 
         if not check_key(replace(asked, key_proof=had.key_proof)):
             return False

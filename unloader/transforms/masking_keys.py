@@ -19,10 +19,13 @@ from msgspec.structs import replace
 
 from unloader.errors import ConfigError, UsageError
 from unloader.redaction import MASKING_KEY_VARIABLE, learn
-from unloader.secrets.credentials import usual_credential
-from unloader.secrets.keyrings import keyring_password
-from unloader.secrets.proofs import is_proof_of, proof_of
-from unloader.secrets.reading import secret_in
+from unloader.secrets.secret_places import (
+    is_proof_of,
+    keyring_password,
+    proof_of,
+    secret_in,
+    usual_credential,
+)
 from unloader.transforms.model import MaskingKey
 
 VARIABLE = MASKING_KEY_VARIABLE
@@ -108,7 +111,7 @@ def masking_key(key: MaskingKey) -> bytes:
             f"{LONGEST_KEY}",
             _FORM,
         )
-    if key.proof and not _is_the_key(found, key.proof):
+    if key.proof and not is_proof_of(found, key.proof):
         raise ConfigError(
             f"the masking key {key.name} is not the key that masked the rows of this run",
             f"give the key of the run: --mask-key {key.name}=file:PATH",
@@ -165,11 +168,5 @@ def _text_of(key: MaskingKey) -> str:
 
 @lru_cache(maxsize=16)
 def _proof(found: bytes) -> str:
-    # Once for all tables of a run, for the same reason.
+    # Once for all tables of a run: the hash takes long on purpose.
     return proof_of(found)
-
-
-@lru_cache(maxsize=16)
-def _is_the_key(found: bytes, proof: str) -> bool:
-    # Once in each process: the proof takes long on purpose.
-    return is_proof_of(found, proof)

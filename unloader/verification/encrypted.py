@@ -36,7 +36,7 @@ def keyed_spec(spec: OutputSpec, manifest: Manifest, keys: EncryptionOptions | N
         key_name=record.key_name,
         key_proof=record.key_proof,
     )
-    from unloader.secrets.keys import with_identities, with_parquet_key
+    from unloader.secrets.encryption_keys import with_identities, with_parquet_key
 
     if record.method == "parquet":
         return with_parquet_key(spec, known) if keys.keyed else spec

@@ -222,7 +222,7 @@ def _open_file(output: OutputTask, schema: Any) -> Writer:
 
     spec = output.spec
     if output.encryption is not None:
-        from unloader.secrets.keys import with_parquet_key
+        from unloader.secrets.encryption_keys import with_parquet_key
 
         spec = with_parquet_key(spec, output.encryption)
     return open_writer(spec, schema, output.stem, writes_header=output.writes_header)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from unloader.errors import ConfigError
-from unloader.secrets.files import check_private
+from unloader.secrets.secret_places import check_private
 
 NOBODY = 65534
 
@@ -102,7 +102,7 @@ MOUNTED = """
 import os, subprocess, sys
 from pathlib import Path
 from unloader.errors import ConfigError
-from unloader.secrets.files import check_private
+from unloader.secrets.secret_places import check_private
 
 place = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "secrets", place], check=True)

@@ -12,7 +12,7 @@ from encrypted_files.age import new_keys
 
 from unloader.errors import ConfigError
 from unloader.model import EncryptionOptions, OutputOptions, SecretReference
-from unloader.secrets.keys import (
+from unloader.secrets.encryption_keys import (
     check_identities,
     identities,
     identity_reference,
@@ -20,7 +20,7 @@ from unloader.secrets.keys import (
     parquet_key_reference,
     with_parquet_key,
 )
-from unloader.secrets.proofs import is_proof_of, proof_of
+from unloader.secrets.secret_places import is_proof_of, proof_of
 from writers.model import Compression, ParquetFormat
 
 KEY = bytes(range(200, 232))

@@ -10,7 +10,7 @@ import pytest
 
 from unloader.errors import ConfigError, UsageError
 from unloader.redaction import redact
-from unloader.secrets.proofs import proof_of
+from unloader.secrets.secret_places import proof_of
 from unloader.transforms.masking_keys import key_place, masking_key, masking_keys, with_proof
 from unloader.transforms.model import MaskingKey
 

@@ -21,7 +21,7 @@ from unloader.errors import UsageError
 from unloader.model import SecretReference, SourceSpec
 from unloader.redaction import PASSWORD_VARIABLE, known_openly
 from unloader.request.locations import keyring_reference, parse_source, secret_reference
-from unloader.secrets.credentials import credential
+from unloader.secrets.secret_places import credential
 from unloader.sources.registry import KINDS, url_form
 
 _PLACES = ("password_file", "password_keyring", "password_credential", "password_prompt")

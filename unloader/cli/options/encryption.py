@@ -10,7 +10,7 @@ from typing import Any
 from unloader.errors import UsageError
 from unloader.model import EncryptionOptions
 from unloader.redaction import PARQUET_KEY_VARIABLE, learn
-from unloader.secrets.credentials import USUAL_PARQUET_KEY, usual_credential
+from unloader.secrets.secret_places import USUAL_PARQUET_KEY, usual_credential
 from writers.files.regular import read_named
 
 _FORM = "give a public key, which begins with age1, or @FILE"
@@ -58,7 +58,7 @@ def encryption_of(values: Mapping[str, Any]) -> EncryptionOptions | None:
 
 def keys_at(values: Mapping[str, Any]) -> EncryptionOptions:
     """Return where the keys of files that are encrypted already are found, if anywhere."""
-    from unloader.secrets.keys import identity_reference, parquet_key_reference
+    from unloader.secrets.encryption_keys import identity_reference, parquet_key_reference
 
     return EncryptionOptions(
         key=parquet_key_reference(_path(values["parquet_key_file"])),

@@ -236,7 +236,7 @@ def check_statements(values: Mapping[str, Given]) -> None:
     # A password that is in a variable is not in the file.
     texts = () if given is None else (FORM.sub(HIDDEN, text) for text in _texts(given.written))
     if given is not None and any(map(holds_sql_password, texts)):
-        from unloader.secrets.files import check_private
+        from unloader.secrets.secret_places import check_private
 
         check_private(Path(given.place.path), "job file, which holds a password,")
 

@@ -33,8 +33,8 @@ def checked_encryption(request: Request) -> EncryptionOptions | None:
 
 
 def _checked_parquet(options: EncryptionOptions, parquet: ParquetFormat) -> EncryptionOptions:
-    from unloader.secrets.keys import parquet_key
-    from unloader.secrets.proofs import proof_of
+    from unloader.secrets.encryption_keys import parquet_key
+    from unloader.secrets.secret_places import proof_of
     from writers.encryption.parquet import check_format
 
     if not options.keyed:
@@ -66,7 +66,7 @@ def _check_text(options: EncryptionOptions, request: Request) -> None:
 
 
 def _check_identities(options: EncryptionOptions, level: str) -> None:
-    from unloader.secrets.keys import check_identities, identities
+    from unloader.secrets.encryption_keys import check_identities, identities
 
     if options.identity.kind == "none":
         raise ConfigError(

@@ -97,7 +97,7 @@ def has_same_keys(had: TransformOptions, asked: TransformOptions) -> bool:
     Raises:
         ConfigError: One is not there, or is none.
     """
-    from unloader.secrets.proofs import is_proof_of
+    from unloader.secrets.secret_places import is_proof_of
     from unloader.transforms.masking_keys import masking_keys
 
     now = masking_keys(asked.keys)

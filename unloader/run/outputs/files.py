@@ -333,7 +333,7 @@ class FileOutput:
         """Return what reads the files again, or writes one, in this process."""
         if self._output.options.encryption is None:
             return spec
-        from unloader.secrets.keys import with_keys
+        from unloader.secrets.encryption_keys import with_keys
 
         return with_keys(spec, self._output.options.encryption)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from unloader.errors import ConfigError
 from unloader.model import SourceSpec
 from unloader.redaction import TOKEN_VARIABLE, WALLET_PASSWORD_VARIABLE
-from unloader.secrets.reading import secret_in
+from unloader.secrets.secret_places import secret_in
 from unloader.sources.oracle.connection.errors import code_of, one_line, translated
 from unloader.sources.oracle.connection.url import OracleAddress, parse_location
 from unloader.sources.oracle.connection.wallet import check_wallet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from unloader.secrets.files import check_private
+from unloader.secrets.secret_places import check_private
 from writers.files.regular import read_regular
 
 _KEY = b"PRIVATE KEY-----"

@@ -11,7 +11,6 @@ import base64
 import binascii
 import os
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -19,9 +18,12 @@ from msgspec.structs import replace
 from unloader.errors import ConfigError
 from unloader.model import EncryptionOptions, SecretReference
 from unloader.redaction import PARQUET_KEY_VARIABLE, learn
-from unloader.secrets.credentials import USUAL_PARQUET_KEY, usual_credential
-from unloader.secrets.proofs import is_proof_of
-from unloader.secrets.reading import secret_in
+from unloader.secrets.secret_places import (
+    USUAL_PARQUET_KEY,
+    is_proof_of,
+    secret_in,
+    usual_credential,
+)
 from writers.encryption.parquet import KEY_BYTES
 from writers.model import OutputSpec
 
@@ -51,11 +53,9 @@ def parquet_key_reference(path: Path | None) -> SecretReference:
 
 def identity_reference(path: Path | None) -> SecretReference:
     """Return where private keys of age are found; of kind none if no file was given."""
-    return (
-        SecretReference()
-        if path is None
-        else SecretReference(kind="file", name=str(path.absolute()))
-    )
+    if path is None:
+        return SecretReference()
+    return SecretReference(kind="file", name=str(path.absolute()))
 
 
 def parquet_key(reference: SecretReference) -> bytes:
@@ -128,7 +128,7 @@ def with_parquet_key(spec: OutputSpec, options: EncryptionOptions | None) -> Out
     if options is None or not spec.encryption.keyed:
         return spec
     key = parquet_key(options.key)
-    if not _is_the_key(key, options.key_proof):
+    if not is_proof_of(key, options.key_proof):
         raise ConfigError(
             "the Parquet key is not the key that encrypted the files of this run",
             "give the key of the run"
@@ -167,10 +167,4 @@ def check_key(options: EncryptionOptions) -> bool:
     Raises:
         ConfigError: The key is not there, others can read its file, or it is no key.
     """
-    return not options.keyed or _is_the_key(parquet_key(options.key), options.key_proof)
-
-
-@lru_cache(maxsize=4)
-def _is_the_key(key: bytes, proof: str) -> bool:
-    # Once in each process: the proof takes long on purpose.
-    return is_proof_of(key, proof)
+    return not options.keyed or is_proof_of(parquet_key(options.key), options.key_proof)

@@ -1,0 +1,224 @@
+"""Where secrets are found: private files, credentials of systemd, and the keyring.
+
+Only a file that no other user can read may hold a secret. A file is refused if its rights let its
+group or everybody in, as `ssh` and libpq refuse a key. Four exceptions follow from how service
+managers hand secrets over:
+
+- The file is root's, and its group may only read it. So are systemd's credentials, whose access
+  list shows as rights of the group, and volumes of Kubernetes with an `fsGroup`.
+- A directory on the way to the file admits only its owner.
+- The file is root's, only readable, and on a file system in memory that is mounted read-only. So
+  are the secrets of Docker and Kubernetes.
+- It is not a regular file: a pipe of the shell has no rights that matter.
+
+A unit of systemd with `LoadCredential=unloader-password:/etc/unloader/password` finds the file
+`unloader-password` in `$CREDENTIALS_DIRECTORY`, which only the service can enter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import stat
+from functools import lru_cache
+from pathlib import Path
+
+from unloader.errors import ConfigError, UsageError
+from unloader.redaction import LONGEST_SECRET, learn
+from writers.files.regular import read_named
+
+DIRECTORY = "CREDENTIALS_DIRECTORY"
+"""The variable that systemd sets."""
+
+USUAL_NAME = "unloader-password"
+"""The credential that is used without being asked for."""
+
+USUAL_PARQUET_KEY = "unloader-parquet-key"
+"""The same for the key of encrypted Parquet files."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]{0,200}")
+
+OTHERS = 0o077
+"""Rights of the group and of everybody."""
+
+_MEMORY = frozenset(("tmpfs", "ramfs"))
+
+
+def credential(name: str) -> Path:
+    """Return the file of a credential.
+
+    Raises:
+        UsageError: There can be none of this name.
+        ConfigError: The service has no credentials, or none of this name.
+    """
+    if not _NAME.fullmatch(name):
+        # Not shown: who took the option for --password gave the password itself.
+        raise UsageError(
+            "--password-credential is not the name of a credential",
+            f"give the name in LoadCredential=, such as {USUAL_NAME}",
+        )
+    directory = os.environ.get(DIRECTORY)
+    if not directory:
+        raise ConfigError(
+            f"--password-credential needs {DIRECTORY}, which systemd sets for a service that has "
+            "credentials",
+            "put LoadCredential= into the unit, or use --password-file",
+        )
+    path = Path(directory) / name
+    if not path.is_file():
+        raise ConfigError(
+            f"{DIRECTORY} does not have the credential that --password-credential names",
+            "give the name in LoadCredential= of the unit",
+        )
+    return path
+
+
+def usual_credential(name: str = USUAL_NAME) -> Path | None:
+    """Return the file of the credential with a usual name, None where there is none."""
+    directory = os.environ.get(DIRECTORY)
+    path = Path(directory, name) if directory else None
+    return path if path is not None and path.is_file() else None
+
+
+def secret_in(path: Path, what: str, hint: str) -> str:
+    """Return the text of a file without the newline at its end; no text of ours shows it then.
+
+    A file that is not there is not named: its name may be the secret itself.
+
+    Args:
+        path: The file.
+        what: What it is called in an error.
+        hint: What to do if it cannot be read.
+
+    Raises:
+        ConfigError: It cannot be read, or others can read it, too.
+    """
+    check_private(path, what)
+    try:
+        secret = read_named(path).decode().replace("\r\n", "\n").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        named = f"{what} {path}" if os.path.exists(path) else what
+        # Not from the system's error, which has the name in it.
+        raise ConfigError(f"the {named} cannot be read: {reason}", hint) from None
+    if len(secret) > LONGEST_SECRET:
+        raise ConfigError(
+            f"the {what} {path} has more than {LONGEST_SECRET:,} characters",
+            "give a file that contains only the secret",
+        )
+    learn(secret)
+    return secret
+
+
+@lru_cache(maxsize=8)
+def keyring_password(service: str, user: str) -> str:
+    """Return the password that the keyring has for a user of a service.
+
+    It is asked once in each process: a keyring may be locked by the time a session is lost.
+
+    Raises:
+        ConfigError: The package is missing, there is no keyring, or it has no such password.
+    """
+    try:
+        import keyring
+        from keyring.errors import KeyringError
+    except ImportError as error:
+        raise ConfigError(
+            f"the module {error.name!r} is not installed", "pip install 'unloader[keyring]'"
+        ) from error
+    try:
+        password: str | None = keyring.get_password(service, user)
+    except KeyringError as error:
+        raise ConfigError(
+            f"the keyring did not answer: {type(error).__name__}: {error}",
+            "unlock it; `keyring diagnose` shows which keyring is used",
+        ) from error
+    if not password:
+        raise ConfigError(
+            f"the keyring has no password of {user} for {service}",
+            f"keyring set {shlex.quote(service)} {shlex.quote(user)}",
+        )
+    return password
+
+
+def proof_of(secret: bytes) -> str:
+    """Return a salted hash that takes long enough to make guessing the secret hopeless."""
+    return _hash(secret, os.urandom(16).hex())
+
+
+@lru_cache(maxsize=16)
+def is_proof_of(secret: bytes, proof: str) -> bool:
+    """Return whether a proof was made of this secret; an empty proof belongs to no secret.
+
+    It is computed once in each process: the hash takes long on purpose.
+    """
+    salt = proof.partition(":")[0]
+    return bool(salt) and _hash(secret, salt) == proof
+
+
+def _hash(secret: bytes, salt: str) -> str:
+    found = hashlib.scrypt(secret, salt=bytes.fromhex(salt), n=2**14, r=8, p=1, dklen=32)
+    return f"{salt}:{found.hex()}"
+
+
+def check_private(path: Path, what: str) -> None:
+    """Return if no other user can read or change a file; also if it is not there.
+
+    Args:
+        path: The file.
+        what: What it is called in the error.
+
+    Raises:
+        ConfigError: Another user can; the hint has the command that ends it.
+    """
+    try:
+        real = Path(os.path.realpath(path))
+        status = real.stat()
+    except OSError:
+        return  # Whoever reads it will say so.
+    if not stat.S_ISREG(status.st_mode) or not status.st_mode & OTHERS:
+        return
+    if _is_handed_over(real, status) or any(map(_keeps_others_out, real.parents)):
+        return
+    mode = stat.S_IMODE(status.st_mode)
+    raise ConfigError(
+        f"other users can read the {what} {path} (mode {mode:03o})",
+        f"chmod 600 {shlex.quote(str(path))}; if other users could read it until now, change the "
+        "secret",
+    )
+
+
+def _is_handed_over(real: Path, status: os.stat_result) -> bool:
+    """Return whether a service manager or root has made the file, for us alone to read."""
+    if status.st_uid != 0:
+        return False
+    rights = status.st_mode & OTHERS
+    if rights == stat.S_IRGRP:
+        return True
+    return not rights & ~(stat.S_IRGRP | stat.S_IROTH) and _is_read_only_memory(real, status)
+
+
+def _keeps_others_out(directory: Path) -> bool:
+    try:
+        return not directory.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH)
+    except OSError:
+        return False
+
+
+def _is_read_only_memory(real: Path, status: os.stat_result) -> bool:
+    """Return whether the file is on a tmpfs that nobody can write to from here."""
+    device = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
+    try:
+        read_only = bool(os.statvfs(real).f_flag & os.ST_RDONLY)
+        mounts = Path("/proc/self/mountinfo").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return False
+    return read_only and any(_is_memory(line, device) for line in mounts)
+
+
+def _is_memory(mount: str, device: str) -> bool:
+    """Return whether a line of mountinfo, see proc(5), is of a device, and that in memory."""
+    fields, _, rest = mount.partition(" - ")
+    return fields.split(" ")[2:3] == [device] and rest.split(" ")[0] in _MEMORY
