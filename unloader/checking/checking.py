@@ -7,12 +7,14 @@ from contextlib import closing
 
 from msgspec.structs import replace
 
+from partition_planner.several import estimated_bytes, unit_bytes
 from unloader.checking.destinations import Destinations
 from unloader.checking.model import Checked, Problem
 from unloader.checking.tables import Report, TableCheck, reported
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.placement.seating import seat_request
 from unloader.resolve.outputs.encrypting import checked_encryption
+from unloader.resolve.planning import one_of_several
 from unloader.resolve.tables.choosing import ChosenTables, chosen_tables
 from unloader.selection.asked import AskedTables
 from unloader.sources.base import Catalog
@@ -72,6 +74,9 @@ def _checks(
 ) -> list[TableCheck]:
     """Return what is known of each table that was found; report what was not."""
     checks: list[TableCheck] = []
+    is_of_one = entries[0].is_of_one and len({each.group for each in entries}) == 1
+    tables = {(entries[each.entry].group, each.table.label): each.table for each in chosen.tables}
+    size = unit_bytes(map(estimated_bytes, tables.values()), workers)
     for number, entry in enumerate(entries):
         for problem in (each for each in chosen.problems if each.entry == number):
             tell = _naming("" if entry.is_of_one else problem.table, report)
@@ -79,7 +84,7 @@ def _checks(
         for table in (each for each in chosen.tables if each.entry == number):
             made = TableCheck(
                 catalog=catalog,
-                request=table.request,
+                request=table.request if is_of_one else one_of_several(table.request, size),
                 parallelism=workers,
                 entry=number,
                 report=_naming("" if entry.is_of_one else table.table.label, report),

@@ -14,7 +14,7 @@ from partition_planner.model import ColumnInfo, Plan, PlanLimits, TableInfo
 from partition_planner.planner import plan as make_plan
 from partition_planner.sampling import sampled_plan
 from unloader.errors import PlanFailed, UsageError
-from unloader.model import Part, SampledKeys, Selection
+from unloader.model import Part, Request, SampledKeys, Selection
 from unloader.request.names import matching_partitions, one_column, typed
 from unloader.sources.abilities import describe_query
 from unloader.sources.base import Catalog
@@ -68,6 +68,16 @@ def _column(catalog: Catalog, table: TableInfo, selection: Selection, wanted: st
 def takes_units(selection: Selection) -> bool:
     """Return whether some of a table's work units are asked for in place of all."""
     return selection.sampled_share is not None and selection.sample_by is None
+
+
+def one_of_several(request: Request, size: int) -> Request:
+    """Return the request for one of several tables, whose units have a size in common.
+
+    A size that the user gave has priority. The units of a sample are as small as it needs them.
+    """
+    if request.limits.unit_bytes is not None or takes_units(request.selection):
+        return request
+    return replace(request, limits=replace(request.limits, unit_bytes=size))
 
 
 def check_sampling(catalog: Catalog, selection: Selection) -> None:

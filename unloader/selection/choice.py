@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from unloader.errors import UsageError
 from unloader.model import NamePart, TableName
-from unloader.nouns import counted
+from unloader.nouns import are, counted
 from unloader.request.names import meant
 from unloader.selection.listing import STORED, Family, ListedTable, Listing
 from unloader.selection.patterns import PartPattern, TablePattern
@@ -197,7 +197,7 @@ class _Choosing(Struct, kw_only=True):
             hint = "give their full names, or give --table-kinds" if others else ""
             self._unmatched(text, origin, what, hint)
         elif others:
-            self.notices.append(f"{text} also matches {others}, which are left out")
+            self.notices.append(f"{text} also matches {others}, which {are(len(left))} left out")
 
     def _unmatched(self, text: str, origin: str, what: str, hint: str) -> None:
         if self.wanted.allow_unmatched:

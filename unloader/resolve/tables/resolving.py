@@ -26,7 +26,7 @@ from unloader.model import Snapshot, SourceSpec
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.resolve.outputs.directories import directories_of
 from unloader.resolve.patience import Patience
-from unloader.resolve.planning import takes_units
+from unloader.resolve.planning import one_of_several
 from unloader.resolve.preparation import Prepared, closing_after_failure, prepared_table
 from unloader.resolve.resolution import Codec, new_run_id, resolved_outputs
 from unloader.resolve.resolved import ResolvedRun
@@ -231,11 +231,8 @@ class _Resolving(Struct, frozen=True, kw_only=True):
 
     def _prepared(self, catalog: Catalog, snapshot: Snapshot, number: int, size: int) -> Prepared:
         table = self.tables[number].table
-        asked = request = self.tables[number].request
-        # The units of a sample are as small as it needs them.
-        if request.limits.unit_bytes is None and not takes_units(request.selection):
-            limits = replace(request.limits, unit_bytes=size)
-            request = replace(request, limits=limits)
+        asked = self.tables[number].request
+        request = one_of_several(asked, size)
         ready = prepared_table(request, self.source, catalog, snapshot, table, self.seats)
         return replace(ready, request=asked)
 

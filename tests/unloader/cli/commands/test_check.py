@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from publications.staged_runs import taken
 
@@ -249,3 +250,20 @@ def test_a_server_is_asked_once_and_tells_all(unloader: Run, postgres: Any, tmp_
     ]
     assert document["exit_code"] == 4
     assert [each["table"] for each in document["outputs"]][3] == "public.a"
+
+
+@pytest.mark.parametrize("of_several", [True, False])
+def test_check_has_the_units_of_the_run(unloader: Run, tmp_path: Path, of_several: bool) -> None:
+    """The units of several tables have a size in common, which `plan` and `check` both use."""
+    with duckdb.connect(tmp_path / "s.duckdb") as connection:
+        connection.execute("CREATE TABLE big AS SELECT range AS id FROM range(500000)")
+        connection.execute("CREATE TABLE small AS SELECT range AS id FROM range(300000)")
+    names = ["big", "small"] if of_several else ["big"]
+    entries = "".join(f'[[table]]\ntable = "{name}"\n' for name in names)
+    text = f'source = "duckdb://{tmp_path}/s.duckdb"\nto = "out/{{table}}"\nparallelism = 2\n'
+    document = checked(unloader, text + entries, tmp_path)
+    units = [each["units"] for each in document["outputs"]]
+    planned = json.loads(unloader("plan", "job.toml", "--json").stdout)
+    tables = planned["tables"] if of_several else [{"units": len(planned["plan"]["units"])}]
+    assert units == [each["units"] for each in tables]
+    assert sum(units) > len(units)
