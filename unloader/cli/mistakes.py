@@ -148,10 +148,24 @@ def _no_option(error: click.NoSuchOption, hint: str) -> UsageError:
     text = f"unknown option {name}" if shown else "unknown option"
     if same is not None:
         return UsageError(text, f"use {_with_group(same, context)}. {_page(same, context, hint)}")
+    if context is not None and _is_of_run(name, context):
+        command = str(context.command.name)
+        why = ", because resume uses the options of the interrupted run"
+        return UsageError(
+            f"{command} has no option {name}, but run has this option",
+            f"leave it out{why if command == 'resume' else ''}. S{hint[1:]}",
+        )
     if not near:
         return UsageError(text, hint)
     meant = _with_group(near[0], context)
     return UsageError(text, f"did you mean {meant}? {_page(near[0], context, hint)}")
+
+
+def _is_of_run(name: str, context: click.Context) -> bool:
+    """Return whether an option that a command lacks is an option of `unloader run`."""
+    group = None if context.parent is None else context.parent.command
+    run = group.get_command(context, "run") if isinstance(group, click.Group) else None
+    return run is not None and name in (option for each in run.params for option in each.opts)
 
 
 def _with_group(option: str, context: click.Context | None) -> str:

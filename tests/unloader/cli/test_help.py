@@ -144,6 +144,12 @@ def test_help_takes_a_name_with_and_without_dashes(words: tuple[str, ...]) -> No
     ("words", "way_out"),
     [
         (("run", "--paralelism", "4"), "did you mean --parallelism (group Speed)"),
+        (
+            ("resume", "out", "--compression", "none"),
+            "resume has no option --compression, but run has this option. Next: leave it out, "
+            "because resume uses the options of the interrupted run. See unloader resume --help",
+        ),
+        (("verify", "out", "--table", "t"), "Next: leave it out. See unloader verify --help"),
         (("run", "--threads", "4"), "use --parallelism (group Speed). See unloader help run --par"),
         (("help", "run", "threads"), "did you mean unloader help run --parallelism?"),
         (("help", "run", "dry-run"), "use unloader plan"),

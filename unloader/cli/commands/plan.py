@@ -29,6 +29,7 @@ from unloader.cli.options.source_argument import (
 )
 from unloader.cli.options.tables import is_of_several
 from unloader.errors import OutputFailed, UsageError
+from unloader.nouns import counted
 from unloader.redaction import redact
 from writers.model import TextFormat
 
@@ -68,8 +69,8 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     work units, it shows the first of them, unless --units is given. --json and --output contain
     all work units.
 
-    For several tables, it shows a line for each table. run then makes their plans again, so
-    --output does not apply.
+    For several tables, the command shows a line for each table. It does not write their plans to
+    a file: --output is refused, and `unloader run` plans these tables again.
     """
     if "keep_snapshot" not in on_command_line(context):
         values["keep_snapshot"] = 0.0  # In a job file or a variable it is about runs.
@@ -220,15 +221,17 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
     plan, table, simulation = planned.run.plan, planned.run.plan.table, planned.simulation
     rows, sizes = [unit.rows for unit in plan.units], [unit.bytes for unit in plan.units]
     written, read = _sum(rows, table.rows), round(sum(simulation.finish_times))
-    of_read = "estimate"
-    if plan.cost_unit == "rows" and written is not None and written < read:
-        # For --sample-by the database reads all rows, and sends only the rows of the sample.
-        of_read = f"estimate, of {read:,} rows that the database reads"
+    of_read, most = "estimate", planned.run.extract.limit_rows
     balance = (
         f"the busiest worker reads {_cost(simulation.makespan, plan.cost_unit)} "
         f"(at best {_cost(simulation.lower_bound, plan.cost_unit)}); "
         f"the workers are idle {simulation.idle_share * 100:.0f} % of the time"
     )
+    if most is not None:
+        balance = f"one worker reads, and the database stops after {counted(most, 'row')}"
+    elif plan.cost_unit == "rows" and written is not None and written < read:
+        # For --sample-by the database reads all rows, and sends only the rows of the sample.
+        of_read = f"estimate; the database reads {read:,} rows"
     return render.facts(
         (
             ("table", render.name(table.label)),

@@ -372,5 +372,16 @@ def test_a_plan_of_a_sample_by_keys_says_what_the_database_reads(tmp_path: Path)
         *("plan", f"duckdb://{tmp_path}/s.duckdb", "--table", "t", "--to", str(tmp_path / "out")),
         *("--sample", "10%", "--sample-by", "id", "--output", plan),
     )
-    assert "200 (estimate, of 2,000 rows that the database reads)" in shown
+    assert "200 (estimate; the database reads 2,000 rows)" in shown
     assert f"the plan was written to {plan}" in shown
+
+
+def test_a_plan_of_the_first_rows_does_not_read_the_whole_table(tmp_path: Path) -> None:
+    """The database stops after the first rows, so the plan has no number for the whole table."""
+    with duckdb.connect(tmp_path / "s.duckdb") as connection:
+        connection.execute("CREATE TABLE t AS SELECT range AS id FROM range(2000)")
+    url = f"duckdb://{tmp_path}/s.duckdb"
+    shown = command.run("plan", url, "--table", "t", "--limit-rows", "100")
+    assert "100 (estimate)" in shown
+    assert "one worker reads, and the database stops after 100 rows" in shown
+    assert "2,000" not in shown
