@@ -13,6 +13,7 @@ import pytest
 from long_tests import OTHER_ROUTES, also
 from plan_parts import contents, merged, planned, run_part
 from processes import command
+from processes.breaking import kill_after
 
 ROWS = 60_000
 TABLE = "SELECT i AS id, i * 7 % 101 AS k, 'text ' || i AS v FROM range({rows}) t(i)"
@@ -196,6 +197,23 @@ def test_parts_that_do_not_belong_together_are_not_merged(
     assert WRONG[what] in command.error_of("merge", str(to), status=6)
     assert (to / "_manifest.json").exists() == before
     assert [path.name for path in to.iterdir() if path.is_file()] == ["_manifest.json"] * before
+
+
+def test_a_part_whose_new_run_is_interrupted_is_not_merged(url: str, tmp_path: Path) -> None:
+    """With --overwrite the earlier files of the part stay until its new run is complete."""
+    to = tmp_path / "out"
+    plan = planned(url, to, "--parallelism", "1")
+    for number in (1, 2):
+        run_part(plan, f"{number}/2")
+    part = to / "part-1-of-2"
+    kill_after(1, part, "run", plan, "--part", "1/2", "--overwrite")
+    error = command.error_of("merge", str(to), status=6)
+    assert "1 of 2 parts is not finished: part-1-of-2" in error
+    assert f"unloader resume {part}" in error
+    error = command.error_of("status", str(to), status=6)
+    assert f"its directories have runs: {part}, {to / 'part-2-of-2'}. Next:" in error
+    command.run("resume", str(part), "--progress", "none")
+    assert merged(to)["totals"]["rows"] == ROWS
 
 
 def test_a_second_merge_changes_nothing(url: str, tmp_path: Path) -> None:

@@ -63,7 +63,8 @@ def _there_already(destination: PlacePath, merged: Manifest) -> Manifest:
     if there.parts != merged.parts:
         raise OutputFailed(
             f"{destination} has the manifest of another run, {there.run_id}",
-            f"move {destination / MANIFEST} away if its files are not needed any more",
+            f"if the files of that run are not needed any more, remove {destination / MANIFEST} "
+            "and merge again",
         )
     return there
 

@@ -69,7 +69,9 @@ def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
         name = relative(place, home)
         if name == ".":
             continue
-        if MANIFEST not in storage.names(place):
+        # With --overwrite, an unfinished run of a part is beside the manifest of the run before.
+        who = storage.who_was_here(place, counted=False)
+        if MANIFEST not in storage.names(place) or (who is not None and who.run_id):
             broken.append(name)
             continue
         manifest = read_manifest(path_of(place))

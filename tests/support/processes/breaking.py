@@ -83,6 +83,7 @@ def kill_after(
     its units so many files at most.
     """
     variables = {**held_behind(units, files=files), **(env or {})}
+    before = command.final_names(dest)
     running = command.Running(*arguments, "--progress", "none", env=variables)
     try:
         if units:
@@ -96,7 +97,7 @@ def kill_after(
         running.process.communicate()
     # A worker that has lost its parent ends by itself, and has the source open until then.
     psutil.wait_procs(workers, timeout=command.PATIENCE_SECONDS)
-    assert command.final_names(dest) == []
+    assert command.final_names(dest) == before
     return staged_units(dest)
 
 

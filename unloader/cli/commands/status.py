@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from unloader.status.reading import RunStatus
 
 
+_MOST_NAMED = 4
+"""So many directories with runs are named in an error."""
+
+
 @click.command(
     "status",
     cls=JobCommand,
@@ -100,9 +104,17 @@ def _look(destination: PlacePath) -> RunStatus:
 
     found = api.status(destination)
     if found.state == "none":
+        below = [each.destination for each in api.runs(destination, depth=1)]
+        if below:
+            more = len(below) - _MOST_NAMED
+            raise OutputFailed(
+                f"{destination} has no run, but its directories have runs: "
+                f"{', '.join(below[:_MOST_NAMED])}{f' and {more} more' if more > 0 else ''}",
+                f"give one of these directories, or see all with: unloader runs {destination}",
+            )
         raise OutputFailed(
             f"{destination} has no finished, active or interrupted run",
-            "give the directory of --to; a run writes there after planning",
+            "give the directory of --to. A run appears there when its plan is complete",
         )
     return found
 
