@@ -77,7 +77,7 @@ def unload_tables(
 
     with translated():
         if resume:
-            from unloader.run.tables.resuming import resume_or_start_tables
+            from unloader.run.resuming import resume_or_start_tables
 
             return to_json(resume_or_start_tables(asked, observe=observe, stop=stop))
         return to_json(start_tables(asked, observe=observe, stop=stop))
@@ -148,8 +148,8 @@ def resume(
     """
     from unloader.manifest import tables
     from unloader.manifest.routes import answer
+    from unloader.run.resuming import resume_either
     from unloader.run.starting import Resumption
-    from unloader.run.tables.resuming import resume_either
 
     again = Resumption(
         secret=secret,

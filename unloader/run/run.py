@@ -23,49 +23,45 @@ from unloader.engine.backoff import spread
 from unloader.engine.engine import Engine
 from unloader.engine.executor import Executor
 from unloader.engine.schedule import Schedule
-from unloader.errors import Interrupted, UnloaderError, translate
+from unloader.errors import Interrupted, OutputFailed, UnloaderError, translate
 from unloader.events import Notice, Observer, Phase, PhaseStarted, RunFinished, Tick
 from unloader.failures import error_of
+from unloader.lakehouse.lake_formats import lake_kind
 from unloader.manifest.model import Manifest
 from unloader.manifest.routes import totals_of
 from unloader.manifest.tables import TablesManifest, tables_manifest_bytes
-from unloader.model import AttemptFailure, TablesOptions
+from unloader.model import AttemptFailure, Request, TablesOptions
 from unloader.resolve.outputs.directories import is_followed
 from unloader.resolve.outputs.one import of_output, of_route
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.tables.homes import home_of, is_dropped
 from unloader.resolve.tables.resolving import OpenTables
+from unloader.run.bundles import bundled, spread_out
 from unloader.run.concurrency.opening import RunSteering, watched_load
-from unloader.run.lake_tables import commit
+from unloader.run.ending import abandon, advised, manifest_of, partial_error
+from unloader.run.finishing import Ended, Finisher, SharedCatalog, check_tables, known_failure
+from unloader.run.following import Following
+from unloader.run.home import Abandoned, NoHome, tables_record, take_home, with_what_it_replaces
 from unloader.run.outputs.left import Left
+from unloader.run.room import room_watch
+from unloader.run.state import RunState, TableState
 from unloader.run.table_run import check_stop
-from unloader.run.tables.bundles import bundled, spread_out
-from unloader.run.tables.checking import check_tables
-from unloader.run.tables.counting import Counting
-from unloader.run.tables.ending import abandon, advised, manifest_of, partial_error
-from unloader.run.tables.finishing import Ended, Finisher, SharedCatalog, known_failure
-from unloader.run.tables.following import Following
-from unloader.run.tables.home import Abandoned, take_home, with_what_it_replaces
-from unloader.run.tables.left import TablePlaces
-from unloader.run.tables.nowhere import NoHome
-from unloader.run.tables.opening import Opening, take_up
-from unloader.run.tables.record import tables_record
-from unloader.run.tables.room import room_watch
-from unloader.run.tables.state import RunState, TableState
-from unloader.run.tables.taking import Taking
-from unloader.run.tables.telling import tell_of, tell_start
-from unloader.run.tables.units import TablesWork, TableUnit, largest_first, named
+from unloader.run.taking_places import Opening, TablePlaces, Taking, take_up
+from unloader.run.telling import Counting, tell_of, tell_start
+from unloader.run.work import TablesWork, TableUnit, largest_first, named
 from unloader.run.workers import prove
 from unloader.sources.abilities import end_keeping, keep_until_gone, kept_until
 from unloader.status.recording import LiveRun
 from unloader.storage.base import RunStorage
 from unloader.storage.model import RUN_RECORD
+from unloader.storage.opening import storage_at
 from unloader.verification.source_values import check_able
 from writers.errors import WriteError
 from writers.files.syncing import SyncThreads, together
 
 if TYPE_CHECKING:
     from unloader.run.concurrency.load_watch import LoadWatch
+
 
 _LAST_ORDERS = 4
 """For each worker: so few are left that tables need not wait for others to be published (guess)."""
@@ -567,3 +563,52 @@ def _following(state: RunState) -> Following:
         following = Following.of_run(run, state.home, state.options.destination)
     following.check_before()
     return following
+
+
+def commit(manifest: Manifest, place: str, observe: Observer, *, is_own: bool) -> bool:
+    """Make a published run part of its table, if it has one; return whether that was new.
+
+    Raises:
+        OutputFailed: See `unloader.lakehouse.lake_runs.commit_run`.
+        ConfigError: See there.
+    """
+    if manifest.lake_table is None:
+        return False
+    # Imported on use: most runs are not for a table.
+    from unloader.lakehouse.lake_runs import commit_run
+
+    observe(PhaseStarted(phase="committing"))
+    done = commit_run(manifest, place, is_own=is_own)
+    name = manifest.lake_table.name
+    if done.is_new:
+        observe(Notice(text=f"committed to {name}: snapshot {done.snapshot}"))
+    else:
+        observe(Notice(text=f"already committed to {name}: snapshot {done.snapshot}"))
+    return done.is_new
+
+
+def check_before(request: Request, observe: Observer) -> None:
+    """Tell of earlier runs for a table that are not part of it.
+
+    Raises:
+        OutputFailed: One is complete: whether its rows are wanted is the user's to say.
+    """
+    names = {each.output.destination for each in request.of_outputs()}
+    for name in filter(lake_kind, sorted(names)):
+        from unloader.lakehouse.lake_runs import has_begun, uncommitted
+
+        for place, manifest in uncommitted(name):
+            if manifest is not None:
+                raise OutputFailed(
+                    f"run {manifest.run_id} is complete in {place}, but it is not committed to "
+                    f"{name}",
+                    f"commit it with: unloader resume '{place}'; or remove it with: unloader clean "
+                    f"'{place}'",
+                )
+            who = storage_at(place).who_was_here(place, counted=False)
+            if who is not None and not who.is_running:
+                text = f"run {who.run_id} for {name} was interrupted in {place}: "
+                if has_begun(place):
+                    text += f"resume it with: unloader resume '{place}'; or "
+                text += f"remove it with: unloader clean '{place}'"
+                observe(Notice(text=text))

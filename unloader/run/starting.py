@@ -40,10 +40,9 @@ from unloader.resolve.parts import is_of_plan
 from unloader.resolve.reopening import reopened
 from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedRun
-from unloader.run.ceilings import check_ceilings
 from unloader.run.concurrency.opening import is_adaptive
-from unloader.run.lake_tables import check_before, commit
-from unloader.run.run import run
+from unloader.run.run import check_before, commit, run
+from unloader.run.taking_places import check_ceilings
 from unloader.run.workers import workers_for
 from unloader.storage.kinds import is_kept
 from unloader.storage.opening import storage_at
@@ -102,8 +101,8 @@ def start_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> Tabl
     # Imported here: most runs are of one table.
     from unloader.resolve.tables.resolving import resolved_tables
     from unloader.resolve.tables.same import job_digest
+    from unloader.run.following import Following
     from unloader.run.run import run_tables
-    from unloader.run.tables.following import Following
 
     common = asked.common
     Following.check_asked(asked)
@@ -169,7 +168,7 @@ def go_on_with_tables(broken: BrokenTables, *, observe: Observer, stop: Stop) ->
     """Go on with a run over several tables, with all that no record of it may hold."""
     from unloader.resolve.tables.broken import reopened_tables
     from unloader.run.run import run_tables
-    from unloader.run.tables.left import left_of_tables, places_of
+    from unloader.run.taking_places import left_of_tables, places_of
 
     request = broken.first.run.request
     workers = broken.first.parallelism or broken.first.run.plan.limits.parallelism

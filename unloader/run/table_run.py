@@ -1,7 +1,7 @@
-"""One table or query of a run: what of it is done, whether it is whole, and how it ends.
+"""One table or query of a run: what of it is done, whether it is complete, and how it ends.
 
-Nothing is published before every unit is done and the row count agrees with the source's own at the
-same snapshot. What publishing is, and where the bytes go meanwhile, is the output's.
+Nothing is published before every unit is done and the number of rows agrees with the source's own
+at the same snapshot. On masked columns no error shows a value.
 """
 
 from __future__ import annotations
@@ -32,17 +32,24 @@ from unloader.resolve.outputs.one import of_output
 from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
-from unloader.run.comparing import compare
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
 from unloader.run.journal import Progress
 from unloader.run.outputs.base import RunOutput, Stop, WrittenRoute, continued
 from unloader.run.room import RoomWatch
-from unloader.run.row_count import source_rows
-from unloader.run.units import UnitWork
+from unloader.run.unit_work import UnitWork
 from unloader.sources.abilities import kept_until
+from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
-from unloader.verification.source_values import Asking
+from unloader.sources.sampling import count
+from unloader.verification.files import some_of
+from unloader.verification.source_values import (
+    Asking,
+    SourcePart,
+    source_differences,
+    unhashed,
+)
+from unloader.worker.masked_failures import masks_any, source_words_left_out
 from writers.files.syncing import Steps, alone
 
 if TYPE_CHECKING:
@@ -309,3 +316,51 @@ def check_stop(stop: Stop, when: str) -> None:
     """Raise Interrupted if the user asks for the end."""
     if stop():
         raise Interrupted(f"stopped by a signal {when}")
+
+
+def compare(
+    finished: Sequence[FinishedUnit], units: Sequence[WorkUnit], asking: Asking
+) -> tuple[str, ...]:
+    """Compare the checksums of finished units with those that the source computes.
+
+    Returns:
+        The columns that the source cannot hash, each with why.
+
+    Raises:
+        VerifyMismatch: The source has other values.
+        SourceError: The source refused, or the snapshot is gone.
+    """
+    left_out = unhashed(asking)
+    if left_out:
+        known = "; ".join(left_out)
+        text = f"columns whose values are not compared with the source: {known}"
+        asking.observe(Notice(text=text))
+    selectors = {unit.id: unit.selectors for unit in units}
+    parts = [
+        SourcePart(
+            label=f"unit {unit.result.unit}",
+            selectors=selectors[unit.result.unit],
+            fetched=unit.result.content,
+        )
+        for unit in finished
+        if unit.result.content is not None
+    ]
+    found = source_differences(parts, asking)
+    if found:
+        raise VerifyMismatch(
+            some_of(found),
+            "run again; if it happens again, check whether the condition or query returns "
+            "different rows each time; if not, report it with the plan",
+        )
+    return left_out
+
+
+def source_rows(catalog: Catalog, run: ResolvedRun) -> int:
+    """Return how many rows a run reads, counted by the database.
+
+    Raises:
+        SourceError: The database refused or the snapshot is gone.
+    """
+    masked = masks_any(output.task_transform for output in run.outputs)
+    with source_words_left_out(masked, run.extract.projection.columns):
+        return count(catalog, run.extract, run.plan)

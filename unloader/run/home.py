@@ -1,18 +1,25 @@
-"""The directory that those of all tables of a run are in: its record, its status, its manifest."""
+"""The directory around those of several tables: its record, its status, its manifest.
+
+A run of one table has no such directory, nor has a run whose output is dropped.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from unloader import json_fields
+from unloader.canonical_json import CanonicalTexts
 from unloader.errors import OutputFailed
 from unloader.manifest.read import read_index
 from unloader.model import TablesOptions
+from unloader.redaction import redact
 from unloader.resolve.tables.broken import first_of_tables
 from unloader.resolve.tables.homes import is_dropped, recorded_tables
 from unloader.storage.base import RunStorage
@@ -22,7 +29,10 @@ from unloader.storage.paths import real
 from writers.objects.location import is_location
 
 if TYPE_CHECKING:
+    from unloader.model import TablesOptions
     from unloader.resolve.resolved import ResolvedRun
+    from unloader.resolve.tables.problems import TableProblem
+    from unloader.resolve.tables.resolving import OpenTables
 
 
 def with_what_it_replaces(options: TablesOptions, home: str) -> TablesOptions:
@@ -112,3 +122,52 @@ def take_home(place: str, run_id: str, options: TablesOptions, *, resumed: bool)
             shared=True,
         )
     )
+
+
+class NoHome:
+    """Takes the records that such a directory would have, and keeps none."""
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Do nothing."""
+
+    def marks(self) -> tuple[str, ...]:
+        """Return nothing that would be gone with the run."""
+        return ()
+
+    def commit(
+        self,
+        files: tuple[Any, ...],
+        manifest: bytes,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Do what follows a run."""
+        then()
+
+    def abandon(self, manifest: bytes | None) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def tables_record(
+    resolved: OpenTables, options: TablesOptions, home: str, problems: Sequence[TableProblem]
+) -> bytes:
+    """Return the record, without any statement of a session, which may hold a password.
+
+    `unloader.resolve.tables.homes` knows it by its first key.
+    """
+    texts = CanonicalTexts()
+    runs = b", ".join(run.record(texts).rstrip() for run in resolved.runs)
+    left_out = [
+        {"table": each.table, "error": type(each.error).__name__, "why": redact(each.error.message)}
+        for each in problems
+    ]
+    others = json.dumps(
+        {
+            "home": home,
+            "options": json_fields.fields_to_json(options),
+            "left_out": left_out,
+        }
+    )
+    return b'{"tables": [' + runs + b"], " + others[1:].encode("ascii") + b"\n"

@@ -1,45 +1,54 @@
-"""The places of all tables of a run, and what lies in them.
+"""Taking the places of all tables of a run, and what lies in them.
 
-Those at which something lies are taken before anything is read, so that all that is in the way is
-told at once. The others may be taken while the first tables are read; see `taking`.
+Where something lies, a place is taken before anything is read: all that is in the way is reported
+together. The directories of further tables are taken while the first tables are read, in a thread
+of their own. So an error there is the failure of one table. The record of the run is written in the
+same thread. Before it is there nothing is published: a run that is killed earlier has begun nothing
+that a later process could not find.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+import queue
+import resource
+import threading
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from unloader.errors import UnloaderError
-from unloader.events import Notice, PhaseStarted, UnitsKept
+from unloader.errors import ConfigError, UnloaderError
+from unloader.events import Notice, Observer, PhaseStarted, UnitsKept
 from unloader.manifest.routes import totals_of
+from unloader.model import Request
+from unloader.nouns import counted
 from unloader.placement.load import node_cpus
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.problems import TableProblem, told_at_once
-from unloader.run.ceilings import ceilings_of
+from unloader.run.finishing import END_SECONDS, Ended, SharedCatalog
+from unloader.run.following import Following
 from unloader.run.history import History
 from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.files import FileOutput
-from unloader.run.outputs.left import Left
+from unloader.run.outputs.left import Left, left_of
 from unloader.run.outputs.null import NullOutput
 from unloader.run.outputs.opening import open_output
+from unloader.run.state import RunState, TableState
 from unloader.run.table_run import Circumstances, TableRun
-from unloader.run.tables.counting import Counting
-from unloader.run.tables.finishing import SharedCatalog
-from unloader.run.tables.following import Following
-from unloader.run.tables.left import TablePlaces, places_of
-from unloader.run.tables.open_files import allow_for
-from unloader.run.tables.state import RunState, TableState
-from unloader.run.tables.taking import Taking
-from unloader.run.tables.units import named
+from unloader.run.telling import Counting
+from unloader.run.work import named
 from unloader.sources.base import Catalog
 from unloader.status.tables import is_published
 from unloader.storage.kinds import KEPT, destination_kind
 from unloader.storage.opening import storage_at
+
+if TYPE_CHECKING:
+    from unloader.ceilings.model import Ceilings
+
 
 _NOTHING = Left(what="nothing")
 
@@ -240,3 +249,208 @@ def take_up(state: RunState, counting: Counting) -> None:
             size += totals.bytes
     done = counting.now.done
     state.live(UnitsKept(units=units, rows=rows, bytes=size, tables=done))
+
+
+_OTHERS = 256
+"""Pipes to workers, sockets, libraries: far more than a run has."""
+
+_PUBLISHED = 320
+"""About as many as the tables have open that are being published; see
+`unloader.run.finishing`."""
+
+
+def allow_for(tables: int) -> None:
+    """Raise the limit of open files of this process as far as a run over tables needs it.
+
+    Each table has its lock open, and from its first unit until it is published its journal. The
+    limit that is raised is the soft one, which protects old programs; usually it is 1024.
+
+    Raises:
+        ConfigError: The hard limit, which only an administrator can raise, is too low.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * tables + _OTHERS + _PUBLISHED
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    if hard != resource.RLIM_INFINITY and hard < tables + _OTHERS:
+        raise ConfigError(
+            f"{counted(tables, 'table needs', 'tables need')} {wanted} open files, but the "
+            f"system lets this process have only {hard}",
+            "raise the hard limit of open files (ulimit -Hn), or unload fewer tables in one run",
+        )
+    enough = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, enough), hard))
+
+
+TablePlaces = tuple[str, ...]
+"""Where the outputs of a table go, which tells it from the other tables of a run."""
+
+
+def places_of(run: ResolvedRun) -> TablePlaces:
+    """Return what `left_of_tables` knows a table by."""
+    return tuple(output.options.destination for output in run.outputs)
+
+
+def left_of_tables(
+    runs: Iterable[ResolvedRun], home: str, observe: Observer
+) -> Mapping[TablePlaces, Left]:
+    """Return what is left of each table; publications that were cut short are at their end then.
+
+    Args:
+        runs: Of the tables.
+        home: The directory of the run as a whole.
+        observe: Gets a notice on each publication that is completed.
+
+    Raises:
+        OutputFailed: A directory cannot be read, or a publication not be finished.
+    """
+    listed = tuple(runs)
+    places = [place for run in listed for place in run.directories]
+    for each in storage_at(home).complete_all(places):
+        for text in each.messages:
+            observe(Notice(text=text))
+    found = {places_of(run): left_of(run) for run in listed}
+    for run in listed:
+        if found[places_of(run)].what == "all":
+            _clear_of_others(run)
+    return found
+
+
+def _clear_of_others(run: ResolvedRun) -> None:
+    """Remove what another run has left in the directories of a table that is published.
+
+    That one was to read all tables again, and died before it had a record of its own.
+    """
+    for place in run.directories:
+        storage = storage_at(place)
+        who = storage.who_was_here(place, counted=False)
+        if who is not None and who.run_id != run.run_id and not who.is_running:
+            storage.clear((place,), dry_run=False)
+
+
+_BEFORE_RECORD = 64
+"""Guess: so many tables are work for all workers while the record is made, which takes as long."""
+
+
+class Later(Protocol):
+    """An output whose places are taken by a call of their own."""
+
+    def take(self) -> None:
+        """Take them.
+
+        Raises:
+            OutputFailed: One cannot be taken.
+        """
+
+
+class Taking:
+    """Takes the directories of tables in their order; what has become of them is asked for."""
+
+    def __init__(
+        self, outputs: Sequence[tuple[TableState, Later]], record: Callable[[], None]
+    ) -> None:
+        """Begin.
+
+        Args:
+            outputs: Those to be taken, in the order in which they are wanted.
+            record: Puts the run on record; called once, in the thread if there is one.
+        """
+        self._outputs = outputs
+        self._record = record
+        self._ended: queue.SimpleQueue[Ended | BaseException | None] = queue.SimpleQueue()
+        self._is_to_end = threading.Event()
+        self.is_busy = True
+        """Whether there is anything that `collect` has not returned yet."""
+        self.is_recorded = False
+        """Whether the run was on record when `collect` was last called."""
+        self._thread = threading.Thread(target=self._take_all, name="taking", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:
+            # The system refuses any thread: then it is done here.
+            self._take_all()
+
+    def collect(self, timeout_seconds: float = 0.0) -> list[Ended]:
+        """Return the tables that are taken since, and what went wrong with those that are not.
+
+        Args:
+            timeout_seconds: Wait so long for the first news.
+
+        Raises:
+            BaseException: The run could not be put on record.
+        """
+        found: list[Ended] = []
+        wait = timeout_seconds
+        while self.is_busy:
+            try:
+                ended = self._ended.get(timeout=wait) if wait else self._ended.get_nowait()
+            except queue.Empty:
+                break
+            wait = 0.0
+            if isinstance(ended, tuple):
+                found.append(ended)
+            elif ended is None:
+                self.is_busy = not self.is_recorded
+                self.is_recorded = True
+            else:
+                raise ended
+        return found
+
+    def close(self) -> None:
+        """Take no further directory; wait for the one in hand, for as long as a server may take."""
+        self._is_to_end.set()
+        if self._thread.ident is not None:
+            self._thread.join(END_SECONDS)
+
+    def _take_all(self) -> None:
+        for table, output in self._outputs[:_BEFORE_RECORD]:
+            self._take(table, output)
+        if self._is_to_end.is_set():
+            return
+        try:
+            self._record()
+        except BaseException as error:
+            self._ended.put(error)
+            return
+        self._ended.put(None)
+        for table, output in self._outputs[_BEFORE_RECORD:]:
+            self._take(table, output)
+        self._ended.put(None)
+
+    def _take(self, table: TableState, output: Later) -> None:
+        if self._is_to_end.is_set():
+            return
+        try:
+            output.take()
+        except BaseException as error:
+            self._ended.put((table, error))
+        else:
+            self._ended.put((table, None))
+
+
+def check_ceilings(request: Request) -> None:
+    """Check that the file can be used, if the request names one.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    if request.ceilings is not None:
+        from unloader.ceilings.file import read_ceilings
+
+        read_ceilings(Path(request.ceilings))
+
+
+def ceilings_of(request: Request, observe: Observer) -> Ceilings | None:
+    """Return the ceilings of a request; None without any, or where the file has gone since.
+
+    A run that is resumed must not fail for want of them.
+    """
+    if request.ceilings is None:
+        return None
+    from unloader.ceilings.file import read_ceilings
+
+    try:
+        return read_ceilings(Path(request.ceilings))
+    except ConfigError as error:
+        observe(Notice(text=f"the run is not compared with the ceilings: {error.message}"))
+        return None

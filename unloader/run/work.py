@@ -1,7 +1,7 @@
 """The work units of all tables of a run, as the engine works on them.
 
-What is done with a unit is in `unloader.run.units`. Here is which table it is of, which of them go
-to a worker together, and what becomes of the others where one table fails.
+What is done with a unit is in `unloader.run.unit_work`. Here is which table it is of, which units
+go to a worker together, and what becomes of the others where one table fails.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from unloader.model import AttemptFailure, Preload, UnitResult, UnitTask
 from unloader.model.bundles import BundleProgress, BundleResult, BundleTask
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.room import RoomWatch
-from unloader.run.tables.counting import size_of
-from unloader.run.tables.state import RunState, TableState
-from unloader.run.units import UnitWork
+from unloader.run.state import RunState, TableState
+from unloader.run.telling import size_of
+from unloader.run.unit_work import UnitWork
 
 if TYPE_CHECKING:
     from unloader.engine.concurrency.steering import Steering

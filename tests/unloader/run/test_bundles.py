@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partition_planner.model import WholeTable, WorkUnit
-from unloader.run.tables.bundles import MOST_BYTES, MOST_UNITS, bundled, spread_out
-from unloader.run.tables.counting import size_of
-from unloader.run.tables.units import TableUnit, largest_first
+from unloader.run.bundles import MOST_BYTES, MOST_UNITS, bundled, spread_out
+from unloader.run.telling import size_of
+from unloader.run.work import TableUnit, largest_first
 
 SIZES = st.lists(st.none() | st.integers(0, MOST_BYTES), max_size=300)
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from unloader.errors import OutputFailed
 from unloader.events import Notice, Observer
-from unloader.run.tables.finishing import Ended, Finisher
-from unloader.run.tables.state import TableState
+from unloader.run.finishing import Ended, Finisher
+from unloader.run.state import TableState
 
 LONG = 60.0
 

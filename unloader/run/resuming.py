@@ -26,6 +26,7 @@ from unloader.resolve.tables.broken import (
 from unloader.resolve.tables.homes import home_above, is_of_tables
 from unloader.resolve.tables.same import job_digest
 from unloader.run.concurrency.opening import is_adaptive
+from unloader.run.following import Following
 from unloader.run.starting import (
     Resumption,
     Stop,
@@ -34,7 +35,6 @@ from unloader.run.starting import (
     resume_tables,
     start_tables,
 )
-from unloader.run.tables.following import Following
 from unloader.selection.asked import TablesRequest
 from unloader.storage.model import RUN_RECORD
 from unloader.storage.opening import storage_at, unreadable

@@ -1,11 +1,13 @@
 """What follows when the last unit of a table is done: count, compare, publish.
 
-In threads of their own, so that no worker waits for it. One counts: it is the only one that uses
-the catalog meanwhile, and whoever else wants it goes without (`SharedCatalog`). Tables that are
-done while it counts are counted together after that. So it is with publishing: each publication
-syncs its files and names in an order that must be kept, and those of tables that are published
+Several tables are finished in threads, so that no worker waits for it. One thread counts. Only this
+thread uses the catalog meanwhile (`SharedCatalog`). Tables that are done while it counts are
+counted together after that: small tables in one statement for many. If that statement fails, each
+table is counted by its own statement, so that the error names one table.
+
+Each publication syncs its files and names in an order that must be kept. Tables that are published
 together wait for the disk together. A table whose file is joined from parts takes longer, and is
-published by itself. What the threads have to tell is kept until the run's own thread asks.
+published alone. The events of the threads are kept until the run's own thread asks for them.
 """
 
 from __future__ import annotations
@@ -16,12 +18,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from unloader.errors import UnloaderError, translate
+from unloader.errors import SourceError, UnloaderError, translate
 from unloader.events import Event, Observer
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure
-from unloader.run.tables.state import TableState
+from unloader.resolve.patience import Patience
+from unloader.run.state import TableState
+from unloader.run.table_run import source_rows
 from unloader.sources.base import Catalog
+from unloader.sources.cancelling import cancelled_by
+from unloader.sources.several import count_tables
 from writers.files.syncing import SyncThreads
 
 _LONG_ONES = 4
@@ -307,3 +313,81 @@ def _empty(tables: queue.SimpleQueue[TableState | None]) -> None:
             tables.get_nowait()
         except queue.Empty:
             return
+
+
+_FEW_ROWS = 100_000
+"""Guess: so many are counted faster than a statement comes and goes a few times. The count of a
+table with more is no part of what others wait for."""
+
+
+def check_tables(
+    tables: Sequence[TableState],
+    catalog: SharedCatalog,
+    stop: Callable[[], bool],
+    observer_of: Callable[[TableState], Observer],
+) -> Iterator[Ended]:
+    """Count tables, and compare their values where that was asked for; yield each when it is known.
+
+    Args:
+        tables: All their rows are staged.
+        catalog: Holds the snapshot.
+        stop: Asked several times a second; True cancels a count.
+        observer_of: Returns who gets the events of a table.
+    """
+    for table in tables:
+        table.run.observe = observer_of(table)
+    small = [table for table in tables if table.run.rows_written <= _FEW_ROWS]
+    large = [table for table in tables if table.run.rows_written > _FEW_ROWS]
+    with catalog.in_use() as alone:
+        for some in (small, *([table] for table in large)):
+            counts = _counts(some, alone, stop)
+            for table in some:
+                try:
+                    _check(table, counts.get(table.number), alone, stop)
+                except BaseException as error:
+                    yield table, error
+                else:
+                    table.is_checked = True
+                    yield table, None
+
+
+def _counts(
+    tables: Sequence[TableState], catalog: Catalog, stop: Callable[[], bool]
+) -> dict[int, int]:
+    """Return the rows of the tables that could be counted together, by the table's number."""
+    counted = [
+        table
+        for table in tables
+        if table.run.run.request.verify != "none" and table.run.run.plan.sampled is None
+    ]
+    if len(counted) < 2:
+        return {}
+    extracts = [table.run.run.extract for table in counted]
+    try:
+        with cancelled_by(stop, catalog):
+            found = count_tables(catalog, extracts)
+    except UnloaderError:
+        return {}
+    return {
+        table.number: rows
+        for table, rows in zip(counted, found, strict=True)
+        if not isinstance(rows, SourceError)
+    }
+
+
+def _check(table: TableState, rows: int | None, catalog: Catalog, stop: Callable[[], bool]) -> None:
+    run, request = table.run, table.run.run.request
+    if request.verify == "none":
+        return
+    if rows is None:
+        patience = Patience(
+            retry=request.retry, run_id=run.run.run_id, stop=stop, observe=run.observe
+        )
+        with cancelled_by(stop, catalog):
+            rows = patience.with_retries(
+                "counting",
+                lambda: source_rows(catalog, run.run),
+                catalog.check_snapshot,
+            )
+    run.check_count(rows)
+    run.compare_values(stop)

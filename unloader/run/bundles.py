@@ -12,8 +12,8 @@ from collections.abc import Container, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from unloader.run.tables.counting import size_of
-from unloader.run.tables.units import TableUnit, is_known
+from unloader.run.telling import size_of
+from unloader.run.work import TableUnit, is_known
 
 MOST_UNITS = 16
 """In a bundle. All of them are read again if the worker is lost (guess)."""
