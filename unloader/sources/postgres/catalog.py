@@ -29,7 +29,7 @@ from unloader.sources.hashing import Hasher
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.errors import AGAIN
 from unloader.sources.postgres.locking import held_tables, hold_called
-from unloader.sources.postgres.reader import session_in
+from unloader.sources.postgres.reader import hasher_of, session_in
 from unloader.sources.postgres.relations import (
     batches,
     counted,
@@ -51,7 +51,6 @@ from unloader.sources.postgres.session import (
 )
 from unloader.sources.postgres.statement import (
     HASHING,
-    hasher_of,
     is_alone,
     reads_only_one,
     relation_name,

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from partition_planner.model import Piece, Selector
 from unloader.errors import SourceError, UnloaderError
 from unloader.model import Extract, ReadColumn, Snapshot, SourceSpec
 from unloader.sources.base import Text
+from unloader.sources.hashing import SqlHasher
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.errors import NOT_UTF8, state_of
-from unloader.sources.postgres.session import EXPORTED, CopyDialect, Session, check_unchanged, enter
-from unloader.sources.postgres.statement import selector_statement
+from unloader.sources.postgres.session import EXPORTED, Session, check_unchanged, enter
+from unloader.sources.postgres.statement import (
+    HASHING,
+    HASHING_IN_UTF8,
+    CopyDialect,
+    selector_statement,
+)
 from unloader.sources.postgres.types import base_type, is_number
 from unloader.sources.statement import quoted, select_list
 
@@ -37,6 +43,23 @@ def session_in(spec: SourceSpec, snapshot: Snapshot | None) -> Session:
             session.close()
             raise
     return session
+
+
+def hasher_of(session: Session) -> SqlHasher:
+    """Return what computes checksums in a session inside the run's snapshot."""
+    # What is in SQL_ASCII has no encoding that the server knows, and comes as it is.
+    plain = session.value("SHOW server_encoding") in ("UTF8", "SQL_ASCII")
+
+    def rows(sql: str) -> list[Any]:
+        with session.users_path():
+            return session.rows(sql)
+
+    return SqlHasher(
+        hashing=HASHING if plain else HASHING_IN_UTF8,
+        rows=rows,
+        cancel=session.cancel,
+        close=session.close,
+    )
 
 
 class PostgresReader:

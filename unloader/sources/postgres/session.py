@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import Struct
-
 from unloader.errors import (
     ConfigError,
     ConnectFailed,
@@ -41,10 +39,10 @@ from unloader.sources.postgres.errors import (
     state_of,
     translated,
 )
-from unloader.sources.postgres.libpq.text_form import TextForm
+from unloader.sources.postgres.statement import CopyDialect, copy_statement, text_form
 from unloader.sources.postgres.tls import refusal, verified
 from unloader.sources.registry import missing_driver
-from unloader.sources.statement import literal, quoted
+from unloader.sources.statement import literal
 
 if TYPE_CHECKING:
     from unloader.sources.postgres.libpq.connection import Connection
@@ -84,16 +82,6 @@ LONGEST_LOCK_MILLISECONDS = 2**31 - 1
 
 CHECKING_VERSION = 14
 """First major version with `client_connection_check_interval`."""
-
-
-class CopyDialect(Struct, frozen=True, kw_only=True):
-    """The options of COPY's CSV form."""
-
-    delimiter: str = ","
-    quote: str = '"'
-    null: str = ""
-    force_quote: tuple[str, ...] | bool = False
-    """Columns whose every value but NULL is quoted; True is all."""
 
 
 def session_name(spec: SourceSpec, program: str = "unloader") -> str:
@@ -277,8 +265,8 @@ class Session:
         with self.users_path():
             self._set_path()
         self._rows_copied = 0
-        form = _text_form(dialect, columns) if self._open.converts_text_form else None
-        statement = _copy_statement(sql, dialect if form is None else None)
+        form = text_form(dialect, columns) if self._open.converts_text_form else None
+        statement = copy_statement(sql, dialect if form is None else None)
         with closing(self._open.copy(statement, piece_bytes, form)) as chunks:
             while True:
                 try:
@@ -328,40 +316,6 @@ class Session:
         if self._connection is None:
             return "connecting"
         return "open" if self.alive else "closed"
-
-
-def _text_form(dialect: CopyDialect, columns: Sequence[str]) -> TextForm | None:
-    """Return how the text form is turned into a dialect; None where the server has to write it.
-
-    What the server would refuse is left to the server.
-    """
-    marks, null = (dialect.delimiter, dialect.quote), dialect.null
-    if (
-        not columns
-        or not all(len(each) == 1 and each.isascii() and each not in "\0\r\n" for each in marks)
-        or marks[0] == marks[1]
-        or not null.isascii()
-        or set(null) & {*marks, "\0", "\r", "\n"}
-    ):
-        return None
-    force = dialect.force_quote
-    forced = tuple(each in force if isinstance(force, tuple) else force for each in columns)
-    delimiter, quote = (each.encode() for each in marks)
-    return TextForm(delimiter=delimiter, quote=quote, null=null.encode(), forced=forced)
-
-
-def _copy_statement(sql: str, dialect: CopyDialect | None) -> str:
-    """Return the COPY of a query: in the CSV form of a dialect, or in the text form."""
-    if dialect is None:
-        return f"COPY ({sql}) TO STDOUT (FORMAT text)"
-    options = ["FORMAT csv", f"DELIMITER {literal(dialect.delimiter)}"]
-    options += [f"NULL {literal(dialect.null)}", f"QUOTE {literal(dialect.quote)}"]
-    if isinstance(dialect.force_quote, tuple):
-        if dialect.force_quote:
-            options.append(f"FORCE_QUOTE ({', '.join(map(quoted, dialect.force_quote))})")
-    elif dialect.force_quote:
-        options.append("FORCE_QUOTE *")
-    return f"COPY ({sql}) TO STDOUT ({', '.join(options)})"
 
 
 def _lock_timeout(spec: SourceSpec) -> int:

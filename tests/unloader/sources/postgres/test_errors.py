@@ -18,7 +18,8 @@ from unloader.sources.postgres.errors import (
     ServerError,
     translated,
 )
-from unloader.sources.postgres.session import CopyDialect, Session
+from unloader.sources.postgres.session import Session
+from unloader.sources.postgres.statement import CopyDialect
 
 LOST = [
     Broken("server closed the connection unexpectedly"),

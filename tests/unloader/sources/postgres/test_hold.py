@@ -19,8 +19,9 @@ from unloader.errors import SnapshotGone, SourceError, TransientSourceError
 from unloader.model import Extract, NamePart, Selection, SessionOptions, SourceSpec, TableName
 from unloader.resolve.chosen_table import chosen_table
 from unloader.sources.postgres.catalog import PostgresCatalog
-from unloader.sources.postgres.session import CopyDialect, Session
+from unloader.sources.postgres.session import Session
 from unloader.sources.postgres.source import PostgresSource
+from unloader.sources.postgres.statement import CopyDialect
 from unloader.sources.projection import OutputNeeds, project
 from writers.model import TextFormat
 

@@ -19,7 +19,8 @@ import pytest
 from unloader.errors import ConfigError, SourceError, TransientSourceError
 from unloader.model import SecretReference, SourceSpec
 from unloader.sources.password import password_of
-from unloader.sources.postgres.session import CopyDialect, Session
+from unloader.sources.postgres.session import Session
+from unloader.sources.postgres.statement import CopyDialect
 
 ROOT = Path(__file__).resolve().parents[4]
 ROWS = 20_000
@@ -122,7 +123,8 @@ def test_a_copy_broken_off_ends_its_connection_cleanly(
 LEAVING = """
 import atexit, sys
 from unloader.model import SourceSpec
-from unloader.sources.postgres.session import CopyDialect, Session
+from unloader.sources.postgres.session import Session
+from unloader.sources.postgres.statement import CopyDialect
 session = Session(SourceSpec(kind="postgresql", location=sys.argv[1]))
 atexit.register(session.close)
 sql = "SELECT g, repeat('x', 99) FROM generate_series(1, 99999) g"

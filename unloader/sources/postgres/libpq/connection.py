@@ -41,7 +41,7 @@ from unloader.sources.postgres.libpq.copying import (
     libpq,
     native,
 )
-from unloader.sources.postgres.libpq.text_form import TextForm
+from unloader.sources.postgres.statement import TextForm
 
 VERBOSE = 2
 """Of PQsetErrorVerbosity: the message of a refused connection then has the SQLSTATE."""

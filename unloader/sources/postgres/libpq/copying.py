@@ -22,7 +22,7 @@ from psycopg.pq.misc import find_libpq_full_path
 
 from unloader.sources.postgres.errors import Malformed
 from unloader.sources.postgres.libpq.buffers import BUFFERS
-from unloader.sources.postgres.libpq.text_form import CDialect, TextForm, c_dialect
+from unloader.sources.postgres.statement import TextForm
 from writers import built_library
 
 ABI_VERSION = 3
@@ -76,6 +76,25 @@ class _Calls(ctypes.Structure):
     """The functions of libpq that the loop needs; as `copy.cpp` has it."""
 
     _fields_ = tuple((name, ctypes.c_void_p) for name in ("get", "consume", "release", "socket"))
+
+
+class CDialect(ctypes.Structure):
+    """A `TextForm` as the native code takes it, which keeps none of it."""
+
+    _fields_ = (
+        ("null", ctypes.c_char_p),
+        ("forced", ctypes.c_char_p),
+        ("null_size", ctypes.c_int64),
+        ("columns", ctypes.c_int64),
+        ("delimiter", ctypes.c_char),
+        ("quote", ctypes.c_char),
+    )
+
+
+def c_dialect(form: TextForm) -> CDialect:
+    """Return a form for the native code."""
+    size, columns = len(form.null), len(form.forced)
+    return CDialect(form.null, bytes(form.forced), size, columns, form.delimiter, form.quote)
 
 
 class Rows:

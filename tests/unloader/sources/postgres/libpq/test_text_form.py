@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -15,8 +16,9 @@ from unloader.errors import SourceError, TransientSourceError
 from unloader.model import SourceSpec
 from unloader.sources.postgres.errors import Malformed
 from unloader.sources.postgres.libpq import copying
-from unloader.sources.postgres.libpq.text_form import TextForm, c_dialect, csv_row
-from unloader.sources.postgres.session import CopyDialect, Session
+from unloader.sources.postgres.libpq.copying import c_dialect
+from unloader.sources.postgres.session import Session
+from unloader.sources.postgres.statement import CopyDialect, TextForm
 
 MARKS = ",;|\t'\"\\~bnNx0. "
 NULLS = ("", r"\N", "NULL", "x", r"\.", "''", "-", "a,b")
@@ -27,6 +29,10 @@ DIALECTS = [
     for null in NULLS
     if delimiter != quote and not {delimiter, quote} & set(null)
 ]
+
+_LETTERS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+_VALUE = re.compile(rb"(?:[^\t\\\r\n]|\\(?:[0-7]{1,3}|x[0-9A-Fa-f]{1,2}|[^\r\n]))*")
+_ESCAPED = re.compile(rb"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.DOTALL)
 
 forced = st.lists(st.booleans(), min_size=1, max_size=6).map(tuple)
 
@@ -55,6 +61,47 @@ torn = st.lists(
     st.sampled_from((*PIECES, b"\\", b"\t", b"\n", b"\r", b"", b"ab", b'"', b",", b"\\\t", b"\0")),
     max_size=20,
 ).map(b"".join)
+
+
+def csv_row(form: TextForm, row: bytes) -> bytes:
+    """Return one row in the CSV form.
+
+    Raises:
+        Malformed: It is no row of so many columns in the text form.
+    """
+    found, at = [], 0
+    while True:
+        value = _VALUE.match(row, at)
+        assert value is not None  # It may be empty.
+        found.append(value[0])
+        at = value.end() + 1
+        if row[at - 1 : at] != b"\t":
+            break
+    if row[at - 1 :] != b"\n" or len(found) != len(form.forced):
+        raise Malformed(f"a row of {len(form.forced)} columns")
+    values = zip(found, form.forced, strict=True)
+    return form.delimiter.join(_csv_value(form, *each) for each in values) + b"\n"
+
+
+def _csv_value(form: TextForm, text: bytes, is_quoted: bool) -> bytes:
+    if text == rb"\N":
+        return form.null
+    value = _ESCAPED.sub(_unescaped, text)
+    is_alone = len(form.forced) == 1 and value == rb"\."
+    is_read_otherwise = value == form.null or is_alone
+    marks = (form.delimiter, form.quote, b"\r", b"\n")
+    if is_quoted or is_read_otherwise or any(mark in value for mark in marks):
+        return form.quote + value.replace(form.quote, 2 * form.quote) + form.quote
+    return value
+
+
+def _unescaped(escape: re.Match[bytes]) -> bytes:
+    text = escape[1]
+    if text.isdigit() and text[:1] < b"8":
+        return bytes((int(text, 8) & 0xFF,))
+    if len(text) > 1:
+        return bytes((int(text[1:], 16),))
+    return _LETTERS.get(text, text)
 
 
 def native_row(form: TextForm, row: bytes) -> bytes | None:
