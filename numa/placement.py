@@ -38,7 +38,7 @@ from msgspec import Struct
 
 from numa.errors import PlacementError
 from numa.model import Node, Seat, Topology
-from numa.sysfs.cpu_list import cpu_list_text
+from numa.sysfs.kernel_files import cpu_list_text
 
 PLACEMENTS = ("spread", "close")
 BINDS = ("node", "core", "none")

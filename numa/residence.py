@@ -9,20 +9,34 @@ tables while it cannot map memory: measured 0.8 ms with 60 MB in use, 1.5 ms wit
 2 GB (0.6 ms where those are huge pages), 21 ms with 4 GB. On a machine with more to run than CPUs
 the process waits for as long as the reader is kept from its CPU: 0.1 to 0.3 s were seen at
 4 GB. So `Pace` goes by what a look really took.
+
+The kernel also counts the memory handed out by node, as numastat(8) shows it. Those figures are of
+all processes together: with other work on the machine they say how the machine did.
 """
 
 import errno
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from numa.model import Residence
 
 PROC = Path("/proc")
+NODES = Path("/sys/devices/system/node")
+
+MachinePages: TypeAlias = dict[int, dict[str, int]]
+"""Node to counter to pages, of the whole machine.
+
+Counters by the kernel's names (Documentation/admin-guide/numastat.rst): `numa_hit` was wanted of
+the node and had, `numa_miss` wanted of another and had here, `numa_foreign` wanted here and had
+elsewhere, `local_node` for a process on the node, `other_node` for one on another,
+`interleave_hit` interleaved as wanted.
+"""
 
 COST_SHARE = 0.005
 """Of the time that passes, what looking may take at most."""
@@ -230,3 +244,29 @@ def _lives(pid: int) -> bool:
 
 def _why(error: OSError) -> str:
     return f"{errno.errorcode.get(error.errno or 0, '?')}, {error.strerror}"
+
+
+def machine_pages(nodes_root: Path = NODES) -> MachinePages:
+    """Return the counters since the machine started; empty where there are none.
+
+    Args:
+        nodes_root: Folder with `nodeN/numastat` (kernel doc: sysfs-devices-node).
+    """
+    found: MachinePages = {}
+    for path in nodes_root.glob("node[0-9]*/numastat"):
+        try:
+            lines = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
+            found[int(path.parent.name[4:])] = {name: int(count) for name, count in lines}
+        except (OSError, ValueError):
+            continue  # a node that was taken away, or a line of another form
+    return found
+
+
+def machine_pages_since(before: MachinePages, now: MachinePages) -> MachinePages:
+    """Return what was counted between two readings, for the nodes that are in both."""
+    return {node: _grown(before[node], now[node]) for node in sorted(before.keys() & now.keys())}
+
+
+def _grown(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    # A counter starts again at nothing when the kernel's counting is switched off and on.
+    return {name: max(0, count - before.get(name, 0)) for name, count in now.items()}

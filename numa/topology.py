@@ -14,12 +14,10 @@ from msgspec.structs import replace
 
 from numa.errors import TopologyError
 from numa.model import Node, Topology
-from numa.sysfs.cores import cores_of, package_of, speeds_of
-from numa.sysfs.cpu_list import cpu_list_text, parse_cpu_list
+from numa.sysfs.cpus import cores_of, cpu_folders, package_of, read_switches, speeds_of
+from numa.sysfs.kernel_files import cpu_list_text, not_understood, parse_cpu_list, text_of
 from numa.sysfs.nodes import NodeFiles, read_nodes
-from numa.sysfs.power import cpu_folders, read_power
 from numa.sysfs.quota import cpu_quota
-from numa.sysfs.reading import not_understood, text_of
 
 __all__ = ["cpu_list_text", "detect", "parse_cpu_list", "recorded"]
 
@@ -59,18 +57,18 @@ def detect(
     Raises:
         TopologyError: A file cannot be parsed; the message has the file and its text.
     """
-    power = read_power(sysfs_root / "cpu")
-    notes = list(power.notes)
+    switches = read_switches(sysfs_root / "cpu")
+    notes = list(switches.notes)
     allowed = own_cpus() if allowed_cpus is None else allowed_cpus
     # The mask holds only CPUs that are on, while lxcfs shows a container fewer than it may use.
-    off = power.offline - allowed if allowed_cpus is None else power.offline
+    off = switches.offline - allowed if allowed_cpus is None else switches.offline
     if allowed <= off:
         off -= allowed
     elif allowed & off:
         notes.append(f"CPUs {cpu_list_text(allowed & off)} are switched off: not used")
     rights = _Rights(
         cpus=allowed - off,
-        online=power.online,
+        online=switches.online,
         offline=off,
         memory=_allowed_memory(proc_root),
     )
@@ -95,8 +93,8 @@ def recorded(sysfs_root: Path, *, allowed_cpus: frozenset[int] | None = None) ->
         raise TopologyError(
             f"{sysfs_root} {what}.", "give a folder with the layout of /sys/devices/system."
         )
-    power = read_power(sysfs_root / "cpu")
-    online = _online(sysfs_root, power.online, power.offline)
+    switches = read_switches(sysfs_root / "cpu")
+    online = _online(sysfs_root, switches.online, switches.offline)
     allowed = online if allowed_cpus is None else allowed_cpus & online
     if not allowed:
         asked = "" if allowed_cpus is None else f" of {cpu_list_text(allowed_cpus)!r}"
@@ -106,11 +104,11 @@ def recorded(sysfs_root: Path, *, allowed_cpus: frozenset[int] | None = None) ->
             f"{sysfs_root} has no CPU{asked} that is on{rest}.",
             f"{instead} a whole copy of /sys/devices/system.",
         )
-    notes = list(power.notes)
+    notes = list(switches.notes)
     if allowed_cpus is not None and allowed < allowed_cpus:
         lacking = cpu_list_text(allowed_cpus - allowed)
         notes.append(f"CPUs {lacking} do not exist or are switched off: not used")
-    rights = _Rights(cpus=allowed, online=power.online, offline=power.offline, memory=None)
+    rights = _Rights(cpus=allowed, online=switches.online, offline=switches.offline, memory=None)
     return _topology(sysfs_root, rights, notes)
 
 

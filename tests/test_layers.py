@@ -113,7 +113,7 @@ FLOORS = {
         {"numa.supervisor"},
         {"numa.pool"},
         {"numa.processes"},
-        {"numa.affinity", "numa.placement", "numa.residence", "numa.numastat"},
+        {"numa.affinity", "numa.placement", "numa.residence"},
         {"numa.topology"},
         {"numa.sysfs", "numa.mempolicy"},
         {"numa.model"},

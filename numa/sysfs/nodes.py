@@ -11,8 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from numa.errors import TopologyError
-from numa.sysfs.cpu_list import parse_cpu_list
-from numa.sysfs.reading import not_understood, text_of
+from numa.sysfs.kernel_files import not_understood, parse_cpu_list, text_of
 
 _FOLDER = re.compile(r"node(\d{1,7})", re.ASCII)
 _ROW = re.compile(r"\s*(?:\d{1,7}(?:\s+|$))*", re.ASCII)

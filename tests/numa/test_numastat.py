@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from numa.numastat import NODES, machine_pages, machine_pages_since
+from numa.residence import NODES, machine_pages, machine_pages_since
 
 
 def write(root: Path, node: int, text: str) -> None:

@@ -15,7 +15,7 @@ from unloader.resolve.preparation import prepared
 if TYPE_CHECKING:
     from unloader.ceilings.model import Ceilings
     from unloader.codecs.choice import CodecReport
-    from unloader.placement.topology import Survey
+    from unloader.placement.survey import Survey
     from unloader.preflight.model import Budget
     from unloader.sizing.model import Question, Sizing
 
@@ -109,7 +109,7 @@ def topology(
     Raises:
         UnloaderError: ConfigError if the files, the nodes, the CPUs or the device are not there.
     """
-    from unloader.placement.topology import survey
+    from unloader.placement.survey import survey
 
     with translated():
         return survey(options, parallelism=parallelism, tree=tree, allowed_cpus=allowed_cpus)
@@ -124,7 +124,7 @@ def recorded_machine(tree: Path | None = None) -> str:
     Raises:
         UnloaderError: ConfigError if there are no such files.
     """
-    from unloader.placement.topology import recording
+    from unloader.placement.survey import recording
 
     with translated():
         return recording(tree)

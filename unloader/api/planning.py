@@ -66,7 +66,7 @@ class PlannedRun(Struct, frozen=True, kw_only=True):
         return {**self.run.without_secrets().to_json(), **self._for_the_reader()}
 
     def _for_the_reader(self) -> dict[str, Any]:
-        from unloader.placement.topology import seat_json
+        from unloader.placement.survey import seat_json
         from unloader.resolve.outputs.one import routes_json
 
         run = self.run

@@ -16,7 +16,7 @@ from numa.model import BindReport, Residence, Seat
 from numa.topology import cpu_list_text
 
 if TYPE_CHECKING:
-    from numa.numastat import MachinePages
+    from numa.residence import MachinePages
     from unloader.model import UnitResult
 
 LOCAL_SHARE = 0.9

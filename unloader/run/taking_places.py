@@ -25,7 +25,7 @@ from unloader.events import Notice, Observer, PhaseStarted, UnitsKept
 from unloader.manifest.routes import totals_of
 from unloader.model import Request
 from unloader.nouns import counted
-from unloader.placement.load import node_cpus
+from unloader.placement.observation import node_cpus
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.problems import TableProblem, told_at_once

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from numa.model import Topology
-from numa.sysfs.cpu_list import cpu_list_text
+from numa.sysfs.kernel_files import cpu_list_text
 from numa.sysfs.recording import lay_out
 from numa.topology import recorded
 

@@ -16,7 +16,7 @@ from unloader.nouns import counted
 
 if TYPE_CHECKING:
     from numa.model import Topology
-    from unloader.placement.topology import Survey
+    from unloader.placement.survey import Survey
 
 
 @click.command(

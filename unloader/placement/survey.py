@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from numa.errors import TopologyError
 from numa.model import Node, Seat, Topology
-from numa.sysfs.reading import text_of
+from numa.sysfs.kernel_files import text_of
 from numa.sysfs.recording import lay_out, record
 from numa.topology import cpu_list_text, detect, own_cpus, recorded
 from unloader.errors import ConfigError, UsageError

@@ -1,17 +1,21 @@
-"""Reads the folders `cpu/cpuN`: which CPUs share a core, its speed, its package.
+"""Reads the folder `cpu`: which CPUs are on, which share a core, the speed and package of each.
 
-Source: cputopology.rst, sysfs-devices-system-cpu and acpi/cppc_sysfs.rst of the kernel. A machine
-may have 4,096 of these folders, so a file is read only where its answer is not known already.
+Sources: cputopology.rst, sysfs-devices-system-cpu and acpi/cppc_sysfs.rst of the kernel. A machine
+may have 4,096 folders `cpuN`, so a file is read only where its answer is not known already.
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 
+from msgspec import Struct
+
 from numa.errors import TopologyError
-from numa.sysfs.cpu_list import parse_cpu_list
-from numa.sysfs.reading import not_understood, text_of
+from numa.sysfs.kernel_files import not_understood, parse_cpu_list, text_of
+
+_FOLDER = re.compile(r"cpu(\d{1,7})", re.ASCII)
 
 Core = tuple[int, ...]
 """The CPUs of one physical core, ascending."""
@@ -29,6 +33,58 @@ _SPEEDS = ("cpu_capacity", "acpi_cppc/highest_perf")
 # 2 to 4 %. Kinds of cores differ by a quarter or more. To sort by luck would only scatter the
 # seats, so what differs by less than this counts as alike.
 _ALIKE = 0.95
+
+
+class Switches(Struct, frozen=True, kw_only=True):
+    """Which CPUs of the machine are on and off."""
+
+    online: frozenset[int] | None
+    """None = the machine does not say."""
+    offline: frozenset[int]
+    """CPUs that are there but off."""
+    notes: tuple[str, ...]
+    """A line for each list that cannot be parsed."""
+
+
+def read_switches(cpu_root: Path) -> Switches:
+    """Return which CPUs are on and off. The kernel's `offline` also has places without a CPU."""
+    notes: list[str] = []
+    online, present, offline = (
+        _listed_in(cpu_root / name, notes) for name in ("online", "present", "offline")
+    )
+    if online and present:
+        offline = present - online
+    elif offline and present:
+        offline &= present
+    if not online and not offline:
+        # Kernels before 2.6.28 have no lists; a CPU that cannot be switched off has no file.
+        folders = cpu_folders(cpu_root)
+        offline = frozenset(c for c in folders if _is_off(f"{cpu_root}/cpu{c}/online"))
+    return Switches(online=online or None, offline=offline or frozenset(), notes=tuple(notes))
+
+
+def cpu_folders(cpu_root: Path) -> frozenset[int]:
+    """Return the numbers of the folders `cpuN`, for a machine that names its CPUs nowhere else."""
+    try:
+        names = os.listdir(cpu_root)
+    except OSError:
+        return frozenset()
+    return frozenset(int(match[1]) for match in map(_FOLDER.fullmatch, names) if match)
+
+
+def _is_off(path: str) -> bool:
+    return (text_of(path) or "").strip() == "0"
+
+
+def _listed_in(path: Path, notes: list[str]) -> frozenset[int] | None:
+    text = text_of(path)
+    if text is None:
+        return None
+    try:
+        return frozenset(parse_cpu_list(text))
+    except TopologyError:
+        notes.append(f"{path} does not contain a CPU list: {text.strip()[:40]!r}: not used")
+        return None
 
 
 def cores_of(cpu_root: Path, cpus: tuple[int, ...]) -> tuple[Core, ...]:

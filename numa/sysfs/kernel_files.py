@@ -1,7 +1,12 @@
-"""Reads one of the kernel's small files. Never hangs, never reads without end."""
+"""Reads the kernel's small files, and its lists of CPUs or nodes: `0-3,8`.
+
+Nothing here hangs or reads without end.
+"""
 
 import os
+import re
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from numa.errors import TopologyError
@@ -9,6 +14,11 @@ from numa.errors import TopologyError
 # The longest that is read is the mount table of a host full of containers: some 100 KB. A row of
 # 1,024 distances is 4 KB.
 _MOST_BYTES = 1 << 22
+
+_RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?", re.ASCII)
+
+# Guess: far above any kernel's NR_CPUS (8192), so that garbage cannot eat the memory.
+_HIGHEST_NUMBER = 1_000_000
 
 
 def text_of(path: str | Path) -> str | None:
@@ -49,3 +59,36 @@ def not_understood(path: str | Path, wanted: str, text: str) -> TopologyError:
         f"{path} does not contain a {wanted}: {text.strip()[:80]!r}.",
         "run with --numa off, or report the file's text.",
     )
+
+
+def parse_cpu_list(text: str) -> tuple[int, ...]:
+    """Return the numbers of a kernel list such as `0-3,8`, ascending, each once; `()` if blank.
+
+    Raises:
+        TopologyError: The text is no such list; the message has the text.
+    """
+    numbers: set[int] = set()
+    counted = 0
+    for part in text.strip().split(",") if text.strip() else ():
+        match = _RANGE.fullmatch(part.strip())
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        counted += last - first + 1
+        # Ranges that overlap a thousand times over would keep us busy for hours.
+        if not first <= last <= _HIGHEST_NUMBER or counted > 2 * _HIGHEST_NUMBER:
+            raise TopologyError(
+                f"not a list of numbers: {text.strip()[:80]!r}.",
+                "write it as numbers and ranges with commas, such as 0-3,8.",
+            )
+        numbers.update(range(first, last + 1))
+    return tuple(sorted(numbers))
+
+
+def cpu_list_text(cpus: Iterable[int]) -> str:
+    """Return the numbers as the kernel writes them, `0-3,8`: the inverse of `parse_cpu_list`."""
+    runs: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if runs and cpu == runs[-1][1] + 1:
+            runs[-1][1] = cpu
+        else:
+            runs.append([cpu, cpu])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
