@@ -18,7 +18,6 @@ from writers.content.records import Field, Records
 from writers.content.sums import ColumnSums
 from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
-from writers.files.decrypting import decrypted
 from writers.files.os_errors import write_error
 from writers.files.read_back import (
     arrow_table,
@@ -28,7 +27,7 @@ from writers.files.read_back import (
     parquet_batches,
     plain_records,
 )
-from writers.files.readable import Readable, arrow_stream
+from writers.files.readable import Readable, arrow_stream, decrypted
 from writers.model import Compression, ContentSums, OutputSpec, ParquetFormat, TextFormat
 from writers.schema import read_schema
 

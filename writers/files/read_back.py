@@ -14,9 +14,8 @@ from msgspec import Struct
 from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
 from writers.files.checksums import DEFAULT, open_digest
-from writers.files.decrypting import decrypted
 from writers.files.os_errors import write_error
-from writers.files.readable import Readable, arrow_stream, open_bytes
+from writers.files.readable import Readable, arrow_stream, decrypted, open_bytes
 from writers.model import PLAIN, Compression, Encryption, ParquetFormat, TextFormat
 
 if TYPE_CHECKING:

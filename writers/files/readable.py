@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
+from writers.encryption.age import Decrypted
 from writers.files.regular import open_regular
+
+if TYPE_CHECKING:
+    from writers.model import Encryption
 
 
 class RemoteFile(Struct, frozen=True, kw_only=True):
@@ -56,3 +61,18 @@ def arrow_stream(file: Readable) -> Any:
     with open_bytes(file) as opened:
         # Arrow takes a path only. This one leads to the file that is open, whatever has its name.
         return pa.OSFile(f"/proc/self/fd/{opened.fileno()}")
+
+
+def decrypted(file: Readable, encryption: Encryption) -> Readable:
+    """Return text as it was before it was encrypted; other files are returned as they are.
+
+    Parquet is decrypted by its reader.
+    """
+    if not encryption.recipients:
+        return file
+
+    def opened() -> IO[bytes]:
+        raw = Decrypted(open_bytes(file), encryption.identities)
+        return cast("IO[bytes]", io.BufferedReader(raw, 1 << 20))
+
+    return RemoteFile(name=str(file), open=opened)
