@@ -147,7 +147,7 @@ def test_iceberg_whose_catalog_does_not_answer(
     the_lake.open().drop_table("ns.t")
     answer, told = verified(str(home))
     assert answer["table_log"] is None
-    assert "there is no table iceberg://lake/ns.t any more" in told
+    assert "the table iceberg://lake/ns.t does not exist any more" in told
     remove(home, names_in(home))
     error = command.error_of("verify", str(home), status=8)
     assert "before you unload again, compare the log: unloader verify" in error

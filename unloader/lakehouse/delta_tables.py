@@ -72,7 +72,7 @@ class Address(Struct, frozen=True, kw_only=True):
         """Return what a text of `--to` means.
 
         Raises:
-            UsageError: It is no name of a table.
+            UsageError: It does not name a table.
         """
         place = text.removeprefix(MARK)
         if not place:
@@ -141,7 +141,7 @@ class DeltaTables:
         return committed_once(commit, partial(_commit_to, Address.parse(commit.table.name), commit))
 
     def run_log(self, table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
-        """Return what the log of a table knows of a run, and of its files since."""
+        """Return the entries of a table's log about a run and its files."""
         address = Address.parse(table.name)
         found = load(address)
         check_is_the_table(table, "" if found is None else str(found.metadata().id))
@@ -171,7 +171,7 @@ def _commit_to(address: Address, commit: Commit) -> Committed | None:
             return None
         except DeltaError:
             if table is None and load(address) is not None:
-                return None  # Somebody else has made it meanwhile.
+                return None  # Another program has created it meanwhile.
             raise
     done = load(address)
     assert done is not None
@@ -251,7 +251,7 @@ def _write(address: Address, table: DeltaTable | None, schema: pa.Schema, commit
 
 
 def _metrics(commit: Commit) -> dict[str, str]:
-    """Return what the history of a table shows of a commit, in the names that Spark uses."""
+    """Return the figures of a commit in the history of a table, in the names that Spark uses."""
     return {
         "numFiles": str(sum(1 for each in commit.files if each.rows)),
         "numOutputRows": str(sum(each.rows for each in commit.files)),
@@ -264,10 +264,10 @@ def _transaction(run_id: str) -> str:
 
 
 def _version_of_run(address: Address, table: DeltaTable, run_id: str) -> str:
-    """Return the version that a run has committed; empty if it has none.
+    """Return the version that a run has committed; empty without a commit.
 
-    The log itself is read, newest first: what the library's history calls a version is wrong where
-    somebody commits meanwhile.
+    The log is read, newest first. The versions in the library's history are wrong if another
+    program commits meanwhile.
     """
     if table.transaction_version(_transaction(run_id)) is None:
         return ""
@@ -313,7 +313,7 @@ def _actions(kind: str, lines: Sequence[bytes]) -> list[dict[str, Any]]:
 def _log_of_removed(
     address: Address, table: DeltaTable, run_id: str, gone: dict[str, str]
 ) -> RunLog:
-    """Return what the log knows of a run and of its files that the table has no longer.
+    """Return the entries of the log about a run and its files that left the table.
 
     Args:
         address: Of the table.
@@ -384,14 +384,14 @@ def _store(address: Address) -> PyFileSystem:
 
 
 def _schema_of(address: Address, commit: Commit) -> pa.Schema:
-    """Return the columns of a run's files, all of which have the same."""
+    """Return the columns of a run's files."""
     path = commit.first_file().removeprefix(f"{commit.table.location}/")
     with answering(address), _store(address).open_input_file(path) as file:
         return pq.read_schema(file)
 
 
 def load(address: Address) -> DeltaTable | None:
-    """Return a table as it is now; None if there is no table.
+    """Return a table as it is now; None if it does not exist.
 
     Raises:
         OutputFailed: The table cannot be read.

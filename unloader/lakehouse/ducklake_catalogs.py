@@ -1,4 +1,4 @@
-"""Where a DuckLake table is, and how DuckDB opens its catalog; what it refuses as errors.
+"""The place of a DuckLake table, and its catalog as DuckDB opens it; refusals as errors.
 
 A catalog is a database: a file of DuckDB, which one process opens at a time, or SQLite, PostgreSQL
 or MySQL. It is never made here, nor brought to another version.
@@ -47,7 +47,7 @@ class Address(Struct, frozen=True, kw_only=True):
         """Return what a text of `--to` means.
 
         Raises:
-            UsageError: It is no name of a table, or has a password.
+            UsageError: It does not name a table, or has a password.
         """
         rest = text.removeprefix(MARK)
         if holds_password(rest):
@@ -83,9 +83,9 @@ def _absolute(catalog: str) -> str:
 
 @contextmanager
 def attached(address: Address, *, to_write: bool = False) -> Iterator[DuckDBPyConnection]:
-    """Open the catalog of a table for the context; what is refused there is an error for the user.
+    """Open the catalog of a table for the context, with errors for the user.
 
-    One that another process has open is waited for.
+    If another process has it open, wait for it.
 
     Raises:
         ConfigError: DuckDB or an extension of it is not installed.
@@ -101,7 +101,7 @@ def attached(address: Address, *, to_write: bool = False) -> Iterator[DuckDBPyCo
 
 
 class Busy(OutputFailed):
-    """Somebody else has the catalog, or was faster. Nothing was changed."""
+    """Another process has the catalog, or was faster. Nothing was changed."""
 
 
 @contextmanager

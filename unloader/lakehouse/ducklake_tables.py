@@ -93,7 +93,7 @@ class DuckLakeTables:
         return committed_once(commit, partial(_commit_to, Address.parse(commit.table.name), commit))
 
     def run_log(self, table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
-        """Return what the log of a table knows of a run, and of its files since."""
+        """Return the entries of a table's log about a run and its files."""
         address = Address.parse(table.name)
         with attached(address) as lake:
             table_id = _table_id(lake, address)
@@ -126,7 +126,7 @@ def _place(lake: DuckDBPyConnection, address: Address) -> str:
     """Return where the files of a table lie: below the catalog's data, by the table's name.
 
     Raises:
-        OutputFailed: There is no such schema; data is encrypted, or is not on a file system.
+        OutputFailed: The schema is missing; data is encrypted, or is not on a file system.
     """
     settings = dict(lake.execute(f"SELECT key, value FROM {RECORDS}.ducklake_metadata").fetchall())
     if settings.get("encrypted") == "true":
@@ -154,7 +154,7 @@ def _place(lake: DuckDBPyConnection, address: Address) -> str:
 
 
 def _table_id(lake: DuckDBPyConnection, address: Address) -> str:
-    """Return what tells the table from others that had or will have its name; empty if none is."""
+    """Return the id of the table, which no other table of this name has; empty without one."""
     found = lake.execute(
         f"SELECT t.table_uuid FROM {RECORDS}.ducklake_table t "
         f"JOIN {RECORDS}.ducklake_schema s USING (schema_id) "
@@ -215,7 +215,7 @@ def _check_is_as_it_was(
 
 
 def _check_is_unchanged(lake: DuckDBPyConnection, later: list[Any], commit: Commit) -> None:
-    """Make sure that no snapshot behind the run's first has changed the table."""
+    """Check that no snapshot after the start of the run has changed the table."""
     base, number = int(commit.table.base), _table_number(lake, commit.table.table_id)
     for snapshot, changes in later:
         touched = {each for names in changes.values() for each in names}
@@ -234,7 +234,7 @@ def _check_is_unchanged(lake: DuckDBPyConnection, later: list[Any], commit: Comm
 
 
 def _table_number(lake: DuckDBPyConnection, table_id: str) -> str:
-    """Return the number by which snapshots tell which table they have changed."""
+    """Return the number of a table in the lists of changes of snapshots."""
     found = lake.execute(
         f"SELECT table_id FROM {RECORDS}.ducklake_table WHERE table_uuid = ? "
         "AND end_snapshot IS NULL",
@@ -267,10 +267,10 @@ def _write(lake: DuckDBPyConnection, address: Address, schema: pa.Schema, commit
 
 
 def _snapshot_of_run(lake: DuckDBPyConnection, run_id: str) -> str:
-    """Return the snapshot that a run has committed; empty if it has none.
+    """Return the snapshot that a run has committed; empty without a commit.
 
-    Snapshots expire, and what they say of themselves with them. The files of a run stay on record
-    while a snapshot has them.
+    Snapshots expire together with their properties. The files of a run stay on record while a
+    snapshot has them.
     """
     if said := _said_of_run(lake, run_id):
         return said[0]
@@ -334,7 +334,7 @@ def _run_log(lake: DuckDBPyConnection, number: str, run_id: str, names: Sequence
 
 
 def _snapshots(lake: DuckDBPyConnection, number: str) -> _Snapshots:
-    """Return the time of each snapshot in microseconds, and what it did to a table.
+    """Return the time of each snapshot in microseconds, and its operations on a table.
 
     `ducklake_snapshots` is not used: in DuckDB 1.4 it leaves out compactions.
     """
@@ -365,7 +365,7 @@ def _merged(lake: DuckDBPyConnection, run_id: str, snapshots: _Snapshots) -> dic
 
 
 def _merging(own: str, snapshots: _Snapshots) -> tuple[str, ...]:
-    """Return the snapshots of which one has merged a file; empty if that is forgotten."""
+    """Return the snapshots that may have merged a file; empty if the log has forgotten it."""
     later = [] if not own else [each for each in snapshots if int(each) > int(own)]
     if own not in snapshots or len(later) != int(next(reversed(snapshots))) - int(own):
         return ()
@@ -393,7 +393,7 @@ def _says(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except ValueError:
-        return {}  # Somebody else's.
+        return {}  # Written by another program.
     return document if isinstance(document, dict) else {}
 
 

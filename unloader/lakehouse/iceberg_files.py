@@ -112,14 +112,14 @@ def schema_of(io: FileIO, commit: Commit) -> pa.Schema:
     """Return the columns of a run's files.
 
     Raises:
-        OutputFailed: There is no file.
+        OutputFailed: The run has no file.
     """
     with io.new_input(commit.first_file()).open() as file:
         return pq.read_schema(file)
 
 
 def data_files(io: FileIO, metadata: TableMetadata, commit: Commit) -> list[DataFile]:
-    """Return what is recorded of the files of a run; one without rows is left out.
+    """Return the records of a run's files in the table; files without rows are left out.
 
     Raises:
         OutputFailed: A file is not the one that was written, or has no place in the table.
@@ -188,7 +188,7 @@ def partition_spec(schema: Schema, fields: tuple[PartitionBy, ...]) -> Partition
 
     Args:
         schema: Of the table, which has all columns that the fields name.
-        fields: What is asked for.
+        fields: The requested fields.
 
     Raises:
         UsageError: A column has no such value, or a field's name is taken.
@@ -219,7 +219,7 @@ def partition_spec(schema: Schema, fields: tuple[PartitionBy, ...]) -> Partition
 
 
 def sort_order(schema: Schema, columns: tuple[SortColumn, ...]) -> SortOrder:
-    """Return the order that a table asks of its files: that of the run which makes it."""
+    """Return the sort order of a new table, which is the order of the run that creates it."""
     if not columns:
         return UNSORTED_SORT_ORDER
     fields = [
@@ -235,7 +235,7 @@ def sort_order(schema: Schema, columns: tuple[SortColumn, ...]) -> SortOrder:
 
 
 def check_spec(spec: PartitionSpec, schema: Schema, name: str) -> None:
-    """Refuse a partition field of which the ends of a range do not tell the value.
+    """Refuse a partition field whose value does not follow from the bounds of a file.
 
     Raises:
         OutputFailed: There is one: a bucket, or a number among which NaN may be.
@@ -253,7 +253,7 @@ def check_spec(spec: PartitionSpec, schema: Schema, name: str) -> None:
 
 
 def check_file(footer: Any, path: str, metadata: TableMetadata, commit: Commit) -> None:
-    """Refuse a file of which it is not certain that all its rows are in one partition.
+    """Refuse a file whose rows may be in several partitions.
 
     pyiceberg compares the partitions of the lowest and of the highest value. This function makes
     sure that every row group has these values, or that all values are null.
@@ -309,7 +309,7 @@ def bounds_of(statistics: Any) -> tuple[Any, Any] | None:
 
 
 def _kinds(footer: Any, column: str | None) -> Iterator[str]:
-    """Yield of each part of a file what it has of a column: nulls, values, or not known."""
+    """Yield the content of a column in each row group: nulls, values, both, or unknown."""
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         for at in range(group.num_columns):

@@ -1,4 +1,4 @@
-"""What the snapshots of a table tell of runs, as long as it remembers them."""
+"""The snapshots of an Iceberg table, and the runs that they record until they expire."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAIN = "main"
 
 
 def snapshot_of_run(table: Table, run_id: str) -> str:
-    """Return the snapshot of a table that tells of a run; empty if none does."""
+    """Return the snapshot that records a run; empty if no snapshot records it."""
     found = _of_run(table.metadata.snapshots, run_id)
     return "" if found is None else str(found.snapshot_id)
 
@@ -32,14 +32,14 @@ def _property(snapshot: Snapshot, name: str) -> str | None:
 
 
 def head_of(table: Table, branch: str | None) -> str:
-    """Return the newest snapshot of a branch, or of what it would be made of; empty if none."""
+    """Return the newest snapshot of a branch, of main for a new branch; empty without one."""
     refs = table.metadata.refs
     ref = refs.get(branch or MAIN) or refs.get(MAIN)
     return "" if ref is None else str(ref.snapshot_id)
 
 
 def check_remembers(table: Table, was: LakeTable, run_id: str) -> None:
-    """Check that a run that no snapshot tells of was never committed.
+    """Check that a run without a snapshot was never committed.
 
     Raises:
         OutputFailed: Snapshots have expired since it began.
@@ -115,7 +115,7 @@ def _may_name(manifest: ManifestFile, own: Snapshot | None) -> bool:
     """Return whether a manifest may name files that a snapshot added, or their removal.
 
     A file keeps the sequence number of its snapshot in every manifest. The least number of a
-    manifest is that of the files it has, and not of files that it remembers as removed.
+    manifest belongs to its current files, and not to files that it records as removed.
     """
     if own is None or not own.sequence_number:
         return True
@@ -125,7 +125,7 @@ def _may_name(manifest: ManifestFile, own: Snapshot | None) -> bool:
 
 
 def _earlier(table: Table) -> dict[int, Snapshot]:
-    """Return the snapshots in earlier metadata files, which name those that expired since.
+    """Return the snapshots in earlier metadata files, which also name expired snapshots.
 
     Each snapshot is as the first file has it: pyiceberg forgets a parent that expires.
     """
@@ -158,10 +158,10 @@ def _after(
 def _suspects(
     own: Snapshot | None, later: Sequence[Snapshot], oldest: int | None
 ) -> tuple[int, ...] | None:
-    """Return the snapshots of which one has removed a file whose removal no manifest names.
+    """Return the snapshots that may have removed a file, if no manifest names its removal.
 
-    They are empty if that is forgotten. None if the branch begins before the run's snapshot and
-    does not lead to it.
+    Return an empty result if the log has forgotten it, and None if the branch begins before the
+    run's snapshot and does not lead to it.
     """
     if own is None:
         return ()

@@ -79,7 +79,7 @@ class Name(Struct, frozen=True, kw_only=True):
         """Return what a text of `--to` means.
 
         Raises:
-            UsageError: It is no name of a table.
+            UsageError: It does not name a table.
         """
         catalog, _, rest = text.removeprefix(MARK).partition("/")
         parts = tuple(rest.split("."))
@@ -158,7 +158,7 @@ class IcebergTables:
         return found
 
     def data_place(self, name: str) -> str:
-        """Return where the files of a table lie."""
+        """Return where the files of a table are."""
         known = Name.parse(name)
         catalog = open_catalog(known)
         table: Any = loaded(catalog, known)
@@ -188,7 +188,7 @@ class IcebergTables:
         return committed_once(commit, partial(commit_to, open_catalog(name), name, commit))
 
     def run_log(self, table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
-        """Return what the log of a table knows of a run, and of its files since."""
+        """Return the entries of a table's log about a run and its files."""
         name = Name.parse(table.name)
         found = loaded(open_catalog(name), name)
         check_is_the_table(table, "" if found is None else str(found.metadata.table_uuid))
@@ -229,7 +229,7 @@ def commit_to(catalog: Catalog, name: Name, commit: Commit) -> Committed | None:
 
 
 def _sent(transaction: Transaction, name: Name) -> Table:
-    """Send the commit; an error that leaves its result unknown says so."""
+    """Send the commit. If its result is unknown, the error has a separate message."""
     try:
         return transaction.commit_transaction()
     except (CommitFailedException, TableAlreadyExistsError, ValidationException):
@@ -329,7 +329,7 @@ def open_catalog(name: Name) -> Catalog:
 
 
 def loaded(catalog: Catalog, name: Name) -> Table | None:
-    """Return a table as it is now; None if there is none."""
+    """Return a table as it is now; None if it does not exist."""
     with answering(name):
         try:
             found = catalog.load_table(name.identifier)
@@ -341,7 +341,7 @@ def loaded(catalog: Catalog, name: Name) -> Table | None:
 
 @contextmanager
 def answering(name: Name) -> Iterator[None]:
-    """Turn what a catalog says into the error for the user."""
+    """Translate the errors of a catalog."""
     try:
         yield
     except known_errors() as error:
@@ -353,7 +353,7 @@ def answering(name: Name) -> Iterator[None]:
 
 
 def known_errors() -> tuple[type[Exception], ...]:
-    """Return what catalogs and their stores raise: of libraries that are loaded by now."""
+    """Return the errors of catalogs and stores whose libraries are loaded."""
     own = [
         each
         for each in vars(exceptions).values()
@@ -377,7 +377,7 @@ def data_location(table: Any) -> str:
 
 
 def place_in(location: str, properties: dict[str, Any]) -> str:
-    """Return a location as a place of `--to`, with what the catalog says of the store."""
+    """Return a location as a place of `--to`, with the catalog's options of the store."""
     known = (("endpoint", "s3.endpoint"), ("region", "s3.region"))
     options = [f"{name}={properties[key]}" for name, key in known if properties.get(key)]
     is_s3 = location.startswith("s3")
@@ -385,5 +385,5 @@ def place_in(location: str, properties: dict[str, Any]) -> str:
 
 
 def said(error: Exception) -> str:
-    """Return what an error says, in one line and without a secret."""
+    """Return the text of an error in one line, without a secret."""
     return redact(f"{type(error).__name__}: {error}".strip().splitlines()[0])

@@ -36,7 +36,7 @@ _TITLES = {"iceberg": "Iceberg", "delta": "Delta", "ducklake": "DuckLake"}
 class LakeFormat(Protocol):
     """One format of tables, such as Iceberg. It reads and writes metadata of tables, and no rows.
 
-    `format_checks.Checks` of the tests checks all that is promised here.
+    `format_checks.Checks` of the tests checks every promise of this protocol.
     """
 
     def absolute_name(self, name: str) -> str:
@@ -82,11 +82,11 @@ class LakeFormat(Protocol):
         Raises:
             OutputFailed: The table is not as it was, and the commit would undo work of another
                 program; it is unknown whether the run was committed before; the catalog refused.
-                Nothing was changed, unless the message says that this is not known.
+                Nothing was changed, unless the result of the commit is unknown.
         """
 
     def run_log(self, table: LakeTable, run_id: str, names: Sequence[str]) -> RunLog:
-        """Return what the log of a table knows of a run, and of its files since.
+        """Return the entries of a table's log about a run and its files.
 
         Args:
             table: As the run's manifest has it.

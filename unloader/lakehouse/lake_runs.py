@@ -56,7 +56,7 @@ def commit_run(manifest: Manifest, place: str, *, is_own: bool) -> Committed:
         is_own: This process has written the files.
 
     Raises:
-        OutputFailed: It could not be committed; the hint says how to do it.
+        OutputFailed: The commit failed; the hint has the command that repeats it.
         ConfigError: The library is missing, or the catalog is not configured.
     """
     table = manifest.lake_table
@@ -142,7 +142,7 @@ def _leave(place: str, name: str, data: bytes) -> None:
 
 
 def _properties(manifest: Manifest) -> dict[str, str]:
-    """Return what the table records of a run."""
+    """Return the properties of a run that the table records."""
     snapshot, table = manifest.snapshot, manifest.table
     found = {
         RUN_ID: manifest.run_id,
@@ -219,7 +219,7 @@ def home_of(name: str) -> str:
     That is the newest run that has begun and is not part of the table, or else the newest run.
 
     Raises:
-        OutputFailed: There is no run; or as `homes`.
+        OutputFailed: No run wrote to the table; or as `homes`.
     """
     left = dict(uncommitted(name))
     begun = (home for home, manifest in left.items() if manifest is not None or has_begun(home))
@@ -258,7 +258,7 @@ def removed(place: str, *, dry_run: bool) -> Cleaning | None:
         bytes=manifest.totals.bytes,
     )
     if not dry_run:
-        # The manifest first: without it nobody can commit the files any more.
+        # The manifest first: without it no process can commit the files any more.
         _remove(place, (MANIFEST, *manifest.files, SIGN, RECEIPT))
     return Cleaning(dry_run=dry_run, completed=(), removed=(left,))
 

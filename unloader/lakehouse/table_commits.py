@@ -1,4 +1,4 @@
-"""What a run asks of a lakehouse table, what it commits, and the rules of all formats for both."""
+"""The request of a run to a lakehouse table, its commit, and the checks that all formats share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """What a run is to do with a table."""
 
     name: str
-    """As `--to` has it."""
+    """The text of `--to`."""
     save_mode: SaveMode
     replace_where: str | None
     branch: str | None
@@ -54,7 +54,7 @@ class NewFile(Struct, frozen=True, kw_only=True):
 
 
 class Commit(Struct, frozen=True, kw_only=True):
-    """All files of a run, and what the table records of the run."""
+    """All files of a run, and the properties of the run that the table records."""
 
     run_id: str
     table: LakeTable
@@ -69,7 +69,7 @@ class Commit(Struct, frozen=True, kw_only=True):
         """Return the path of a file; all files of a run have the same columns.
 
         Raises:
-            OutputFailed: There is no file.
+            OutputFailed: The run has no file.
         """
         if not self.files:
             raise OutputFailed(
@@ -108,7 +108,7 @@ class LaterChange(Struct, frozen=True, kw_only=True):
 
 
 def one_of(names: Sequence[str]) -> str:
-    """Return snapshots of which one is meant, as `LaterChange.snapshot` has them."""
+    """Join snapshots that may be meant, in the form of `LaterChange.snapshot`."""
     first, more = names[:_MOST_NAMED], len(names) - _MOST_NAMED
     return " or ".join([*first, f"{more} more"] if more > 0 else first)
 
@@ -150,8 +150,7 @@ def check_alike(wanted: Iterable[Column], table: Iterable[Column], name: str) ->
         name: Of the table, for messages.
 
     Raises:
-        OutputFailed: It has other columns, or one of another type, with rules of its own, or that
-            may not be null.
+        OutputFailed: Its columns differ in name or type, have rules, or may not be null.
     """
     needed = {each.name: each for each in wanted}
     has = {each.name: each for each in table}
@@ -230,11 +229,11 @@ def check_is_the_same(commit: Commit, table_id: str) -> None:
     """Refuse a commit to a table that is another one than when the run began.
 
     Args:
-        commit: What is to be done.
-        table_id: Of the table of that name as it is now; empty where there is none.
+        commit: The commit.
+        table_id: The id of the table of that name now; empty without a table.
 
     Raises:
-        OutputFailed: Somebody has made it meanwhile, or has removed or replaced it.
+        OutputFailed: Another program has created, removed or replaced the table.
     """
     was, run = commit.table, f"run {commit.run_id}"
     if was.save_mode == "create":
@@ -254,14 +253,14 @@ def check_is_the_table(table: LakeTable, table_id: str) -> None:
 
     Args:
         table: As the run's manifest has it.
-        table_id: Of the table of that name as it is now; empty if there is none.
+        table_id: The id of the table of that name now; empty without a table.
 
     Raises:
-        OutputFailed: There is no table of that name, or it is another one.
+        OutputFailed: The table does not exist any more, or is another one.
     """
     if not table_id:
         raise OutputFailed(
-            f"there is no table {table.name} any more",
+            f"the table {table.name} does not exist any more",
             "find out whether it was renamed or removed",
         )
     if table.table_id not in ("", table_id):
@@ -295,21 +294,21 @@ def place_of(location: str, options: str = "") -> str:
 
 
 def committed_once(commit: Commit, attempt: Callable[[], Committed | None]) -> Committed:
-    """Try until it is done.
+    """Repeat a commit until it is done.
 
     Args:
-        commit: What is to be done, for messages.
-        attempt: Looks whether the run is part of the table, and commits it if not. It returns None,
-            and has changed nothing, where another commit was faster.
+        commit: The commit, for messages.
+        attempt: Checks whether the run is part of the table, and commits it if not. It returns
+            None, and has changed nothing, if another commit was faster.
 
     Raises:
-        OutputFailed: Others were faster each time; or as `attempt`.
+        OutputFailed: Other commits were faster each time; or as `attempt`.
     """
     for number in range(_TRIES):
         done = attempt()
         if done is not None:
             return done
-        # Not all at the same moment: those that met once would meet again.
+        # At random times: two processes that collided once would collide again.
         time.sleep(random.random() * min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**number))
     raise OutputFailed(
         f"other programs changed {commit.table.name} during each of the {_TRIES} attempts to "

@@ -1,4 +1,4 @@
-"""What is known of a run from its events, and how it ended."""
+"""The figures of a run from its events, and its end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from unloader.model import TableCounts
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """The same for every run of a job, also for one that fails before it begins."""
+    """The labels of a job: equal for each of its runs, also for a run that fails early."""
 
     table: str
     """As it was asked for; `query` for a query."""
@@ -46,15 +46,15 @@ class Account(Struct, kw_only=True):
     tables: TableCounts | None = None
     """None in a run over one table."""
     units_failed: int = 0
-    """Given up after all attempts."""
+    """Units that failed after all attempts."""
     retries: int = 0
     routes: list[RouteFinished] = field(default_factory=list)
-    """Outputs that are published, where there are several of one table."""
+    """Published outputs of a table with several outputs."""
     rows: int = 0
     bytes: int = 0
     finished_at: float | None = None
     status: int | None = None
-    """Exit status; None while the run goes on."""
+    """Exit status; None during the run."""
     error: UnloaderError | None = field(default=None)
 
     def add(self, event: Event) -> None:

@@ -1,7 +1,7 @@
-"""Commands of the user that run when a run has ended, with its facts in their environment.
+"""Commands of the user after the end of a run, with its facts in their environment.
 
-The variables have a prefix of their own: UNLOADER_TO and its like are options, and would be those
-of any `unloader` that the command calls.
+The variables have the prefix UNLOADER_RUN_. UNLOADER_TO and the like are options, and would apply
+to each `unloader` that the command calls.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ PREFIX = "UNLOADER_RUN_"
 PASSED = frozenset(
     ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "PWD")
 )
-"""Variables that every command gets, with all `LC_...`: programs need them to start. Any other may
-hold a secret, whatever its name is, and only `--hook-env` passes it on."""
+"""Variables that every command gets, with all `LC_...`: programs need them to start. Each other
+variable may hold a secret, so only `--hook-env` passes it on."""
 
 Event = Literal["on-success", "on-failure"]
 
@@ -40,7 +40,7 @@ _LONGEST = 65_536
 """Bytes of a line of its output."""
 _MANIFEST = "_manifest.json"
 _PARTIAL = "_run/_manifest.json"
-"""That of a run that is not complete, and has left something to go on with."""
+"""The manifest of an interrupted run that can be resumed."""
 
 
 class Hook(Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class Hook(Struct, frozen=True, kw_only=True):
     event: Event
     command: str
     timeout_seconds: float
-    """0 is no limit."""
+    """0 sets no limit."""
     variables: tuple[str, ...] = ()
     """Names of variables that it gets besides those in `PASSED`."""
 
@@ -57,9 +57,9 @@ class Hook(Struct, frozen=True, kw_only=True):
 def run_hook(
     hook: Hook, account: Account, tell: Callable[[str], None], stop: Callable[[], bool]
 ) -> str:
-    """Run a command by `/bin/sh -c` to its end; return what went wrong, "" if nothing did.
+    """Run a command by `/bin/sh -c` to its end; return its failure, "" without a failure.
 
-    It has no standard input and a process group of its own, which is ended as a whole.
+    It has no standard input. It has a separate process group, which is ended as a whole.
 
     Args:
         hook: The command.
@@ -98,7 +98,7 @@ def run_hook(
 
 
 def facts(account: Account) -> dict[str, str]:
-    """Return the variables that tell of a run; those that are not known are empty."""
+    """Return the variables with the facts of a run; unknown facts are empty."""
     error, places = account.error, account.destinations
     tables = account.tables
     known = {
@@ -126,7 +126,7 @@ def facts(account: Account) -> dict[str, str]:
 
 
 class _Output:
-    """What a command writes, line by line."""
+    """The output of a command, line by line."""
 
     def __init__(self, process: subprocess.Popen[bytes], tell: Callable[[str], None]) -> None:
         assert process.stdout is not None
@@ -135,7 +135,7 @@ class _Output:
         self._rest, self._open = b"", True
 
     def read(self, seconds: float) -> None:
-        """Take what there is, or what comes within a time."""
+        """Read the output that is there, or that comes within a time."""
         if not self._open:
             time.sleep(seconds)
             return
@@ -175,7 +175,7 @@ def _environment(variables: Collection[str]) -> dict[str, str]:
 
 
 def _route_line(route: RouteFinished) -> str:
-    """Return what `read -r name rows bytes files directory` of a shell takes apart."""
+    """Return a line for `read -r name rows bytes files directory` of a shell."""
     directory = (
         route.directory if route.directory.startswith("null:") else absolute(route.directory)
     )
@@ -183,7 +183,7 @@ def _route_line(route: RouteFinished) -> str:
 
 
 def _manifest(places: tuple[str, ...], name: str) -> str:
-    """Return where the manifest is; a stream has none."""
+    """Return the path of the manifest; empty for a stream."""
     if places and is_location(places[0]):
         return str(path_of(places[0]) / name)
     path = os.path.join(places[0], name) if places else ""
@@ -195,7 +195,7 @@ def _end(process: subprocess.Popen[bytes], output: _Output) -> None:
     deadline = time.monotonic() + _GRACE_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         output.read(_LOOK_SECONDS)
-    # Whatever the shell has started and left behind goes, too.
+    # This also ends processes that the shell has left.
     _kill(process, signal.SIGKILL)
     process.wait()
 

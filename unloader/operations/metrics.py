@@ -1,6 +1,6 @@
 """The figures of a run as a file for the textfile collector of Prometheus' node exporter.
 
-Of the last success and the last end the file keeps what is there until a run changes it.
+The figures of the last success and the last end stay in the file until a run changes them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from unloader.operations.account import Account
 from writers.files.regular import read_regular
 
 INTERVAL_SECONDS = 10.0
-"""Between two writings while the run goes on. Prometheus usually looks every 15 to 60 seconds."""
+"""Between two writes during a run. Prometheus usually reads every 15 to 60 seconds."""
 
 _LAST_SUCCESS = "unloader_run_last_success_timestamp_seconds"
 _LAST_END = "unloader_run_last_end_timestamp_seconds"
 _LAST_STATUS = "unloader_run_exit_status"
 _LAST_DURATION = "unloader_run_duration_seconds"
 _LASTING = (_LAST_SUCCESS, _LAST_END, _LAST_STATUS, _LAST_DURATION)
-"""What a run that goes on leaves as the one before it has left it."""
+"""Figures of the previous run, which an active run leaves unchanged."""
 
 _HELP = {
     _LAST_SUCCESS: "End of the last complete run.",
@@ -53,7 +53,7 @@ class MetricsFile:
     """Writes the file, each time as a whole."""
 
     def __init__(self, path: str, account: Account) -> None:
-        """Read what earlier runs have left, and write that a run goes on.
+        """Read the figures of earlier runs, and write that a run is active.
 
         Raises:
             ConfigError: The library is missing, or the file cannot be written.
@@ -82,7 +82,7 @@ class MetricsFile:
             ) from error
 
     def write_if_due(self) -> None:
-        """Write the file again if it is time to; whether it can be is seen at the end."""
+        """Write the file again if it is due; an error is reported at the end of the run."""
         if time.monotonic() - self._written >= INTERVAL_SECONDS:
             with suppress(OSError):
                 self.write()
@@ -99,7 +99,7 @@ class MetricsFile:
         try:
             descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
             with os.fdopen(descriptor, "wb") as file:
-                # The exporter is another user, whatever our umask says.
+                # The exporter is another user, so the umask must not apply.
                 os.fchmod(descriptor, 0o644)
                 file.write(text)
             os.replace(made, self._path)

@@ -1,7 +1,7 @@
 """OpenTelemetry traces of a run: a span for the run, and one for each attempt at a work unit.
 
-The spans are made here, from the events of the run: workers know nothing of them. Where they are
-sent is said by the standard variables `OTEL_*`; `TRACEPARENT` makes the run a part of a trace.
+The parent makes the spans from the events of the run. The standard variables `OTEL_*` name their
+destination; `TRACEPARENT` makes the run a part of a trace.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FLUSH_MILLISECONDS = 10_000
 
 
 class _Heard(logging.Handler):
-    """Keeps what the library has to say, which would be text amid the log."""
+    """Keeps the messages of the library out of the log."""
 
     text = ""
 
@@ -97,7 +97,7 @@ class Traces:
             self._end_unit(event.worker, {}, event.message)
 
     def end(self) -> str:
-        """End all spans and send what is left of them; return what went wrong, "" for nothing."""
+        """End and send all spans; return the error of the library, "" without an error."""
         account = self._account
         for worker in tuple(self._units):
             self._end_unit(worker, {}, "the run ended before the unit was finished")
@@ -144,7 +144,7 @@ class Traces:
 
 
 _CARRIED = ("TRACEPARENT", "TRACESTATE")
-"""Variables that carry the trace of whoever started the run."""
+"""Variables with the trace of the program that started the run."""
 
 
 def _resource() -> dict[str, str]:

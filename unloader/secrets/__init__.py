@@ -1,1 +1,1 @@
-"""Places that secrets are found in, and what is demanded of them."""
+"""Places of secrets, and the checks of keys."""

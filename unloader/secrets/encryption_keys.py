@@ -1,4 +1,4 @@
-"""The keys of encrypted files: where they are found, and what is demanded of them.
+"""The keys of encrypted files: their places and their checks.
 
 A Parquet key is 16, 24 or 32 random bytes, written in base64. It is found in the file of
 `--parquet-key-file`, else in UNLOADER_PARQUET_KEY, else in the systemd credential
@@ -31,13 +31,13 @@ NO_KEY = (
     f"set {PARQUET_KEY_VARIABLE}, or use --parquet-key-file or the systemd credential "
     f"{USUAL_PARQUET_KEY}"
 )
-"""What to do where a Parquet key is missing."""
+"""The advice if a Parquet key is missing."""
 
 _KEY_FORM = "give 32 random bytes in base64, in the format of `openssl rand -base64 32`"
 
 
 def parquet_key_reference(path: Path | None) -> SecretReference:
-    """Return where the Parquet key is found; of kind none if there is none.
+    """Return the place of the Parquet key; its kind is `none` without a key.
 
     Args:
         path: Its file, if one was given.
@@ -52,17 +52,17 @@ def parquet_key_reference(path: Path | None) -> SecretReference:
 
 
 def identity_reference(path: Path | None) -> SecretReference:
-    """Return where private keys of age are found; of kind none if no file was given."""
+    """Return the place of private keys of age; its kind is `none` without a file."""
     if path is None:
         return SecretReference()
     return SecretReference(kind="file", name=str(path.absolute()))
 
 
 def parquet_key(reference: SecretReference) -> bytes:
-    """Return the Parquet key; no text of ours shows it.
+    """Return the Parquet key, and hide it in all output from now on.
 
     Raises:
-        ConfigError: It is not there, others can read its file, or it is no key.
+        ConfigError: It is missing or invalid, or other users can read its file.
     """
     text, where = "", PARQUET_KEY_VARIABLE
     if reference.kind == "file":
@@ -85,10 +85,10 @@ def parquet_key(reference: SecretReference) -> bytes:
 
 
 def identities(reference: SecretReference) -> tuple[str, ...]:
-    """Return private keys of age, none where no file was given.
+    """Return private keys of age; empty without a file.
 
     Raises:
-        ConfigError: The file cannot be read, others can read it, or it holds no such key.
+        ConfigError: The file cannot be read, has no key, or other users can read it.
     """
     if reference.kind == "none":
         return ()
@@ -104,11 +104,11 @@ def identities(reference: SecretReference) -> tuple[str, ...]:
 
 
 def check_identities(found: Sequence[str], recipients: Sequence[str]) -> None:
-    """Return if one of the private keys belongs to one of the public ones.
+    """Check that one of the private keys belongs to one of the public keys.
 
     Raises:
-        ConfigError: None does, so that no file could be read with them.
-        FormatError: One is no private key of age.
+        ConfigError: The private keys cannot read the files.
+        FormatError: One is not a private key of age.
     """
     from writers.encryption.age import public_keys
 
@@ -120,10 +120,10 @@ def check_identities(found: Sequence[str], recipients: Sequence[str]) -> None:
 
 
 def with_parquet_key(spec: OutputSpec, options: EncryptionOptions | None) -> OutputSpec:
-    """Return what the writer of a Parquet file is given, in the process that writes it.
+    """Return the options of the writer of a Parquet file, with the key.
 
     Raises:
-        ConfigError: The key is not there any more, or another one is in its place.
+        ConfigError: The key is missing, or was replaced by another one.
     """
     if options is None or not spec.encryption.keyed:
         return spec
@@ -138,10 +138,10 @@ def with_parquet_key(spec: OutputSpec, options: EncryptionOptions | None) -> Out
 
 
 def with_keys(spec: OutputSpec, options: EncryptionOptions | None) -> OutputSpec:
-    """Return what a reader of the files is given: with the Parquet key, or those of age.
+    """Return the options of a reader of the files, with the Parquet key or the keys of age.
 
     Raises:
-        ConfigError: A key is not there, or is not the right one.
+        ConfigError: A key is missing or wrong.
     """
     if options is None:
         return spec
@@ -149,11 +149,11 @@ def with_keys(spec: OutputSpec, options: EncryptionOptions | None) -> OutputSpec
 
 
 def with_identities(spec: OutputSpec, options: EncryptionOptions) -> OutputSpec:
-    """Return what a reader of encrypted text is given, if its keys are found anywhere.
+    """Return the options of a reader of encrypted text, with the keys that are given.
 
     Raises:
-        ConfigError: The file cannot be read, or no key in it is one of the recipients'.
-        FormatError: It holds what is no key.
+        ConfigError: The file cannot be read, or its keys belong to other recipients.
+        FormatError: It contains text that is not a key.
     """
     known = identities(options.identity) if spec.encryption.recipients else ()
     if known:
@@ -162,9 +162,9 @@ def with_identities(spec: OutputSpec, options: EncryptionOptions) -> OutputSpec:
 
 
 def check_key(options: EncryptionOptions) -> bool:
-    """Return whether the Parquet key is the one of the proof; text has none, which is right.
+    """Return whether the Parquet key has the recorded proof. Text needs no key, so it is right.
 
     Raises:
-        ConfigError: The key is not there, others can read its file, or it is no key.
+        ConfigError: The key is missing or invalid, or other users can read its file.
     """
     return not options.keyed or is_proof_of(parquet_key(options.key), options.key_proof)

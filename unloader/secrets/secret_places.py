@@ -1,6 +1,6 @@
 """Where secrets are found: private files, credentials of systemd, and the keyring.
 
-Only a file that no other user can read may hold a secret. A file is refused if its rights let its
+A file with a secret must be unreadable for other users. A file is refused if its rights let its
 group or everybody in, as `ssh` and libpq refuse a key. Four exceptions follow from how service
 managers hand secrets over:
 
@@ -36,7 +36,7 @@ USUAL_NAME = "unloader-password"
 """The credential that is used without being asked for."""
 
 USUAL_PARQUET_KEY = "unloader-parquet-key"
-"""The same for the key of encrypted Parquet files."""
+"""The credential with the key of encrypted Parquet files."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]{0,200}")
 
@@ -50,8 +50,8 @@ def credential(name: str) -> Path:
     """Return the file of a credential.
 
     Raises:
-        UsageError: There can be none of this name.
-        ConfigError: The service has no credentials, or none of this name.
+        UsageError: It is not a possible name.
+        ConfigError: The service has no credential of this name.
     """
     if not _NAME.fullmatch(name):
         # Not shown: who took the option for --password gave the password itself.
@@ -76,20 +76,20 @@ def credential(name: str) -> Path:
 
 
 def usual_credential(name: str = USUAL_NAME) -> Path | None:
-    """Return the file of the credential with a usual name, None where there is none."""
+    """Return the file of the credential with a usual name; None if it does not exist."""
     directory = os.environ.get(DIRECTORY)
     path = Path(directory, name) if directory else None
     return path if path is not None and path.is_file() else None
 
 
 def secret_in(path: Path, what: str, hint: str) -> str:
-    """Return the text of a file without the newline at its end; no text of ours shows it then.
+    """Return the text of a file without its last newline, and hide it in all output from now on.
 
-    A file that is not there is not named: its name may be the secret itself.
+    The name of a missing file is not shown, because it may be the secret.
 
     Args:
         path: The file.
-        what: What it is called in an error.
+        what: Its name in an error.
         hint: What to do if it cannot be read.
 
     Raises:
@@ -119,7 +119,7 @@ def keyring_password(service: str, user: str) -> str:
     It is asked once in each process: a keyring may be locked by the time a session is lost.
 
     Raises:
-        ConfigError: The package is missing, there is no keyring, or it has no such password.
+        ConfigError: The package, the keyring or the password is missing.
     """
     try:
         import keyring
@@ -164,20 +164,20 @@ def _hash(secret: bytes, salt: str) -> str:
 
 
 def check_private(path: Path, what: str) -> None:
-    """Return if no other user can read or change a file; also if it is not there.
+    """Refuse a file that another user can read or change. A missing file is not refused.
 
     Args:
         path: The file.
-        what: What it is called in the error.
+        what: Its name in the error.
 
     Raises:
-        ConfigError: Another user can; the hint has the command that ends it.
+        ConfigError: Another user can; the hint has the command that changes its rights.
     """
     try:
         real = Path(os.path.realpath(path))
         status = real.stat()
     except OSError:
-        return  # Whoever reads it will say so.
+        return  # Reading it will fail with a better error.
     if not stat.S_ISREG(status.st_mode) or not status.st_mode & OTHERS:
         return
     if _is_handed_over(real, status) or any(map(_keeps_others_out, real.parents)):
@@ -191,7 +191,7 @@ def check_private(path: Path, what: str) -> None:
 
 
 def _is_handed_over(real: Path, status: os.stat_result) -> bool:
-    """Return whether a service manager or root has made the file, for us alone to read."""
+    """Return whether root or a service manager created the file for this process."""
     if status.st_uid != 0:
         return False
     rights = status.st_mode & OTHERS
@@ -208,7 +208,7 @@ def _keeps_others_out(directory: Path) -> bool:
 
 
 def _is_read_only_memory(real: Path, status: os.stat_result) -> bool:
-    """Return whether the file is on a tmpfs that nobody can write to from here."""
+    """Return whether the file is on a tmpfs that is mounted read-only."""
     device = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
     try:
         read_only = bool(os.statvfs(real).f_flag & os.ST_RDONLY)
