@@ -100,7 +100,7 @@ def test_verify_of_a_sound_run_reads_as_such(postgres: Any, tmp_path: Path) -> N
     postgres.run("INSERT INTO t VALUES (101)", url=url)
     error = command.error_of("verify", str(dest), url, status=8)
     assert "the manifest has 100 rows, but the source counts 101 (as the source is now)" in error
-    assert "Next: the files are as the run wrote them" in error
+    assert "Next: if the source was changed after the run, start a new run" in error
     unsnapped = tmp_path / "unsnapped"
     command.run(
         "run", url, "--table", "t", "--to", str(unsnapped), "--consistency", "none", "--quiet"

@@ -146,7 +146,12 @@ def test_entries_of_a_job_file_have_options_of_their_own(source: str, tmp_path: 
         ("query", "csv"), ("large", "csv"),
     ]  # fmt: skip
     assert not (tmp_path / "totals").exists()
-    command.run("run", str(job), "--progress", "none", "--parallelism", "2")
+    done = command.ended("run", str(job), "--progress", "log", "--parallelism", "2")
+    assert done.returncode == 0, done.stderr
+    selected = [line.partition(" ")[2] for line in done.stderr.splitlines() if "selected" in line]
+    assert f'selected by: exclude "pin" (job file {job}, [[table]] 1)' in selected
+    assert f'selected by: where "id < 1000" (job file {job}, [[table]] 2)' in selected
+    assert len(selected) == len(set(selected))
     found = manifest_in(tmp_path)
     assert [each["rows"] for each in found["tables"]] == [3, 0, 300, 1000, 7, 10]
     assert read(tmp_path / "hr.staff") == [(0,), (1,), (2,)]
@@ -157,7 +162,7 @@ def test_entries_of_a_job_file_have_options_of_their_own(source: str, tmp_path: 
     assert settings["publish"] == "run"
     assert "exclude" not in settings
     own = command.manifest_of(tmp_path / "sales.orders")["settings"]
-    assert {"name": "where", "value": "id < 1000", "from": f"job file {job}"} in own
+    assert {"name": "where", "value": "id < 1000", "from": f"job file {job}, [[table]] 2"} in own
 
 
 def test_a_job_file_is_checked_table_by_table(source: str, tmp_path: Path) -> None:

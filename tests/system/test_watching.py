@@ -111,7 +111,7 @@ def test_a_run_is_seen_and_stopped_from_elsewhere(running: command.Running, tmp_
     assert "stopped by `unloader stop` before all work units were done" in err
     assert f"run {found['run_id']} has ended" in told
     assert "with 2 of 4 work units finished" in told
-    assert f"unloader resume {dest} keeps 2 finished work units and unloads the other 2" in told
+    assert f"unloader resume {dest}  # keeps 2 finished work units, unloads the other 2" in told
     assert seen(dest, status=7)["live"]["ended"] == "Interrupted"
     assert "no run is writing to" in command.error_of("stop", str(dest), status=6)
 
@@ -148,7 +148,7 @@ def test_a_killed_run_is_said_to_be_interrupted(
     page = command.ended("status", str(dest))
     assert page.returncode == 7
     assert "killed" in page.stdout
-    assert "its snapshot ended with the run" in page.stdout
+    assert "because the snapshot ended with the run" in page.stdout
     assert (seen(dest, status=7)["units"], seen(dest, status=7)["left"]["units"]) == (4, 2)
     assert " interrupted " in command.run("runs", str(tmp_path))
     again = started(parts, dest)

@@ -80,8 +80,8 @@ Each line starts the program once. You can also save its output in a file that t
 
 ## Progress
 
-On a terminal, planning shows its current step and the time since it started. Then the display has
-the share done, the time left, units, rows and rates, and a line for each worker. `- MB/s` means
+On a terminal, planning shows its current step and its time. After that, the display shows the
+finished share, the time left, units, rows and rates, and a line for each worker. `- MB/s` means
 that no buffer has been written yet.
 
 A log of text has a line for each step that lasts a second, for each `--log-interval`, and for each
@@ -95,13 +95,13 @@ _STATUS = {
     "UnloaderError": "a fault of this program; run it again with `unloader --debug` and report it",
     "UsageError": "an option is wrong, or options contradict each other, in any place",
     "ConfigError": "the configuration is wrong, a driver is missing, a file cannot be read, or the "
-    "machine refuses memory, files or processes",
+    "operating system refuses memory, open files or processes",
     "SourceError": "the database refused a request, failed or disconnected",
     "PlanFailed": "the table cannot be split as requested, or a plan file is not usable",
     "OutputFailed": "the destination or the format refused the output",
     "PartialUnload": "some work units or tables failed; finished units stay in `DEST/_run` for "
     "`unloader resume`, until another run starts there",
-    "VerifyMismatch": "files and manifest differ, or files and source differ",
+    "VerifyMismatch": "a file differs from its manifest, or the files differ from the source",
     "AnswerLost": "done, but standard output did not take the result",
     "FollowUpFailed": "the run is complete, but `--latest-link`, `--report` or the command of "
     "`--on-success` failed",

@@ -148,7 +148,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     value: str
     """The value as it was written; never a secret."""
     origin: str
-    """command line, environment variable X, job file X or plan file X."""
+    """command line, environment variable X, plan file X, or job file X with the entry in it."""
     effect: Literal["selects", "changes", "none"] = "none"
     """selects: fewer or other rows or columns. changes: how the output is written or checked.
     none: neither."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -85,7 +85,7 @@ def start(
     check_before(request, observe)
     workers = planned.plan.limits.parallelism if planned else None
     with workers_for(request, workers, stop=stop) as team:
-        _tell_settings(request, observe)
+        _tell_settings((request,), observe)
         with resolved(
             request,
             planned=planned,
@@ -109,7 +109,7 @@ def start_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> Tabl
     options = replace(asked.options, job=asked.options.job or job_digest(asked))
     check_ceilings(common)
     with workers_for(common, stop=stop) as team:
-        _tell_settings(common, observe)
+        _tell_settings((each.request for each in asked.entries), observe)
         with resolved_tables(asked, seats=team.seats, stop=stop, observe=observe) as ready:
             return run_tables(ready, team.executor, options, observe=observe, stop=stop)
 
@@ -174,7 +174,7 @@ def go_on_with_tables(broken: BrokenTables, *, observe: Observer, stop: Stop) ->
     workers = broken.first.parallelism or broken.first.run.plan.limits.parallelism
     with workers_for(request, workers, stop=stop) as team:
         broken = broken.seated(team.seats)
-        _tell_settings(request, observe)
+        _tell_settings((each.run.request for each in broken.tables), observe)
         left = left_of_tables((each.run for each in broken.tables), broken.place, observe)
         with reopened_tables(
             broken,
@@ -371,7 +371,7 @@ def _go_on(broken: BrokenRun, observe: Observer, stop: Stop) -> tuple[Manifest, 
     request = broken.run.request
     workers = broken.parallelism or broken.run.plan.limits.parallelism
     with workers_for(request, workers, stop=stop) as team:
-        _tell_settings(request, observe)
+        _tell_settings((request,), observe)
         with reopened(broken, stop=stop, observe=observe) as ready:
             ready = replace(ready, run=ready.run.seated(team.seats))
             return run(ready, team.executor, observe=observe, stop=stop)
@@ -429,8 +429,9 @@ def _finished(place: str, done: _CutShort | None, observe: Observer) -> tuple[Ma
     return (manifest,)
 
 
-def _tell_settings(request: Request, observe: Observer) -> None:
-    for setting in request.settings:
+def _tell_settings(requests: Iterable[Request], observe: Observer) -> None:
+    """Report each setting once; its origin has the entry of a job file that sets it."""
+    for setting in dict.fromkeys(each for request in requests for each in request.settings):
         if setting.effect != "none":
             observe(
                 SettingUsed(

@@ -115,8 +115,8 @@ def verify(
             hint = f"move them away, or let the loader read the names in {MANIFEST}"
         elif state is not None and not state.at_snapshot and not read.differences:
             hint = (
-                "the files are as the run wrote them; if the source was changed after the run, "
-                "this is the difference, and only a new run has the current rows"
+                "if the source was changed after the run, start a new run to get the current "
+                "rows. The files are as the run wrote them"
             )
         else:
             hint = in_table.hint if in_table else "unload the table again, or restore the files"

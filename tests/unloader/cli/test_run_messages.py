@@ -57,7 +57,7 @@ def test_one_thing_has_a_singular(here: str) -> None:
     done = command.ended("run", here, *TABLES, "--to", "out/{table}", "--parallelism", "1")
     assert "main.t is complete: 1 row, 4 B; 1 of 2 tables" in done.stderr
     alone = command.ended("run", here, *TABLES[:2], "--to", "alone", "--parallelism", "1")
-    assert "about 1 row," in alone.stderr
+    assert "about 1 row;" in alone.stderr
     assert "done: 1/1 units, 1 row, " in alone.stderr
     assert "ok (count, 1 row in the source)" in alone.stdout
     error = command.error_of(

@@ -72,8 +72,8 @@ def test_a_run_with_a_damaged_record(home: Path, damage: int) -> None:
     record.write_bytes(record.read_bytes()[:damage])
     for place in (home, home / "bad"):
         shown = command.run("status", str(place), status=7)
-        assert "it cannot be resumed: " in shown
-        assert f"unloader clean {home} removes its staged files" in shown
+        assert "The run cannot be resumed: " in shown
+        assert f"unloader clean {home}  # removes the staged files" in shown
         assert "unloader resume" not in shown
         assert json.loads(command.run("status", str(place), "--json", status=7))["problem"]
         error = command.error_of("resume", str(place), status=6)
@@ -95,6 +95,6 @@ def test_a_run_over_one_table_with_an_empty_record(url: str, tmp_path: Path) -> 
     breaking.kill_after(1, home, *job, "--unit-bytes", "16kB")
     (home / "_run" / "run.json").write_bytes(b"")
     shown = command.run("status", str(home), status=7)
-    assert f"unloader clean {home} removes its staged files" in shown
+    assert f"unloader clean {home}  # removes the staged files" in shown
     assert "left no record" in command.error_of("resume", str(home), status=6)
     assert f"unloader status {home}" in command.error_of("verify", str(home), status=6)

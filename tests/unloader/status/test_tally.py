@@ -120,7 +120,7 @@ def test_lines_tell_units_rows_rates_share_and_time_left() -> None:
 def test_before_the_plan_stands_the_phase_is_told() -> None:
     """Planning takes time, too, and has no units yet."""
     made = tally(PhaseStarted(phase="connecting"), PhaseStarted(phase="columns"))
-    text = "planning: reading the columns, 1 min 1 s so far"
+    text = "planning: reading the columns, 1 min 1 s since the start"
     assert progress_text(made.figures(61.0), made.phase) == text
 
 

@@ -20,7 +20,7 @@ _STATUSES = {
     5: "no plan: the table cannot be split as requested, or the plan file is not valid",
     6: "the destination or the output format refused",
     7: "some work units or tables are not complete",
-    8: "the rows of the source, or the files and their manifest, differ",
+    8: "the numbers of rows differ, or a file differs from its manifest",
     9: "done, but the result could not be written to standard output",
     10: "done, but a later step failed: a link, a report, or the command of --on-success",
     130: "stopped by a signal or by unloader stop",

@@ -167,7 +167,8 @@ def started_text(event: RunStarted) -> str:
     """Return the line on the work that is about to start."""
     rows = "" if event.rows is None else f", about {counted(event.rows, 'row')}"
     workers = ("at most " if event.adaptive else "") + counted(event.workers, "worker")
-    point = f", at {event.snapshot}" if event.snapshot else ""
+    # A file's header is enough to compare it by eye: size and time are in the result.
+    point = f"; snapshot {event.snapshot.partition(' size=')[0]}" if event.snapshot else ""
     units = counted(event.units, "unit")
     return f"unloading {render.name(event.table)}: {units} on {workers}{rows}{point}"
 
@@ -221,7 +222,7 @@ def setting_text(event: SettingUsed) -> str:
 def progress_text(figures: Figures, phase: str) -> str:
     """Return the line on the progress of the run."""
     if not figures.units:
-        return f"{phase_text(phase)}, {render.seconds(figures.seconds)} so far"
+        return f"{phase_text(phase)}, {render.seconds(figures.seconds)} since the start"
     parts = [
         f"{figures.units_done}/{figures.units} units",
         f"{counted(figures.rows, 'row')}",

@@ -80,5 +80,6 @@ def _origin(ctx: click.Context, option: JobOption, place: ParameterSource | None
     if place is ParameterSource.DEFAULT_MAP:
         given = ctx.obj.job_values.get(option.declared.key)
         path = ctx.obj.job_file if given is None else given.place.path
-        return f"{'plan' if ctx.obj.planned else 'job'} file {path}"
+        entry = f", {given.entry}" if given is not None and given.entry else ""
+        return f"{'plan' if ctx.obj.planned else 'job'} file {path}{entry}"
     return "command line"

@@ -57,9 +57,9 @@ class Concurrency(Struct, kw_only=True):
         if self.wanted is None:
             self._climber = Climber(self.most, self.first)
         asked = self._asked
-        text = f"{asked} requested"
+        text = "the run begins with this number"
         if self._climber is not None:
-            text = f"begins with {asked} of at most {self.most}, to find the best number"
+            text += f", to find the best number up to {self.most}"
         self._step(asked, "start", text, self.began)
 
     @property

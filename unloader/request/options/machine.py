@@ -32,8 +32,8 @@ SEATS = (
         field="seats.numa",
         record="numa",
         help=(
-            "Place workers on NUMA nodes and bind them (auto), or bind nothing (off). require "
-            "fails if auto would bind less, for instance on a machine with one node."
+            "Place workers on NUMA nodes and bind them (auto), or bind nothing (off). With "
+            "require, the run fails if auto would bind less, as on a machine with one node."
         ),
         example="off",
     ),

@@ -389,7 +389,8 @@ RIGHTS = (
         },
         help=(
             "Rights of the files and of the manifest, such as 640. The umask does not change them. "
-            "A directory of the run gets the right to enter for every user who may read: 750."
+            "For 640, the directories of the run have the rights 750: every user who may read a "
+            "file may also enter its directory."
         ),
         example="640",
     ),

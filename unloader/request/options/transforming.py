@@ -35,8 +35,8 @@ TRANSFORMING = (
         planned=True,
         help=(
             "Set a column to an expression over the row, in the SQL of DuckDB. A new column is "
-            "added after the last one. Repeat the option for more columns. Each expression can use "
-            "the columns before it."
+            "added after the last one. Repeat the option for more columns. An expression can "
+            "also use the columns that earlier expressions have set."
         ),
         example="'TOTAL=AMOUNT * 1.19'",
     ),

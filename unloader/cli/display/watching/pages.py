@@ -78,46 +78,45 @@ def runs_page(found: Sequence[RunStatus], now: datetime) -> str:
 
 
 def next_step(status: RunStatus) -> str:
-    """Return what to do about a run that broke; empty if nothing is to be done."""
+    """Return the next command for an interrupted run, with its effect as a comment of the shell.
+
+    It is empty if nothing is to be done.
+    """
     if status.state != "interrupted":
         return ""
     place = shlex.quote(status.home or status.destination)
     if status.problem:
         stay = "; published tables stay" if status.tables or status.home else ""
         return (
-            f"it cannot be resumed: {status.problem}. unloader clean {place} removes its "
-            f"staged files{stay}"
+            f"unloader clean {place}  # removes the staged files{stay}. "
+            f"The run cannot be resumed: {status.problem}"
         )
     kept, all_units = (status.left.units if status.left is not None else 0), status.units
     live = status.live
     if live is not None and live.resumable is False:
         return (
-            f"its snapshot ended with the run: unloader resume {place} --new-snapshot "
-            "unloads everything again"
+            f"unloader resume {place} --new-snapshot  # unloads everything again, because the "
+            "snapshot ended with the run"
         )
-    until = "" if live is None else live.snapshot_kept_until
+    until = "" if live is None or not live.snapshot_kept_until else live.snapshot_kept_until
+    until = until and f"; possible until {until}"
     if status.home:
-        return f"unloader resume {place} continues the run over all tables"
+        return f"unloader resume {place}  # continues the run over all tables"
     many = status.tables
     if many is not None:
-        units = f"{counted(kept, 'work unit')}"
         left = many.total - many.done - many.failed
         if not left:
             return (
-                "the missing tables were left out before the first row, and resume cannot unload "
-                "them. Unload them in another run. Remove the record of this run with: "
-                f"unloader clean {place}"
+                f"unloader clean {place}  # removes the record of this run. The missing tables "
+                "were left out before the first row: unload them in another run"
             )
-        tables = counted(left, "table that is", "tables that are")
+        tables = counted(left, "incomplete table")
         return (
-            f"unloader resume {place} keeps {units} of the {tables} not complete, and "
-            f"unloads the rest{until and f'; possible until {until}'}"
+            f"unloader resume {place}  # keeps {counted(kept, 'finished work unit')} of "
+            f"{tables}, and unloads the rest{until}"
         )
-    rest = "" if all_units is None else f" and unloads the other {all_units - kept:,}"
-    return (
-        f"unloader resume {place} keeps "
-        f"{counted(kept, 'finished work unit')}{rest}{until and f'; possible until {until}'}"
-    )
+    rest = "" if all_units is None else f", unloads the other {all_units - kept:,}"
+    return f"unloader resume {place}  # keeps {counted(kept, 'finished work unit')}{rest}{until}"
 
 
 def _facts(status: RunStatus, now: datetime, width: int | None) -> Iterator[tuple[str, str]]:
@@ -180,7 +179,7 @@ def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Iterato
         done = done if status.left is None else status.left.units
         counts = f"{done:,} of {units.total:,} done"
         if status.tables is not None:
-            counts = f"{done:,} done of the tables that are not complete"
+            counts = f"{done:,} finished, in tables that are not complete"
     if running and live.tables is not None:
         yield "tables", tables_text(live.tables)
     yield "units", counts

@@ -105,11 +105,12 @@ def _earlier_runs(values: Mapping[str, Any], places: tuple[str, ...]) -> None:
         several = is_of_several(values) or values.get(ONE_OF_SEVERAL, False)
         if not places or not all(_tells_runs_apart(place, several=several) for place in places):
             raise UsageError(
-                f"{flag(name)} needs a separate directory for each run",
-                "put {date} or {run_id} into the last part of --to, and nowhere else: "
+                f"{flag(name)} needs a separate directory for each run, and the directories of "
+                "all runs in one place",
+                "write {date} or {run_id} only into the last part of --to, such as "
                 "--to '/extract/{table}/{date}'"
                 + (
-                    ", or into the directory of all tables: --to '/extract/{date}/{table}'"
+                    ", or only into the part before {table}: --to '/extract/{date}/{table}'"
                     if several
                     else ""
                 ),
