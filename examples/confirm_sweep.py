@@ -35,10 +35,10 @@ from typing import Any
 from cpus import cpus, kept_to
 from oracle_test_server import oracle_test_server
 from progress import say
-from sweep_environment import CHECKOUT, environment
 
 from unloader.request.settings import parse_count
 
+CHECKOUT = Path(__file__).resolve().parent.parent
 SUPPORT = CHECKOUT / "tests" / "support"
 FEWEST_CPUS = 4
 """From which number on server and runs are pinned apart; with fewer a point of two workers would
@@ -163,7 +163,6 @@ def swept(options: argparse.Namespace, source: Table, directory: Path) -> dict[s
             *("--repeats", str(options.repeats), "--json", "--progress", "log"),
         ],
         cwd=CHECKOUT,
-        env=environment(),
         stdout=subprocess.PIPE,
         check=False,
         text=True,

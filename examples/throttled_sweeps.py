@@ -32,10 +32,10 @@ from pathlib import Path
 from typing import Any
 
 from progress import say
-from sweep_environment import CHECKOUT, environment
 
 from unloader.request.settings import parse_count, parse_size
 
+CHECKOUT = Path(__file__).resolve().parent.parent
 GROUPS = Path("/sys/fs/cgroup")
 CASES = ("disk", "source", "cpu", "none")
 COLUMNS = (
@@ -159,9 +159,7 @@ def swept(options: argparse.Namespace, url: str, to: Path, group: Path | None) -
     if group is not None:
         # The shell enters the group, and becomes the sweep.
         called = ["/bin/sh", "-c", 'echo $$ > "$0" && exec "$@"', f"{group}/cgroup.procs", *called]
-    done = subprocess.run(
-        called, cwd=CHECKOUT, env=environment(), stdout=subprocess.PIPE, check=False, text=True
-    )
+    done = subprocess.run(called, cwd=CHECKOUT, stdout=subprocess.PIPE, check=False, text=True)
     if done.returncode:
         sys.exit(f"throttled_sweeps: the sweep ended with status {done.returncode}")
     answer = json.loads(done.stdout)

@@ -13,12 +13,8 @@ from configparser import ConfigParser
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from packaging.requirements import Requirement
-
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = ROOT / "constraints.txt"
-APART = ROOT / "tests" / "support" / "sweeps" / "requirements.txt"
-"""What tests use that is not in their environment, in one version each."""
 
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
 
@@ -69,20 +65,9 @@ def _named(requirement: str) -> tuple[str, frozenset[str]]:
     return name, frozenset(each.strip() for each in (match[2] or "").split(",") if each.strip())
 
 
-def apart() -> dict[str, str]:
-    """Return the versions of what lies beside the environment of the tests, by name."""
-    lines = APART.read_text(encoding="utf-8").splitlines()
-    pinned = [Requirement(line) for line in lines if not line.startswith("#")]
-    return {
-        each.name: next(iter(each.specifier)).version
-        for each in pinned
-        if each.marker is None or each.marker.evaluate()
-    }
-
-
 def lock() -> str:
     """Return the text of the file."""
-    versions = dict(sorted({**needed(), **apart()}.items()))
+    versions = needed()
     lines = [
         f"# Versions that the test suite has run with, on Python {sys.version.split()[0]}.",
         "# Use them: pip install -c constraints.txt 'unloader[all]'",

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from sweeps import scipy_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "examples" / "confirm_sweep.py"
@@ -47,10 +46,6 @@ def test_what_is_confirmed(example: ModuleType) -> None:
 @pytest.mark.long("examples")
 def test_a_table_is_swept_and_run_again() -> None:
     """All measured points are in the answer, with the seconds of the sweep."""
-    try:
-        scipy_packages.directory()
-    except scipy_packages.Missing as missing:
-        pytest.skip(f"no scipy: {missing}")
     small = ("--rows", "20k", "--levels", "1,2", "--repeats", "1", "--turns", "1")
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--source", "duckdb", "--json", *small],

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from sweeps import scipy_packages
 
 pytestmark = pytest.mark.long("throttled machines")
 
@@ -24,10 +23,6 @@ SMALL = (
 @pytest.mark.parametrize("case", ["disk", "source", "cpu"])
 def test_what_is_throttled_is_named(case: str) -> None:
     """In the JSON and in words, below the knee and beyond it, and none of the other two is."""
-    try:
-        scipy_packages.directory()
-    except scipy_packages.Missing as missing:
-        pytest.skip(f"no scipy: {missing}")
     done = subprocess.run(
         [sys.executable, "examples/throttled_sweeps.py", "--json", "--case", case, *SMALL],
         cwd=ROOT,

@@ -13,8 +13,6 @@ import duckdb
 import pytest
 from long_tests import OTHER_ROUTES
 from processes import command
-from sweeps import scipy_packages
-from sweeps.replays import environment
 
 ROWS = 60_000
 PARTS = 12
@@ -86,10 +84,7 @@ def test_points_and_what_they_cost(database: str, tmp_path: Path) -> None:
 
 
 def test_a_sample_is_the_same_for_all_points(database: str, tmp_path: Path) -> None:
-    """Whole units from all of the table are read, at least one for each worker, by every point.
-
-    Without scipy there is no analysis; what was measured is told, and a notice says what to do.
-    """
+    """Whole units from all of the table are read, at least one for each worker, by every point."""
     options = ("--to", "null:", "--parallelism", "1,2", "--sample", "25%")
     found = swept(database, *options)
     assert (found["sample"]["units"], found["sample"]["of_units"]) == (3, PARTS)
@@ -99,20 +94,6 @@ def test_a_sample_is_the_same_for_all_points(database: str, tmp_path: Path) -> N
     assert read[0] == read[1]
     assert any("small for 2 workers" in notice for notice in found["notices"])
     assert found["points"][0]["state"] == "once"
-    assert any("pip install 'unloader[sweep]'" in notice for notice in found["notices"])
-
-
-def test_a_sweep_without_scipy_says_so_before_it_measures(database: str, tmp_path: Path) -> None:
-    """The points are shown all the same; a job file needs the analysis, so nothing is measured."""
-    sweep = ("sweep", database, "--table", "t", "--to", "null:", "--parallelism", "1", *QUICK)
-    done = command.ended(*sweep)
-    assert done.returncode == 0, done.stderr
-    assert "will be measured and shown, without an analysis" in done.stderr.splitlines()[0]
-    assert "pip install 'unloader[sweep]'" in done.stderr.splitlines()[0]
-    job = tmp_path / "job.toml"
-    refused = command.error_of(*sweep, "--job", str(job), status=3)
-    assert "pip install 'unloader[sweep]'" in refused
-    assert not job.exists()
 
 
 @pytest.mark.long(OTHER_ROUTES)
@@ -133,27 +114,20 @@ def test_the_answer(database: str, tmp_path: Path) -> None:
     The time of the whole table follows from that of the sample. The page shows the curve, and the
     job file runs as it is, with the options of the sweep and the recommended ones.
     """
-    try:
-        env = environment(scipy_packages.directory())
-    except scipy_packages.Missing as missing:
-        pytest.skip(f"no scipy: {missing}")
     points_file = tmp_path / "points.csv"
     out, job, page = tmp_path / "out", tmp_path / "job.toml", tmp_path / "page.html"
     options = ("--to", str(out), "--parallelism", "1,2,3", "--sample", "50%", "--json", *QUICK)
     read = ("--where", "s <> '\\\"'", "--null", "\\N", "--compression", "zstd:1")
     files = ("--csv", str(points_file), "--job", str(job), "--report", str(page))
     sweep = ("sweep", database, "--table", "t", *options, *read)
-    found = json.loads(command.run(*sweep, *files, env=env))
-    again = json.loads(command.run("sweep", "--replay", str(points_file), "--json", env=env))
+    found = json.loads(command.run(*sweep, *files))
+    again = json.loads(command.run("sweep", "--replay", str(points_file), "--json"))
     for key in ("knee", "recommended", "outliers", "limits"):
         assert found[key] == again[key]
     whole = found["whole_table"]
     assert (whole["rows"], whole["parallelism"]) == (ROWS, found["recommended"])
-    level, predicted = (
-        next(each["seconds"] for each in found[key] if each["parallelism"] == found["recommended"])
-        for key in ("levels", "predictions")
-    )
-    assert whole["seconds"] == pytest.approx(2 * (predicted or level), rel=0.001)
+    (level,) = (each for each in found["levels"] if each["parallelism"] == found["recommended"])
+    assert whole["seconds"] == pytest.approx(2 * level["seconds"], rel=0.001)
     assert found["recommended_options"] == {"parallelism": str(found["recommended"])}
     assert "<svg" in page.read_text()
     command.run("run", str(job))

@@ -11,7 +11,8 @@ from unloader.storage.paths import AnyPlace, path_of
 if TYPE_CHECKING:
     from unloader.report.model import RunReport
     from unloader.report.of_tables import TablesReport
-    from unloader.report.sweep_model import SweepPage
+    from unloader.report.sweep_report import SweepPage
+    from unloader.tuning.analysis import Analysis
 
 
 def report(
@@ -52,11 +53,11 @@ def report_of(manifest: dict[str, Any]) -> RunReport | TablesReport:
     return run_report(from_json(manifest))
 
 
-def sweep_report(document: dict[str, Any]) -> SweepPage:
-    """Return what the page of a sweep shows, from its JSON document."""
-    from unloader.report.of_sweep import sweep_report
+def sweep_report(found: Analysis) -> SweepPage:
+    """Return what the page of a sweep shows."""
+    from unloader.report.sweep_report import sweep_report
 
-    return sweep_report(document)
+    return sweep_report(found)
 
 
 def report_page(report: RunReport | TablesReport | SweepPage) -> str:

@@ -15,7 +15,8 @@ from unloader.sources.options import every_option
 if TYPE_CHECKING:
     import click
 
-    from unloader.sweep.model import SweepReport
+    from unloader.sweep.model import SweepDocument
+    from unloader.tuning.analysis import Analysis
 
 JOB_SUFFIX = ".toml"
 """By it `unloader run` knows a job file."""
@@ -63,7 +64,7 @@ def check_page(values: Mapping[str, Any]) -> None:
         api.check_report(Path(values["report"]))
 
 
-def write_points(path: Path, report: SweepReport) -> None:
+def write_points(path: Path, report: SweepDocument) -> None:
     """Write the points as CSV.
 
     Raises:
@@ -74,12 +75,12 @@ def write_points(path: Path, report: SweepReport) -> None:
     _write(path, points_csv(report), "--csv")
 
 
-def write_page(values: Mapping[str, Any], document: dict[str, Any]) -> None:
+def write_page(values: Mapping[str, Any], found: Analysis) -> None:
     """Write the page of `--report`, if it is asked for.
 
     Args:
         values: The options by their names with underscores.
-        document: What `--json` prints.
+        found: What `--json` prints.
 
     Raises:
         FollowUpFailed: It could not be written; what was measured is shown already.
@@ -89,7 +90,7 @@ def write_page(values: Mapping[str, Any], document: dict[str, Any]) -> None:
     from unloader import api
 
     try:
-        api.write_report(Path(values["report"]), api.sweep_report(document))
+        api.write_report(Path(values["report"]), api.sweep_report(found))
     except UnloaderError as error:
         raise FollowUpFailed(
             f"the sweep is complete, but {error.message}",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
@@ -18,16 +19,14 @@ from unloader.cli.options.source_argument import SourceArgument
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.sweep_files import check_files, write_job, write_page, write_points
 from unloader.errors import ConfigError, Interrupted, UnloaderError, UsageError
-from unloader.events import Notice
 from unloader.request.options.option import of_command
 from unloader.request.options.sweeping import AXES, Several
 from unloader.sources.options import every_option
-from unloader.tuning.analysis import library
+from unloader.tuning.analysis import MOST_LEVELS, Rules
 
 if TYPE_CHECKING:
     from unloader.model import SourceSpec
-    from unloader.sweep.model import SweepOptions, SweepReport, Variant
-    from unloader.tuning.validity import Rules
+    from unloader.sweep.model import SweepDocument, SweepOptions, Variant
 
 _VARIED = ("parallelism", *AXES)
 MOST_POINTS = 500
@@ -35,7 +34,7 @@ MOST_POINTS = 500
 
 def live_sweep(
     context: click.Context, argument: SourceArgument, values: Mapping[str, Any]
-) -> SweepReport:
+) -> SweepDocument:
     """Measure the points that the options ask for.
 
     Raises:
@@ -55,50 +54,42 @@ def live_sweep(
     # Of the options that vary a session knows none; the first point has one value of each.
     source = connect_to(argument.url, variants[0][1], given(context))
     points = [_variant(settings, one, source) for settings, one in variants]
-    without_analysis = _without_analysis(values)
     with display_for(dict(values)) as display, stop_on_signals(display.stopping) as stop:
-        if without_analysis:
-            display(Notice(text=without_analysis))
-        return sweep(points, _options(values), observe=display, stop=stop)
+        return sweep(points, _options(values), rules=rules_of(values), observe=display, stop=stop)
 
 
-def answer(context: click.Context, url: str, report: SweepReport) -> None:
+def answer(context: click.Context, url: str, found: SweepDocument) -> None:
     """Show what a sweep has found, and write what was asked for.
 
     Args:
         context: Of the call.
         url: The source.
-        report: What was found.
+        found: What was found.
 
     Raises:
         OutputFailed: The points or the job file cannot be written.
         FollowUpFailed: The page cannot, or there is nothing to recommend.
         Interrupted: The sweep was ended before it was done; what is done is shown.
     """
-    from unloader.sweep.answers import answers_of
-
     values = context.params
     if values["csv"]:
-        write_points(Path(values["csv"]), report)
-    found = answers_of(report, rules_of(values), values["predict"] or ())
-    notices = (*report.notices, *found.notices)
-    document = {**found.to_json(), **report.to_json(), "notices": list(notices)}
+        write_points(Path(values["csv"]), found)
     if values["json"]:
-        render.emit_json(document)
+        render.emit_json(to_builtins(found))
     elif not values["quiet"]:
         from unloader.cli.display.sweeps.measured import shown
 
-        render.emit(shown(report, found))
-    for notice in () if values["quiet"] else notices:
+        render.emit(shown(found))
+    for notice in () if values["quiet"] else found.notices:
         click.echo(f"unloader: notice: {render.visible(notice)}", err=True)
     with after_answer(json=values["json"]):
-        write_page(values, document)
-        if report.interrupted:
+        write_page(values, found)
+        if found.interrupted:
             raise Interrupted(
                 "the sweep was stopped by a signal before all points were measured",
                 "only measured points are shown; sweep again for the rest",
             )
-        write_job(context, url, document["recommended_options"], document.get("doubts", ()))
+        write_job(context, url, found.recommended_options, found.doubts)
 
 
 @contextmanager
@@ -116,28 +107,8 @@ def after_answer(*, json: bool) -> Iterator[None]:
         raise click.exceptions.Exit(error.exit_code) from error
 
 
-def _without_analysis(values: Mapping[str, Any]) -> str:
-    """Return why only points will be shown, "" if they can be analysed.
-
-    Raises:
-        ConfigError: They cannot be, and `--job` needs the analysis.
-    """
-    try:
-        library()
-    except ConfigError as error:
-        if values["job"]:
-            raise
-        return (
-            f"the points will be measured and shown, without an analysis: "
-            f"{error.message}. Next: {error.hint}"
-        )
-    return ""
-
-
 def rules_of(values: Mapping[str, Any]) -> Rules:
     """Return the rules that the analysis goes by."""
-    from unloader.tuning.validity import Rules
-
     return Rules(
         spread=values["spread"],
         widest_spread=values["max_spread"],
@@ -176,6 +147,10 @@ def _variants(
         if name != "parallelism"
     }
     axes = {"parallelism": values["parallelism"] or _usual_levels(), **axes}
+    if len(axes["parallelism"]) > MOST_LEVELS:
+        raise UsageError(
+            f"there are more than {MOST_LEVELS} levels of parallelism", "give fewer --parallelism"
+        )
     varied = {name for name, chosen in axes.items() if len(chosen) > 1} | {"parallelism"}
     found = []
     for chosen in _grid(axes):

@@ -6,11 +6,10 @@ that the page opens in any browser; beside each such list stands how many there 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct, field
 
-from unloader import json_fields
 from unloader.ceilings.model import Efficiency
 from unloader.manifest.asked import SourceRecord
 from unloader.manifest.model import StagesRecord, TotalsRecord, VerifiedRecord
@@ -190,7 +189,3 @@ class RunReport(Struct, frozen=True, kw_only=True):
     settings: tuple[SettingLine, ...]
     warnings: tuple[str, ...]
     not_measured: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the document that the page carries."""
-        return json_fields.fields_to_json(self)

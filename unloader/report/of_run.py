@@ -7,8 +7,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from unloader.manifest.model import Manifest, SampleRecord, StagesRecord, StepRecord, UnitRecord
+from unloader.manifest.model import (
+    FailedAttemptRecord,
+    Manifest,
+    SampleRecord,
+    StagesRecord,
+    StepRecord,
+    UnitRecord,
+)
 from unloader.report.model import (
+    Bar,
     NodeLine,
     RouteLine,
     RunReport,
@@ -19,7 +27,7 @@ from unloader.report.model import (
     UnitLine,
     WorkerLine,
 )
-from unloader.report.timeline import bars_of, failed_bar
+from unloader.report.timeline import bars_of
 
 MOST_LINES = 50
 """Of a table of units or of failed attempts."""
@@ -36,7 +44,8 @@ def run_report(manifest: Manifest, others: Sequence[Manifest] = ()) -> RunReport
     table, units = manifest.table, manifest.units
     # Of a steered run those that were never to work were not idle.
     expected = 0 if manifest.parallelism_steps else len(manifest.workers)
-    bars, units_per_bar = bars_of(units, manifest.failed_attempts)
+    failed = tuple(map(_failed_bar, manifest.failed_attempts))
+    bars, units_per_bar = bars_of(filter(None, map(_unit_bar, units)), failed)
     to = manifest.options.to
     return RunReport(
         run_id=manifest.run_id,
@@ -69,7 +78,7 @@ def run_report(manifest: Manifest, others: Sequence[Manifest] = ()) -> RunReport
         bars=bars,
         units_per_bar=units_per_bar,
         slowest=tuple(map(_unit, sorted(units, key=lambda unit: -unit.seconds)[:MOST_LINES])),
-        failed=tuple(map(failed_bar, manifest.failed_attempts[:MOST_LINES])),
+        failed=failed[:MOST_LINES],
         failed_attempts=len(manifest.failed_attempts) + manifest.failed_attempts_left_out,
         samples=tuple(_samples(manifest.samples)),
         steps=tuple(_steps(manifest.parallelism_steps or ())),
@@ -108,6 +117,40 @@ def _unit(unit: UnitRecord) -> UnitLine:
         started_s=unit.started_s,
         seconds=unit.seconds,
         stages=unit.stages,
+    )
+
+
+def _unit_bar(unit: UnitRecord) -> Bar | None:
+    """Return the bar of a unit; None where its worker or its begin is not known."""
+    if unit.worker is None or unit.started_s is None:
+        return None
+    return Bar(
+        worker=unit.worker,
+        unit=unit.id,
+        last_unit=unit.id,
+        units=1,
+        partition=unit.partition or "",
+        started_s=unit.started_s,
+        seconds=unit.seconds,
+        rows=unit.rows,
+        attempt=unit.attempts,
+        outcome="done",
+    )
+
+
+def _failed_bar(failed: FailedAttemptRecord) -> Bar:
+    return Bar(
+        worker=failed.worker,
+        unit=failed.unit,
+        last_unit=failed.unit,
+        units=1,
+        partition="",
+        started_s=failed.started_s,
+        seconds=failed.seconds,
+        rows=0,
+        attempt=failed.attempt,
+        outcome="failed",
+        message=failed.message,
     )
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
-from unloader import json_fields
 from unloader.manifest.asked import SourceRecord
 from unloader.manifest.tables import TableEntry, TablesManifest, TablesTotals
 from unloader.model import Snapshot
@@ -63,10 +62,6 @@ class TablesReport(Struct, frozen=True, kw_only=True):
     """What took workers longest comes first."""
     missing: tuple[MissingLine, ...]
     settings: tuple[SettingLine, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the document that the page carries."""
-        return json_fields.fields_to_json(self)
 
 
 def tables_report(manifest: TablesManifest) -> TablesReport:

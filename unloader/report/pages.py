@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec import to_builtins
+
 from unloader.report.charts.of_run import run_charts
 from unloader.report.charts.of_sweep import sweep_charts
 from unloader.report.model import RunReport
 from unloader.report.of_tables import TablesReport
 from unloader.report.page import page
-from unloader.report.sweep_model import SweepPage
+from unloader.report.sweep_report import SweepPage
 
 Report = RunReport | TablesReport | SweepPage
 
@@ -29,7 +31,7 @@ def tables_page(report: TablesReport) -> str:
     Raises:
         ConfigError: A library is missing.
     """
-    return page("tables.html", report.to_json(), ())
+    return page("tables.html", to_builtins(report), ())
 
 
 def sweep_page(report: SweepPage) -> str:
@@ -38,7 +40,7 @@ def sweep_page(report: SweepPage) -> str:
     Raises:
         ConfigError: A library is missing.
     """
-    return page("sweep.html", report.to_json(), sweep_charts(report))
+    return page("sweep.html", to_builtins(report), sweep_charts(report))
 
 
 def run_page(report: RunReport) -> str:
@@ -49,4 +51,4 @@ def run_page(report: RunReport) -> str:
     """
     nodes = sorted({node for sample in report.samples for node in sample.cpu_by_node}, key=str)
     columns = [(f"node {node}", f"cpu_by_node.{node}", "share") for node in nodes]
-    return page("run.html", report.to_json(), run_charts(report), {"node_columns": columns})
+    return page("run.html", to_builtins(report), run_charts(report), {"node_columns": columns})

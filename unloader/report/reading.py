@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from unloader.errors import ConfigError, OutputFailed, UnloaderError
-from unloader.json_reading import decode
+import msgspec
+
+from unloader.ceilings.file import read_ceilings
+from unloader.errors import OutputFailed, UnloaderError
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import document_of, parse_manifest, read_manifest
 from unloader.manifest.read_tables import (
@@ -18,9 +19,8 @@ from unloader.manifest.read_tables import (
 from unloader.manifest.tables import is_of_tables
 from unloader.report.model import RunReport
 from unloader.report.of_run import run_report
-from unloader.report.of_sweep import is_sweep, sweep_report
 from unloader.report.of_tables import TablesReport, tables_report
-from unloader.report.sweep_model import SweepPage
+from unloader.report.sweep_report import SweepPage, is_sweep, sweep_of, sweep_report
 from unloader.storage.directories.leftovers import RUN
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
@@ -48,7 +48,8 @@ def report_at(
     data = _data(place)
     document = _json(data)
     if isinstance(document, dict) and is_sweep(document):
-        return sweep_report(document, None if ceilings is None else _ceilings(ceilings))
+        held = None if ceilings is None else read_ceilings(ceilings)
+        return sweep_report(sweep_of(document, place), held)
     if document is None and place.name != MANIFEST:
         raise OutputFailed(
             f"{place} is neither a manifest nor the output of unloader sweep --json",
@@ -89,18 +90,9 @@ def _data(path: Path) -> bytes:
 
 def _json(data: bytes) -> object:
     try:
-        return decode(data.decode())
-    except ValueError:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
         return None
-
-
-def _ceilings(path: Path) -> dict[str, Any]:
-    document = _json(_data(path))
-    if not isinstance(document, dict) or not {"disks", "source"} & document.keys():
-        raise ConfigError(
-            f"{path} is not a file of ceilings", "make one with: unloader preflight --save FILE"
-        )
-    return document
 
 
 def _of_run_in(place: PlacePath) -> RunReport | TablesReport:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import chain
 
-from unloader.manifest.model import FailedAttemptRecord, UnitRecord
 from unloader.report.model import Bar
 
 MOST_BARS = 1500
@@ -15,62 +13,49 @@ MOST_BARS = 1500
 
 
 def bars_of(
-    units: Iterable[UnitRecord], failed: Sequence[FailedAttemptRecord], most: int = MOST_BARS
+    units: Iterable[Bar], failed: Sequence[Bar] = (), most: int = MOST_BARS
 ) -> tuple[tuple[Bar, ...], int]:
     """Return the bars by worker and time, and how many units one of them stands for at most.
 
-    Units whose worker or begin is not known are left out. Failed attempts have bars of their own
-    always. Where there are too many units, several that a worker did in a row share a bar.
+    Failed attempts always have separate bars. Where there are too many units, several that a
+    worker did in a row share a bar.
+
+    Args:
+        units: A bar for each unit.
+        failed: A bar for each failed attempt.
+        most: How many of each are shown.
     """
-    by_worker: dict[int, list[tuple[float, UnitRecord]]] = defaultdict(list)
+    by_worker: dict[int, list[Bar]] = defaultdict(list)
     for unit in units:
-        if unit.worker is not None and unit.started_s is not None:
-            by_worker[unit.worker].append((unit.started_s, unit))
+        by_worker[unit.worker].append(unit)
     for done in by_worker.values():
-        done.sort(key=lambda each: each[0])
+        done.sort(key=lambda bar: bar.started_s)
     together = 1
     while sum(math.ceil(len(done) / together) for done in by_worker.values()) > most:
         if all(len(done) <= together for done in by_worker.values()):
             break
         together *= 2
-    shared = (
-        _shared(worker, done[at : at + together])
-        for worker, done in by_worker.items()
+    bars = [
+        _shared(done[at : at + together])
+        for done in by_worker.values()
         for at in range(0, len(done), together)
-    )
-    bars = chain(shared, map(failed_bar, failed[:most]))
+    ]
+    bars += failed[:most]
     return tuple(sorted(bars, key=lambda bar: (bar.worker, bar.started_s))), together
 
 
-def failed_bar(failed: FailedAttemptRecord) -> Bar:
-    """Return the bar of a failed attempt."""
+def _shared(done: Sequence[Bar]) -> Bar:
+    first, last = done[0], done[-1]
+    attempt = max(bar.attempt for bar in done)
     return Bar(
-        worker=failed.worker,
-        unit=failed.unit,
-        last_unit=failed.unit,
-        units=1,
-        partition="",
-        started_s=failed.started_s,
-        seconds=failed.seconds,
-        rows=0,
-        attempt=failed.attempt,
-        outcome="failed",
-        message=failed.message,
-    )
-
-
-def _shared(worker: int, done: Sequence[tuple[float, UnitRecord]]) -> Bar:
-    (began, first), (last_began, last) = done[0], done[-1]
-    attempt = max(unit.attempts for _, unit in done)
-    return Bar(
-        worker=worker,
-        unit=first.id,
-        last_unit=last.id,
+        worker=first.worker,
+        unit=first.unit,
+        last_unit=last.unit,
         units=len(done),
-        partition=(first.partition or "") if len(done) == 1 else "",
-        started_s=began,
-        seconds=round(last_began + last.seconds - began, 4),
-        rows=sum(unit.rows for _, unit in done),
+        partition=first.partition if len(done) == 1 else "",
+        started_s=first.started_s,
+        seconds=round(last.started_s + last.seconds - first.started_s, 4),
+        rows=sum(bar.rows for bar in done),
         attempt=attempt,
         outcome="done" if attempt == 1 else "done in a retry",
     )

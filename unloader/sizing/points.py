@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from unloader.errors import ConfigError
 from unloader.nouns import counted
 from unloader.sizing.model import Basis, Measured
-from unloader.tuning.points_file import FOR_SIZE, MOST_POINTS, MOST_WORKERS, points_of
+from unloader.tuning.points import FOR_SIZE, MOST_POINTS, MOST_WORKERS, points_of
 
 _NUMBERS = ("parallelism", "seconds", "rows", "bytes", *FOR_SIZE)
 _LARGEST = 1e18

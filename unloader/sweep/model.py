@@ -1,17 +1,19 @@
-"""What a sweep is asked and what it has measured: plain data, which knows how it is written."""
+"""What a sweep is asked and what it has found: the records that `unloader sweep --json` prints."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from unloader import json_fields
 from unloader.model import Request
 from unloader.sweep.measuring.load import MachineLoad
 from unloader.sweep.measuring.sampler import Moment
+from unloader.tuning.analysis import Analysis
+
+PARALLELISM = "parallelism"
 
 
 class Variant(Struct, frozen=True, kw_only=True):
@@ -117,16 +119,9 @@ class Measurement(Struct, frozen=True, kw_only=True):
     """Of the text of a row before compression, in the finished units; None where there is none."""
     moments: tuple[Moment, ...] = ()
     timeline: tuple[UnitTime, ...] = ()
-
-    @property
-    def rows_per_second(self) -> float:
-        """Return the speed."""
-        return self.rows / self.seconds
-
-    @property
-    def bytes_per_second(self) -> float:
-        """Return the speed in bytes that were written."""
-        return self.bytes / self.seconds
+    rows_per_second: float
+    bytes_per_second: float
+    """Of the files."""
 
     @property
     def cpu_seconds(self) -> float | None:
@@ -149,23 +144,16 @@ class PointReport(Struct, frozen=True, kw_only=True):
     state: PointState
     problem: str = ""
     """Why it failed."""
+    rows_per_second: float | None
+    """The median; None without a measurement."""
+    spread: float | None
+    """How far the speeds are apart, as a share of their median; None for fewer than two."""
 
     @property
     def median(self) -> Measurement | None:
         """Return the measurement with the median speed, of two the slower; None without any."""
         ordered = sorted(self.measurements, key=lambda each: each.rows_per_second)
         return ordered[(len(ordered) - 1) // 2] if ordered else None
-
-    @property
-    def rows_per_second(self) -> float | None:
-        """Return the median speed."""
-        speeds = [each.rows_per_second for each in self.measurements]
-        return statistics.median(speeds) if speeds else None
-
-    @property
-    def spread(self) -> float | None:
-        """Return how far the speeds are apart, as a share of their median."""
-        return spread_of(self.measurements)
 
 
 def spread_of(measurements: Iterable[Measurement]) -> float | None:
@@ -188,9 +176,38 @@ class SampleTaken(Struct, frozen=True, kw_only=True):
     """Of the bytes, or else the rows or units."""
 
 
-class SweepReport(Struct, frozen=True, kw_only=True):
-    """What a sweep has found."""
+class WholeTable(Struct, frozen=True, kw_only=True):
+    """The seconds of all rows that the options select, from those of the recommended level."""
 
+    parallelism: int
+    rows: int
+    """By the source's estimate, where the sweep has not read them all."""
+    seconds: float
+
+
+class Curve(Analysis, frozen=True, kw_only=True):
+    """The analysis of points that differ in parallelism alone."""
+
+    settings: Mapping[str, str]
+    """What they have in common, of what the sweep varies."""
+    rows_per_second: float
+    """Of its recommended level, or else of its fastest."""
+    whole_table: WholeTable | None
+
+    @property
+    def recommended_options(self) -> dict[str, str]:
+        """Return the options to use, without parallelism where none is recommended."""
+        own = {} if self.recommended is None else {PARALLELISM: str(self.recommended)}
+        return {**own, **self.settings}
+
+
+class SweepDocument(Analysis, frozen=True, kw_only=True):
+    """What a sweep has found, as `--json` prints it; the analysis is that of the fastest curve."""
+
+    recommended_options: Mapping[str, str]
+    whole_table: WholeTable | None
+    curves: tuple[Curve, ...]
+    """The fastest first."""
     source: str
     """Without a secret."""
     subject: str
@@ -207,21 +224,9 @@ class SweepReport(Struct, frozen=True, kw_only=True):
     """What the caches of database and system held, in one sentence."""
     points: tuple[PointReport, ...]
     """In the order in which they were asked for."""
-    interrupted: bool = False
-    notices: tuple[str, ...] = ()
-    order: tuple[str, ...] = field(default=())
+    interrupted: bool
+    order: tuple[str, ...]
     """Labels of the points in the order in which they were measured."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all of it."""
-        document = json_fields.fields_to_json(self)
-        for point, found in zip(self.points, document["points"], strict=True):
-            found["rows_per_second"] = point.rows_per_second
-            found["spread"] = point.spread
-            for each, one in zip(point.measurements, found["measurements"], strict=True):
-                one["rows_per_second"] = each.rows_per_second
-                one["bytes_per_second"] = each.bytes_per_second
-        return document
 
 
 def label(settings: Mapping[str, str]) -> str:

@@ -6,17 +6,16 @@ import csv
 import io
 from collections.abc import Iterable
 
-from unloader.sweep.model import Measurement, PointReport, SweepReport
-from unloader.tuning.points import Load, Point
-from unloader.tuning.points_file import FOR_SIZE, points_text
-
-PARALLELISM = "parallelism"
+from unloader.sweep.model import PARALLELISM, Measurement, PointReport, SweepDocument
+from unloader.tuning.points import FOR_SIZE, Load, Point, points_text
 
 
-def curves(report: SweepReport) -> list[tuple[dict[str, str], list[PointReport]]]:
+def curves(
+    measured: Iterable[PointReport],
+) -> list[tuple[dict[str, str], list[PointReport]]]:
     """Return the points that differ in parallelism alone, with what they have in common."""
     found: list[tuple[dict[str, str], list[PointReport]]] = []
-    for point in report.points:
+    for point in measured:
         common = {name: text for name, text in point.settings.items() if name != PARALLELISM}
         for settings, points in found:
             if settings == common:
@@ -32,8 +31,8 @@ def measured_points(points: Iterable[PointReport]) -> tuple[Point, ...]:
     return tuple(_point(point.parallelism, each) for point in points for each in point.measurements)
 
 
-def points_csv(report: SweepReport) -> str:
-    """Return the measurements as CSV that `unloader.tuning.points_file` reads.
+def points_csv(report: SweepDocument) -> str:
+    """Return the measurements as CSV that `unloader.tuning.points` reads.
 
     Further columns are those that `unloader size` reads, and what the sweep has varied beside
     parallelism.

@@ -1,16 +1,21 @@
-"""The points of a sweep: what was measured at one parallelism, and levels of repeated points.
+"""The points of a sweep, and their file: CSV with `parallelism,seconds`, and what else is known.
 
-Nothing is computed from them here but medians. A figure that nobody measured is None, never 0.
+Other columns are `bytes`, `rows` and the figures of `Load`, such as `cpu`. Shares are in percent.
+A line that begins with # is a remark. A cell without text is a figure that nobody measured.
 """
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 from msgspec import Struct
+
+from unloader.errors import ConfigError
+from writers.files.regular import read_named
 
 
 class Load(Struct, frozen=True, kw_only=True):
@@ -53,83 +58,203 @@ class Point(Struct, frozen=True, kw_only=True):
     load: Load = Load()
 
 
-class Level(Struct, frozen=True, kw_only=True):
-    """All measurements at one parallelism."""
+REQUIRED = ("parallelism", "seconds")
+OPTIONAL = ("bytes", "rows", *LOADS)
+SHARES = tuple(name for name in LOADS if name != "queued")
+FOR_SIZE = ("row_bytes", "cores", "cpu_seconds")
+"""Columns that a sweep writes for `unloader size`; the analysis does not need them."""
 
-    parallelism: int
-    seconds: float
-    """The median, for as much work as `Work.of` names."""
-    repeats: int
-    low: float
-    high: float
-    """The fastest and the slowest of them, in seconds."""
-    deviation: float | None
-    """Standard deviation of the logarithm of one measurement; None where none was repeated."""
-    load: Load
+MOST_POINTS = 10_000
+MOST_WORKERS = 65_535
+SHORTEST_SECONDS, LONGEST_SECONDS = 1e-6, 1e9
+"""Thirty years; more, or less than a clock tells, is a mistake of units."""
 
-    @property
-    def spread(self) -> float:
-        """By how much the speeds of the repeats differ, as a share of their median."""
-        return (1 / self.low - 1 / self.high) * self.seconds
+_WHOLE = re.compile(r"[0-9]{1,9}")
+_NUMBER = re.compile(r"([0-9]{1,20}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?")
+_SHOWN = 40
 
 
-class Work(Struct, frozen=True, kw_only=True):
-    """How much was done in the seconds of a level, so that rates can be told."""
+class PointsFile(Struct, frozen=True, kw_only=True):
+    """What a file of points holds."""
 
-    unit: str
-    """bytes, rows, or table where neither is known of every point."""
-    of: float
-    """How much of it the seconds of all levels are for."""
+    points: tuple[Point, ...]
+    """In the order of the file."""
+    others: tuple[Mapping[str, str], ...]
+    """Of each point the cells of columns that are none of a point's own."""
+    notices: tuple[str, ...] = ()
+    """What the user should know of how it was read."""
 
 
-def levels_of(points: Iterable[Point]) -> tuple[tuple[Level, ...], Work]:
-    """Return the levels of points, lowest first, and the work that their seconds are for.
+def read_points(path: Path) -> PointsFile:
+    """Return the points of a CSV file.
 
-    Points that did less work than others, such as samples of a table, are brought to the same
-    amount: that of the point that did most.
+    Raises:
+        ConfigError: It cannot be read or understood; the message has the file and the line.
     """
-    known = list(points)
-    work, amounts = _work(known)
-    grouped = defaultdict(list)
-    for point, amount in zip(known, amounts, strict=True):
-        grouped[point.parallelism].append((point.seconds * work.of / amount, point.load))
-    return tuple(_level(each, *zip(*grouped[each], strict=True)) for each in sorted(grouped)), work
+    return points_of(path, _text(path))
 
 
-def _work(points: Sequence[Point]) -> tuple[Work, list[float]]:
-    for unit in ("bytes", "rows"):
-        amounts = [getattr(point, unit) for point in points]
-        if amounts and all(amounts):
-            return Work(unit=unit, of=max(amounts)), amounts
-    return Work(unit="table", of=1.0), [1.0] * len(points)
+def points_of(path: Path, text: str) -> PointsFile:
+    """Return the points of the text of a file.
 
-
-def _level(parallelism: int, seconds: Sequence[float], loads: Sequence[Load]) -> Level:
-    logs = [math.log(each) for each in seconds]
-    return Level(
-        parallelism=parallelism,
-        seconds=statistics.median(seconds),
-        repeats=len(seconds),
-        low=min(seconds),
-        high=max(seconds),
-        deviation=statistics.stdev(logs) if len(logs) > 1 else None,
-        load=Load(**{name: _median(getattr(each, name) for each in loads) for name in LOADS}),
+    Raises:
+        ConfigError: It cannot be understood; the message has the file and the line.
+    """
+    rows = _rows(path, text.removeprefix("\ufeff"))
+    _, first = next(rows, (0, []))
+    heads = _heads(path, first)
+    found, others = [], []
+    for line, row in rows:
+        found.append(_cells(path, line, heads, row))
+        others.append(_others(heads, row))
+        if len(found) > MOST_POINTS:
+            raise ConfigError(f"{path} has more than {MOST_POINTS:,} points", "give fewer points")
+    if not found:
+        raise _wrong(path, 0, "has no points", "write one line for each measurement")
+    unused = [head for head in others[0] if head not in FOR_SIZE]
+    notices = [f"columns of {path} that are not used: {', '.join(unused)}"] if unused else []
+    scales = {}
+    for name in SHARES:
+        values = [cells[name] for cells in found if name in cells]
+        as_shares = bool(values) and max(values) <= 1 and not any(name + "%" in c for c in found)
+        scales[name] = 1.0 if as_shares else 100.0
+        if as_shares and max(values) > 0:
+            notices.append(
+                f"no value of {name} in {path} is above 1: the values are read as shares, 1 is "
+                "100 %"
+            )
+    return PointsFile(
+        points=tuple(_point(cells, scales) for cells in found),
+        others=tuple(others),
+        notices=tuple(notices),
     )
 
 
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+def points_text(points: Iterable[Point], remarks: Iterable[str] = ()) -> str:
+    """Return points as CSV that `read_points` reads, with the columns that any of them knows."""
+    known = list(points)
+    columns = [*REQUIRED, *(name for name in OPTIONAL if any(_cell(p, name) for p in known))]
+    text = io.StringIO()
+    text.writelines(f"# {remark}\n" for remark in remarks)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(point, name) for name in columns] for point in known)
+    return text.getvalue()
 
 
-def deviation_of_repeats(levels: Iterable[Level]) -> tuple[float, int] | None:
-    """Return the pooled deviation of one repeated measurement, and its degrees of freedom.
+def _cell(point: Point, name: str) -> str:
+    value = getattr(point.load, name) if name in LOADS else getattr(point, name)
+    if value is None:
+        return ""
+    # Digits that come back as the same number; a share of 0.29 is not 28.999999999999996 %.
+    return f"{value * 100:.12g}%" if name in SHARES else repr(value)
 
-    It is that of the logarithm, so 0.02 is about 2 %. None where no level was repeated.
-    """
-    repeated = [level for level in levels if level.deviation is not None]
-    freedom = sum(level.repeats - 1 for level in repeated)
-    if not freedom:
-        return None
-    squares = sum((level.repeats - 1) * (level.deviation or 0.0) ** 2 for level in repeated)
-    return math.sqrt(squares / freedom), freedom
+
+def _text(path: Path) -> str:
+    try:
+        return read_named(path).decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the points in {path}: {error.strerror}", "give a file with --replay"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path} is not text in UTF-8 (byte {error.start:,})", "save it as CSV in UTF-8"
+        ) from error
+
+
+def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield number and cells of each line that has any."""
+    # One point is one line, so an open quotation mark cannot swallow the rest of the file.
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            cells = next(csv.reader([line], strict=True))
+        except csv.Error as error:
+            raise _wrong(path, number, f"is not CSV: {error}", "correct it") from error
+        yield number, [cell.strip() for cell in cells]
+
+
+def _heads(path: Path, row: list[str]) -> list[str]:
+    heads = [cell.lower() for cell in row]
+    for name in REQUIRED:
+        if name not in heads:
+            raise _wrong(
+                path,
+                0,
+                f"has no column {name}",
+                "begin it with the line parallelism,seconds (a comma between columns)",
+            )
+    for name in (*REQUIRED, *OPTIONAL, *FOR_SIZE):
+        if heads.count(name) > 1:
+            raise _wrong(path, 0, f"has {heads.count(name)} columns {name}", "keep one of them")
+    return heads
+
+
+def _cells(path: Path, line: int, heads: list[str], row: list[str]) -> dict[str, float]:
+    if len(row) > len(heads):
+        raise _wrong(
+            path,
+            line,
+            f"has {len(row)} cells for {len(heads)} columns",
+            "write numbers without separators of thousands, and decimals with a point",
+        )
+    found = {}
+    for name, text in zip(heads, row, strict=False):
+        if name in REQUIRED or (name in OPTIONAL and text):
+            found[name] = _number(path, line, name, text)
+            if text.endswith("%"):
+                found[name + "%"] = 1.0
+    for name in REQUIRED:
+        if name not in found:
+            raise _wrong(path, line, f"has no {name}", "write it, or remove the line")
+    return found
+
+
+def _others(heads: list[str], row: list[str]) -> dict[str, str]:
+    cells = (*row, *[""] * (len(heads) - len(row)))
+    named = zip(heads, cells, strict=True)
+    return {name: cell for name, cell in named if name and name not in (*REQUIRED, *OPTIONAL)}
+
+
+def _number(path: Path, line: int, name: str, text: str) -> float:
+    if name == "parallelism":
+        if not _WHOLE.fullmatch(text) or not 1 <= int(text) <= MOST_WORKERS:
+            what = f"{name} {_quoted(text)} is not a number of workers"
+            raise _wrong(path, line, what, f"write a whole number from 1 to {MOST_WORKERS:,}")
+        return int(text)
+    digits = text[:-1].rstrip() if name in SHARES and text.endswith("%") else text
+    if not _NUMBER.fullmatch(digits):
+        what = f"{name} {_quoted(text)} is not a number"
+        raise _wrong(path, line, what, "write digits, and decimals with a point")
+    value = float(digits)
+    if name == "seconds" and not SHORTEST_SECONDS <= value <= LONGEST_SECONDS:
+        what = f"seconds {_quoted(text)} cannot be the time of a run"
+        raise _wrong(path, line, what, f"write seconds above 0, up to {LONGEST_SECONDS:,.0f}")
+    if name in ("bytes", "rows") and value <= 0:
+        what = f"{name} {_quoted(text)} means that no work was done"
+        raise _wrong(path, line, what, "write the amount of work, or leave the cell empty")
+    if name in SHARES and value > 100:
+        what = f"{name} {_quoted(text)} is more than the whole machine"
+        raise _wrong(path, line, what, "write percent of the whole machine, from 0 to 100")
+    return value
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
+
+
+def _point(cells: Mapping[str, float], scales: Mapping[str, float]) -> Point:
+    loads = {name: cells[name] / scales.get(name, 1.0) for name in LOADS if name in cells}
+    return Point(
+        parallelism=int(cells["parallelism"]),
+        seconds=cells["seconds"],
+        bytes=cells.get("bytes"),
+        rows=cells.get("rows"),
+        load=Load(**loads),
+    )
+
+
+def _wrong(path: Path, line: int, what: str, hint: str) -> ConfigError:
+    return ConfigError(f"{path}{f', line {line},' if line else ''} {what}", hint)

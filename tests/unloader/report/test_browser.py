@@ -14,8 +14,8 @@ from reports.manifests import HOSTILE, manifest
 from reports.reading import Figure, agrees, at
 
 from unloader.report.of_run import run_report
-from unloader.report.of_sweep import sweep_report
 from unloader.report.pages import page_of
+from unloader.report.sweep_report import sweep_report
 
 KIND = "a browser"
 
@@ -23,7 +23,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "run": lambda: page_of(run_report(manifest(name=HOSTILE, nodes=12, workers=12))),
     "many": lambda: page_of(run_report(manifest(units=20_000, workers=64, failed=5))),
     "points": lambda: page_of(sweep_report(sweeps.replay())),
-    "sweep": lambda: page_of(sweep_report(sweeps.analysed(HOSTILE))),
+    "sweep": lambda: page_of(sweep_report(sweeps.analysed(HOSTILE), sweeps.ceilings())),
     "settings": lambda: page_of(sweep_report(sweeps.live())),
 }
 

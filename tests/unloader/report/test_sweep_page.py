@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import msgspec
 import pytest
 from long_tests import OTHER_ROUTES
+from msgspec.structs import replace
 from reports import sweeps
 from reports.manifests import HOSTILE
 from reports.reading import Page, agrees, at
 
 from unloader.errors import ConfigError
-from unloader.report.of_sweep import is_sweep, sweep_report
 from unloader.report.pages import page_of
+from unloader.report.sweep_report import is_sweep, sweep_of, sweep_report
 
 
 @pytest.fixture(scope="module")
 def hostile() -> Page:
     """The page of an analysed live sweep in which everything has a hostile name."""
-    return Page(page_of(sweep_report(sweeps.analysed(HOSTILE))))
+    return Page(page_of(sweep_report(sweeps.analysed(HOSTILE), sweeps.ceilings())))
 
 
 @pytest.mark.long(OTHER_ROUTES)
@@ -38,8 +41,8 @@ def test_hostile_names_are_text(hostile: Page) -> None:
     assert HOSTILE in hostile.document["subject"]
 
 
-def test_curve_of_published_points() -> None:
-    """Levels that do not count are told with their reasons; the fit passes between the others."""
+def test_levels_of_published_points() -> None:
+    """Levels that do not count are shown with their reasons."""
     found = sweep_report(sweeps.replay())
     states = {level.parallelism: level.state for level in found.levels}
     assert [level for level, state in states.items() if state == "outlier"] == [12, 28]
@@ -48,32 +51,24 @@ def test_curve_of_published_points() -> None:
     assert found.unit == "bytes"
     assert found.levels[0].rate == pytest.approx(1.65e12 / 23760, rel=1e-5)
     assert found.levels[0].lowest_rate == pytest.approx(1.65e12 / 23760 / 1.03, rel=1e-5)
-    assert (found.curve[0].parallelism, found.curve[-1].parallelism) == (1, 32)
-    assert found.curve[-1].seconds == pytest.approx(47_000 * (1 + 0.045 * 31) / 32, rel=1e-5)
-    assert found.knee is not None
-    assert (found.knee.parallelism, found.knee.low, found.knee.high) == (8.4, 7.1, 9.6)
-    last = found.predictions[-1]
-    assert (last.seconds, last.rate, last.reason) == (None, None, "too far beyond the levels ")
-    assert (last.low, last.lowest_rate) == (None, None), "no interval of what is not predicted"
+    assert (found.knee.parallelism, found.knee.low, found.knee.high) == (8, 7, 9)
 
 
-def test_what_is_doubtful_is_said_beside_the_recommendation() -> None:
-    """Figures in bold do not say more than the text below them; a law that fails is not shown."""
-    document = sweeps.replay()
-    assert "doubtful" not in page_of(sweep_report(document))
-    document["doubts"] = ["2 of 3 levels are unsteady"]
-    document["model"]["describes_levels"] = False
-    page = page_of(sweep_report(document))
+def test_doubts_are_shown_beside_the_recommendation() -> None:
+    """Figures in bold do not say more than the text below them."""
+    assert "doubtful" not in page_of(sweep_report(sweeps.replay()))
+    doubtful = replace(sweeps.replay(), doubts=("2 of 3 levels are unsteady",))
+    page = page_of(sweep_report(doubtful))
     assert "<dt>recommended, doubtful</dt>" in page
     assert "<strong>Doubtful:</strong> 2 of 3 levels are unsteady" in page
-    assert "<dt>law</dt>" not in page
 
 
-def test_nobody_knows_whether_it_can_be_sustained() -> None:
-    """Where no CPU was measured a level is valid, and is not said to be sustained."""
+def test_a_level_whose_cpu_was_not_measured_is_valid() -> None:
+    """It is not shown as sustained."""
     document = sweeps.replay()
-    for level in document["levels"]:
-        level.update(sustained=None)
+    document = replace(
+        document, levels=tuple(replace(level, sustained=None) for level in document.levels)
+    )
     found = sweep_report(document)
     assert {level.state for level in found.levels} == {"valid", "not valid", "outlier"}
     page = page_of(found)
@@ -99,20 +94,23 @@ def test_settings_beside_the_parallelism() -> None:
 
 
 def test_ceilings_in_the_unit_of_the_sweep() -> None:
-    """Rows are held against the source, bytes against the disk."""
-    rows = sweep_report(sweeps.analysed())
+    """Rows are compared with the source, bytes with the disk, and with the source's rows as bytes."""
+    analysed, ceilings = sweeps.analysed(), sweeps.ceilings()
+    rows = sweep_report(analysed, ceilings)
     assert [(each.what, each.rate) for each in rows.ceilings] == [
         ("source, rows thrown away", 1.9e6)
     ]
-    measured = {"disks": [{"bytes_per_second": 3e8}, {"bytes_per_second": 4e8}]}
-    whole = sweep_report(sweeps.replay(), measured)
-    assert [each.rate for each in whole.ceilings] == [4e8]
+    whole = sweep_report(sweeps.replay(), ceilings)
+    assert [each.rate for each in whole.ceilings] == [4.1e8]
+    work = replace(analysed.work, unit="bytes", amount=50e6 * 137)
+    assert [
+        each.rate for each in sweep_report(replace(analysed, work=work), ceilings).ceilings
+    ] == [*(4.1e8, 1.9e6 * 137)]
 
 
 def test_a_ceiling_far_above_is_told_and_not_drawn() -> None:
     """A line at a multiple of the fastest point would press the curve flat."""
-    measured = {"disks": [{"bytes_per_second": 5e9}], "source": {"levels": []}}
-    page = Page(page_of(sweep_report(sweeps.replay(), measured)))
+    page = Page(page_of(sweep_report(sweeps.replay(), sweeps.ceilings(disk=5e9))))
     told = [value for _, value in page.attributes if value.startswith("Speed by parallelism. ")]
     assert len(told) == 2
     assert all(
@@ -123,28 +121,18 @@ def test_a_ceiling_far_above_is_told_and_not_drawn() -> None:
     }
 
 
-def test_the_source_as_a_ceiling_of_bytes() -> None:
-    """Rows of the source are held against files by the bytes of a row in these."""
-    document = sweeps.analysed()
-    document["analysis"]["work"] = {"unit": "bytes", "amount": 50e6 * 137}
-    found = sweep_report(document)
-    assert [(each.what, each.rate) for each in found.ceilings] == [
-        ("disk, sequential writes", 4.1e8),
-        ("source, rows thrown away", 1.9e6 * 137),
-    ]
-
-
 @pytest.mark.long(OTHER_ROUTES)
 def test_unsteady_points_and_settings() -> None:
     """A point that could not be measured well is named with its spread; so is how it was done."""
     document = sweeps.analysed()
-    document["points"][2].update(state="unsteady", spread=0.413)
-    page = Page(page_of(sweep_report(document)))
+    points = list(document.points)
+    points[2] = replace(points[2], state="unsteady", spread=0.413)
+    page = Page(page_of(sweep_report(replace(document, points=tuple(points)))))
     assert ("id", "unsteady") in page.attributes
     shown = {each.key: each.shown for each in page.figures}
     assert shown["points.2.spread"] == "41.3%"
-    settings = [(each["name"], each["value"]) for each in page.document["settings"]]
-    assert settings == [("measurements of a point", "3")]
+    settings = {each["name"]: each["value"] for each in page.document["settings"]}
+    assert settings["measurements of a point"] == "3"
     steady = Page(page_of(sweep_report(sweeps.replay())))
     assert not {("id", "unsteady"), ("id", "settings")} & set(steady.attributes)
 
@@ -158,37 +146,27 @@ def test_timeline_of_the_recommended_point() -> None:
     assert {each.node for each in found.loads} == {"0", "1"}
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"levels": []},
-        {"points": []},
-        {"levels": None, "points": 3},
-    ],
-)
-def test_nothing_to_show(document: dict[str, object]) -> None:
-    """A sweep without a point has no page."""
-    assert is_sweep(document)
-    with pytest.raises(ConfigError, match="no points"):
-        sweep_report(document)
+@pytest.mark.parametrize("made", [sweeps.replay, sweeps.live, sweeps.analysed])
+def test_a_page_is_made_of_what_a_sweep_printed(made: Any) -> None:
+    """The JSON of a sweep is read as what was printed."""
+    printed = json.loads(msgspec.json.encode(made()))
+    assert is_sweep(printed)
+    assert sweep_of(printed, "sweep.json") == made()
 
 
-def test_what_is_not_as_expected_is_unknown() -> None:
-    """Values of other types are taken for unknown, and figures of law that is not known too."""
-    document = sweeps.replay()
-    document["levels"][0].update(seconds="fast", load=[], reasons=None)
-    document["model"]["name"] = "another"
-    document["knee_interval"] = None
-    found = sweep_report(json.loads(json.dumps(document)))
-    assert (found.levels[0].rate, found.levels[0].cpu) == (None, None)
-    assert (found.curve, found.knee) == ((), None)
-    assert "svg" in Page(page_of(found)).tags
+def test_another_document_is_refused() -> None:
+    """A value that no sweep wrote has one error, with its place."""
+    printed = json.loads(msgspec.json.encode(sweeps.replay()))
+    printed["levels"][0]["seconds"] = "fast"
+    with pytest.raises(ConfigError, match=r"sweep.json is not what .*\$.levels\[0\].seconds"):
+        sweep_of(printed, "sweep.json")
+    with pytest.raises(ConfigError, match="missing required field"):
+        sweep_of({"levels": []}, "sweep.json")
 
 
 def test_runs_an_hour_where_nothing_else_is_known() -> None:
-    """Points that tell neither bytes nor rows are shown as runs an hour."""
-    document = sweeps.replay()
-    document["work"] = {"unit": "table", "amount": 1.0}
-    found = sweep_report(document)
+    """Points without bytes and rows are shown as runs an hour."""
+    work = replace(sweeps.replay().work, unit="table", amount=1.0)
+    found = sweep_report(replace(sweeps.replay(), work=work))
     assert found.unit == "runs"
     assert found.levels[-1].rate == pytest.approx(3600 / 3497, rel=1e-5)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
@@ -55,7 +56,7 @@ def command(
     if output is not None:
         api.write_report(Path(output), report)
     if values["json"]:
-        render.emit_json(report.to_json())
+        render.emit_json(to_builtins(report))
     elif output is None:
         render.emit(api.report_page(report))
     elif not values["quiet"]:

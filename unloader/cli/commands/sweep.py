@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
@@ -15,7 +17,7 @@ from unloader.errors import ConfigError, UsageError
 from unloader.request.options.sweeping import AXES
 
 if TYPE_CHECKING:
-    from unloader.tuning.points_file import PointsFile
+    from unloader.tuning.points import PointsFile
 
 
 @click.command(
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
           --parallelism 1,2,4,8 --compression none,lz4,zstd --seconds 30
       unloader sweep oracle://scott@db01:1521/SALES --table ORDERS \\
           --to /extract/sweep --sample 5% --report sweep.html --job orders.toml
-      unloader sweep --replay points.csv --predict 48,64 --json
+      unloader sweep --replay points.csv --json
     """,
 )
 @source_argument(plans=False, required=False)
@@ -45,8 +47,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     each value with each parallelism.
 
     The answer has the knee with its interval, and levels that are outliers. It shows the limits of
-    the speed on both sides of the knee, the recommended parallelism, and the predicted seconds of
-    other levels.
+    the speed on both sides of the knee, and the recommended parallelism.
     """
     if values["replay"] is not None:
         if argument.url:
@@ -92,23 +93,22 @@ def _replay(values: dict[str, Any]) -> None:
     from unloader.cli.sweep_files import check_page, write_page
     from unloader.cli.sweeping import after_answer, rules_of
     from unloader.tuning.analysis import analyse
-    from unloader.tuning.points_file import read_points
+    from unloader.tuning.points import read_points
 
     if values["replay"] == "":
         raise UsageError("--replay is empty", "name a file of points")
     check_page(values)
     file = read_points(Path(values["replay"]))
     _check_one_curve(file, values["replay"])
-    found = analyse(file.points, rules_of(values), values["predict"] or ())
-    notices = (*file.notices, *found.notices)
-    document = {**found.to_json(), "notices": list(notices)}
+    found = analyse(file.points, rules_of(values))
+    found = replace(found, notices=(*file.notices, *found.notices))
     if values["json"]:
-        render.emit_json(document)
+        render.emit_json(to_builtins(found))
     elif not values["quiet"]:
         from unloader.cli.display.sweeps.answer import shown
 
         render.emit(shown(found))
-    for notice in () if values["quiet"] else notices:
+    for notice in () if values["quiet"] else found.notices:
         click.echo(f"unloader: notice: {render.visible(notice)}", err=True)
     with after_answer(json=values["json"]):
-        write_page(values, document)
+        write_page(values, found)

@@ -22,16 +22,12 @@ from unloader.report.charts.over_time import (
     timeline_chart,
     worker_axis,
 )
-from unloader.report.charts.speed import efficiency_chart, speed_chart
+from unloader.report.charts.speed import speed_chart
 from unloader.report.model import RunReport
-
-MOST_STACKS = 30
 
 
 def run_charts(report: RunReport) -> Iterator[Chart]:
     """Yield the charts that there is something to show of."""
-    if report.efficiency is not None and report.efficiency.parts:
-        yield efficiency_chart(report.efficiency)
     if report.bars:
         yield timeline_chart(report.bars, report.units_per_bar, _idle(report))
     if len(report.samples) > 1:
@@ -46,8 +42,6 @@ def run_charts(report: RunReport) -> Iterator[Chart]:
         )
     if report.workers:
         yield _worker_stages(report)
-    if report.slowest:
-        yield _unit_stages(report)
 
 
 def _idle(report: RunReport) -> str:
@@ -72,27 +66,6 @@ def _worker_stages(report: RunReport) -> Chart:
         values=list(_stage_values(rows)),
         axis=worker_axis(workers),
         height=rows_height(workers),
-    )
-
-
-def _unit_stages(report: RunReport) -> Chart:
-    shown = report.slowest[:MOST_STACKS]
-    rows = [(each.unit, f"unit {each.unit}", each.stages) for each in shown]
-    which = "all units" if len(shown) == report.spread.units else f"the {len(shown)} slowest units"
-    return _stacked(
-        name="unit-stages",
-        title="Stages, by unit",
-        summary=f"Wall seconds of each stage of {which} of {report.spread.units:,}, the slowest "
-        "first.",
-        values=list(_stage_values(rows)),
-        axis={
-            "field": "worker",
-            "type": "ordinal",
-            "title": "unit",
-            "sort": [unit for unit, _, _ in rows],
-            "axis": {"grid": False, "labelLimit": 90},
-        },
-        height=rows_height(len(shown)),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from unloader.report import figures
 from unloader.report.charts.chart import (
     STAGE_COLOURS,
     STAGES,
@@ -16,12 +15,9 @@ from unloader.report.charts.chart import (
 )
 from unloader.report.charts.over_time import load_chart, timeline_chart
 from unloader.report.charts.throughput import throughput_chart
-from unloader.report.sweep_model import PointLine, SweepPage
+from unloader.report.sweep_report import PointLine, SweepPage
 
 MOST_STACKS = 40
-
-_USERS = ("workers", "parent", "database", "others", "idle")
-_USER_COLOURS = ("var(--blue)", "var(--teal)", "var(--amber)", "var(--violet)", "var(--grid)")
 
 
 def sweep_charts(page: SweepPage) -> Iterator[Chart]:
@@ -30,8 +26,6 @@ def sweep_charts(page: SweepPage) -> Iterator[Chart]:
         yield throughput_chart(page)
     if any(point.total is not None for point in page.points):
         yield _costs(page.points)
-    if any(point.workers is not None for point in page.points):
-        yield _users(page.points)
     if page.bars:
         yield timeline_chart(
             page.bars, page.units_per_bar, f" It is the median run of {page.shown_point}."
@@ -52,20 +46,6 @@ def _costs(points: Sequence[PointLine]) -> Chart:
         chosen=(*STAGE_COLOURS, "var(--grey)"),
         axis="CPU seconds per million rows",
         told=lambda value: f"{value:.3g} CPU s per million rows",
-    )
-
-
-def _users(points: Sequence[PointLine]) -> Chart:
-    return _stacked(
-        name="users",
-        title="Who used the CPUs",
-        summary="Shares of all CPUs of the machine. If the database is on another machine, or its "
-        "processes cannot be identified, it has no share here." + _first_of(points),
-        points=points,
-        names=_USERS,
-        chosen=_USER_COLOURS,
-        axis="share of all CPUs",
-        told=figures.share,
     )
 
 

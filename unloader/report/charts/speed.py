@@ -1,10 +1,9 @@
-"""The charts of how fast a run was: over time, with its changes of parallelism, and at best."""
+"""The chart of how fast a run was over time, with its changes of parallelism."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from unloader.ceilings.model import Efficiency, EfficiencyPart
 from unloader.nouns import counted
 from unloader.report import figures
 from unloader.report.charts.chart import Chart, Frame, Spec, quantity
@@ -122,71 +121,3 @@ def _workers(steps: list[dict[str, Any]], frame: Frame) -> Spec:
             },
         ],
     }
-
-
-def efficiency_chart(found: Efficiency) -> Chart:
-    """Return the chart of how near a run came to each ceiling.
-
-    Args:
-        found: With at least one part.
-    """
-    nearest = max(found.parts, key=lambda part: part.share)
-    values = [
-        {
-            "what": f"{part.what} {part.share:.0%}",
-            "share": part.share,
-            "says": f"{part.what}: {figures.share(part.share)}, {_held(part)}",
-        }
-        for part in found.parts
-    ]
-
-    def spec(frame: Frame) -> Spec:
-        bars = {
-            "data": {"values": values},
-            "mark": {"type": "bar", "color": "var(--blue)", "height": {"band": 0.6}},
-            "encoding": {
-                "x": quantity("share", "share of the ceiling", ".0%", scale={"domainMin": 0}),
-                "description": {"field": "says"},
-            },
-        }
-        return {
-            "height": 34 * len(values),
-            "encoding": {
-                "y": {
-                    **{"field": "what", "type": "nominal", "title": None},
-                    **{"sort": [each["what"] for each in values], "axis": {"grid": False}},
-                },
-            },
-            "layer": [bars, _whole()],
-        }
-
-    return Chart(
-        name="efficiency",
-        title="Efficiency",
-        summary="The rates of the whole run, as shares of the highest possible rate of each "
-        f"part. It came nearest to the {nearest.what}: {_held(nearest)}.",
-        spec=spec,
-    )
-
-
-def _whole() -> Spec:
-    return {
-        "data": {"values": [{"share": 1.0}]},
-        "mark": {
-            **{"type": "rule", "color": "var(--red)", "strokeDash": [6, 4]},
-            **{"strokeWidth": 1.5, "aria": False},
-        },
-        "encoding": {
-            **{"x": {"field": "share", "type": "quantitative"}},
-            **{"y": {"value": 0}, "y2": {"value": "height"}},
-        },
-    }
-
-
-def _held(part: EfficiencyPart) -> str:
-    return f"{_rate(part, part.rate)} of {_rate(part, part.ceiling)}"
-
-
-def _rate(part: EfficiencyPart, rate: float) -> str:
-    told = figures.rows_per_second if part.unit == "rows/s" else figures.bytes_per_second
-    return told(rate)

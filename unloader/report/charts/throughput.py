@@ -1,4 +1,4 @@
-"""The chart of a sweep: speed by parallelism, the fitted curve, the knee, and the ceilings."""
+"""The chart of a sweep: speed by parallelism, the knee, and the ceilings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from unloader.report import figures
 from unloader.report.charts.chart import LINE_COLOURS, Chart, Frame, Spec, colours, quantity
-from unloader.report.sweep_model import CeilingLine, LevelLine, SweepPage
+from unloader.report.sweep_report import CeilingLine, LevelLine, SweepPage
 
 MOST_ABOVE = 3.0
 """A ceiling higher than so many times the fastest point is told and not drawn: the curve beside it
@@ -29,7 +29,7 @@ _UNITS: dict[str, tuple[str, Callable[[float], str]]] = {
 
 
 def throughput_chart(page: SweepPage) -> Chart:
-    """Return the chart of the speed by parallelism, with its fit, knee and ceilings."""
+    """Return the chart of the speed by parallelism, with its knee and ceilings."""
     title, told = _UNITS[page.unit]
     levels = [_level(level, told) for level in page.levels if level.rate is not None]
     found = {level.state for level in page.levels if level.rate is not None}
@@ -42,7 +42,7 @@ def throughput_chart(page: SweepPage) -> Chart:
         y = quantity("rate", title, "~s", scale={"domainMin": 0})
         if page.unit == "bytes":
             y["axis"] = {"labelExpr": "format(datum.value / 1e6, ',~f')"}
-        layers = [*_knee(page), *_band(page), *_fit(page), *_ceilings(page, told, frame)]
+        layers = [*_knee(page), *_ceilings(page, told, frame)]
         if len(series) > 1:
             layers.append(_joined(levels, series))
         layers += [_bars_of_spread(levels), _marks(levels, states, series, frame)]
@@ -55,19 +55,14 @@ def throughput_chart(page: SweepPage) -> Chart:
 def _summary(page: SweepPage) -> str:
     parts = []
     knee = page.knee
-    if knee is not None and knee.parallelism is not None:
+    if knee.parallelism is not None:
         low, high = _bound(knee.low), _bound(knee.high)
         parts.append(f"The knee is at {figures.workers(knee.parallelism)} ({low} to {high}).")
-    elif knee is not None:
+    else:
         parts.append("The points do not reach a knee.")
     for choice in page.choices:
         if choice.what == "recommended":
             parts.append(f"Recommended: {figures.workers(choice.parallelism)}.")
-    if page.model:
-        line = "line" if page.described else "dashed line"
-        fits = "" if page.described else ", which does not describe all points"
-        band = "; the band is its interval" if any(True for _ in _band(page)) else ""
-        parts.append(f"The {line} is the fit of the law {page.model}{fits}{band}.")
     bad = sum(level.state in ("not valid", "outlier", "failed") for level in page.levels)
     if bad:
         parts.append(
@@ -104,7 +99,7 @@ def _level(level: LevelLine, told: Callable[[float], str]) -> dict[str, Any]:
 
 def _knee(page: SweepPage) -> Iterator[Spec]:
     knee = page.knee
-    if knee is None or knee.parallelism is None:
+    if knee.parallelism is None:
         return
     most = max(level.parallelism for level in page.levels)
     low, high = knee.low or 0, most if knee.high is None else min(knee.high, most)
@@ -134,43 +129,6 @@ def _knee(page: SweepPage) -> Iterator[Spec]:
         },
         "encoding": {"x": x, "y": {"value": 0}, "text": {"field": "text"}},
     }
-
-
-def _band(page: SweepPage) -> Iterator[Spec]:
-    most = max(level.parallelism for level in page.levels)
-    values = [
-        {"workers": each.parallelism, "low": each.lowest_rate, "high": each.highest_rate}
-        for each in page.predictions
-        if each.rate is not None
-        and each.lowest_rate is not None
-        and each.highest_rate is not None
-        and each.parallelism <= most
-    ]
-    if len(values) > 1:
-        yield {
-            "data": {"values": values},
-            "mark": {"type": "area", "color": "var(--green)", "opacity": 0.18, "aria": False},
-            "encoding": {
-                "y": {"field": "low", "type": "quantitative"},
-                "y2": {"field": "high"},
-            },
-        }
-
-
-def _fit(page: SweepPage) -> Iterator[Spec]:
-    values = [
-        {"workers": each.parallelism, "rate": each.rate}
-        for each in page.curve
-        if each.rate is not None
-    ]
-    if values:
-        yield {
-            "data": {"values": values},
-            "mark": {
-                **{"type": "line", "color": "var(--green)", "strokeWidth": 2, "aria": False},
-                **({} if page.described else {"strokeDash": [4, 4]}),
-            },
-        }
 
 
 def _near(page: SweepPage) -> list[CeilingLine]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from unloader.request.levels import levels_text, parse_levels
 from unloader.request.options.kinds import SECONDS, Parsed, PathText
 from unloader.request.options.option import Option
 from unloader.request.settings import parse_percent, percent_text
 
-LEVELS = Parsed("LEVELS", parse_levels, write=levels_text, numbers=(int,))
 PERCENT = Parsed("PERCENT", parse_percent, write=percent_text, numbers=(int, float))
 
 _analysis = partial(Option, section="Analysis", commands=("sweep",), effect="unrecorded")
@@ -23,12 +21,6 @@ OPTIONS: tuple[Option, ...] = (
             "have bytes, rows, and figures of the load such as cpu."
         ),
         common=True,
-    ),
-    _analysis(
-        name="predict",
-        kind=LEVELS,
-        default_text="the measured levels, and twice the largest",
-        help="Numbers of workers to predict the seconds of, such as 1,2,4 or 32..4:-4,3,2.",
     ),
     _analysis(
         name="spread",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
@@ -17,6 +18,7 @@ from unloader.nouns import counted
 from unloader.redaction import redact
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.kinds import destination_kind
+from unloader.sweep.answers import curves_of
 from unloader.sweep.measuring.load import Machine, machine_of
 from unloader.sweep.measuring.readings import psutil_or_none
 from unloader.sweep.measuring.sampler import Sampler
@@ -25,8 +27,8 @@ from unloader.sweep.model import (
     PointReport,
     PointState,
     SampleTaken,
+    SweepDocument,
     SweepOptions,
-    SweepReport,
     Variant,
     label,
     spread_of,
@@ -35,6 +37,7 @@ from unloader.sweep.running.order import rounds
 from unloader.sweep.running.places import Places, places
 from unloader.sweep.running.sampling import UNITS_A_WORKER, sampled, with_parallelism
 from unloader.sweep.running.watch import Watch
+from unloader.tuning.analysis import Analysis, Rules
 
 MOST_MEASUREMENTS = 2000
 
@@ -48,9 +51,10 @@ def sweep(
     variants: Sequence[Variant],
     options: SweepOptions,
     *,
+    rules: Rules,
     observe: Observer,
     stop: Callable[[], bool] = lambda: False,
-) -> SweepReport:
+) -> SweepDocument:
     """Measure each variant several times, and report.
 
     Each measurement is a run of its own, as `unloader.api.unload` makes it, into a directory of its
@@ -59,6 +63,7 @@ def sweep(
     Args:
         variants: The points, all of the same source, selection and destination.
         options: How they are measured.
+        rules: Which of them are valid.
         observe: Called with each event that a user should see; in this thread.
         stop: Asked several times a second; True ends the sweep, with a report of what is done.
 
@@ -79,6 +84,7 @@ def sweep(
     running = _Sweep(
         variants=variants,
         options=options,
+        rules=rules,
         machine=machine_of(destinations if destination_kind(destinations) != "null" else ()),
         observe=observe,
         stop=stop,
@@ -92,6 +98,7 @@ class _Sweep(Struct, kw_only=True):
 
     variants: Sequence[Variant]
     options: SweepOptions
+    rules: Rules
     machine: Machine
     observe: Observer
     stop: Callable[[], bool]
@@ -103,7 +110,7 @@ class _Sweep(Struct, kw_only=True):
     estimated_rows: int | None = None
     """Of all that a measurement without a sample was to read."""
 
-    def run(self, where: Places) -> SweepReport:
+    def run(self, where: Places) -> SweepDocument:
         """Measure everything."""
         if psutil_or_none() is None:
             self._warn(WITHOUT_PSUTIL)
@@ -205,32 +212,48 @@ class _Sweep(Struct, kw_only=True):
         spread = spread_of(self.measured.get(at, ()))
         return spread is not None and spread > self.options.widest_spread
 
-    def _report(self, taken: SampleTaken | None) -> SweepReport:
+    def _report(self, taken: SampleTaken | None) -> SweepDocument:
         request = self.variants[0].request
-        points = tuple(
-            PointReport(
-                settings=each.settings,
-                parallelism=each.parallelism,
-                measurements=tuple(self.measured.get(at, ())),
-                state=self._state(at),
-                problem=self.problems.get(at, ""),
-            )
-            for at, each in enumerate(self.variants)
-        )
-        table = request.selection.table
-        return SweepReport(
+        points = tuple(self._point(at) for at in range(len(self.variants)))
+        whole_rows = self._whole_rows(taken)
+        found = curves_of(points, self.rules, whole_rows)
+        notices = [
+            f"{label(each.settings)}: {text}" if each.settings else text
+            for each in found
+            for text in each.notices
+        ]
+        best, table = found[0], request.selection.table
+        analysis = {name: getattr(best, name) for name in Analysis.__struct_fields__}
+        analysis["notices"] = (*self.notices, *_differing_rows(points), *notices)
+        return SweepDocument(
+            **analysis,
+            recommended_options=best.recommended_options,
+            whole_table=best.whole_table,
+            curves=found,
             source=redact(request.source.location),
             subject="query" if table is None else str(table),
             destination=",".join(request.output.destinations),
             options=self.options,
             sample=taken,
-            whole_rows=self._whole_rows(taken),
+            whole_rows=whole_rows,
             cores=self.machine.cores,
             caches=_caches(self.options.warm_up),
             points=points,
             interrupted=self.interrupted,
-            notices=(*self.notices, *_differing_rows(points)),
             order=tuple(label(self.variants[at].settings) for at in self.order),
+        )
+
+    def _point(self, at: int) -> PointReport:
+        measured = tuple(self.measured.get(at, ()))
+        speeds = [each.rows_per_second for each in measured]
+        return PointReport(
+            settings=self.variants[at].settings,
+            parallelism=self.variants[at].parallelism,
+            measurements=measured,
+            state=self._state(at),
+            problem=self.problems.get(at, ""),
+            rows_per_second=statistics.median(speeds) if speeds else None,
+            spread=spread_of(measured),
         )
 
     def _whole_rows(self, taken: SampleTaken | None) -> int | None:

@@ -107,12 +107,14 @@ class Watch(Struct, kw_only=True):
         if not rows:
             return None
         size = sum(f.bytes for each in self._results for f in each.files)
+        size += sum(written for _, written in cut)
+        seconds = max(self._ended - self._unloading, _LEAST_SECONDS)
         return Measurement(
             number=number,
-            seconds=max(self._ended - self._unloading, _LEAST_SECONDS),
+            seconds=seconds,
             whole_seconds=self.clock() - self.began,
             rows=rows,
-            bytes=size + sum(written for _, written in cut),
+            bytes=size,
             complete=not self.timed_out,
             units=len(self._results),
             failed_attempts=self._failed,
@@ -124,6 +126,8 @@ class Watch(Struct, kw_only=True):
             row_bytes=row_bytes_of(self._results),
             moments=self.sampler.moments(),
             timeline=tuple(self._timeline),
+            rows_per_second=rows / seconds,
+            bytes_per_second=size / seconds,
         )
 
     def _phase(self, now: float) -> None:

@@ -11,31 +11,27 @@ from unloader.nouns import counted
 from unloader.sweep.model import label
 
 if TYPE_CHECKING:
-    from unloader.sweep.answers import Answer, Answers
     from unloader.sweep.measuring.load import MachineLoad
-    from unloader.sweep.model import Measurement, PointReport, SweepReport
+    from unloader.sweep.model import Curve, Measurement, PointReport, SweepDocument
 
 
-def shown(report: SweepReport, found: Answers) -> str:
+def shown(found: SweepDocument) -> str:
     """Return what is written to a terminal: the points, and the answer of each curve."""
-    return "\n\n".join((_points(report), *map(_answer, found.answers)))
+    return "\n\n".join((_points(found), *map(_answer, found.curves)))
 
 
-def _answer(each: Answer) -> str:
+def _answer(each: Curve) -> str:
     head = f"{label(each.settings)}:\n\n" if each.settings else ""
-    text = f"{head}{answer.shown(each.analysis)}"
-    if each.whole is None:
+    text = f"{head}{answer.shown(each)}"
+    whole = each.whole_table
+    if whole is None:
         return text
-    whole = each.whole
-    interval = ""
-    if whole.low is not None and whole.high is not None:
-        interval = f", from {whole.low:,.4g} to {whole.high:,.4g}"
-    seconds = f"{whole.seconds:,.4g} s with {counted(whole.parallelism, 'worker')}{interval}"
+    seconds = f"{whole.seconds:,.4g} s with {counted(whole.parallelism, 'worker')}"
     rows = f"{seconds}, for {counted(whole.rows, 'row')}"
     return f"{text}\n\n{render.facts((('whole table', rows),))}"
 
 
-def _points(report: SweepReport) -> str:
+def _points(report: SweepDocument) -> str:
     names = list(dict.fromkeys(name for point in report.points for name in point.settings))
     measured = [point for point in report.points if point.measurements]
     parts = [
@@ -131,7 +127,7 @@ def _memory(each: Measurement, machine: MachineLoad) -> str:
     return render.UNKNOWN if peak is None else render.size(peak)
 
 
-def _facts(report: SweepReport) -> Iterator[tuple[str, str]]:
+def _facts(report: SweepDocument) -> Iterator[tuple[str, str]]:
     yield "table", render.name(report.subject)
     yield "written to", report.destination
     taken = report.sample

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from processes import command
 
 from unloader.errors import ConfigError
-from unloader.tuning.points import Load, Point
-from unloader.tuning.points_file import points_text, read_points
+from unloader.tuning.points import Load, Point, points_text, read_points
 
 HEAD = "parallelism,seconds\n"
 
@@ -167,13 +166,9 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     assert "--replay" in missing.partition("Next: ")[2]
 
 
-def test_without_points_or_scipy(tmp_path: Path) -> None:
-    """A sweep without a file says what is missing, and one without scipy how to install it."""
+def test_without_points() -> None:
+    """A sweep without a source or a file says what is missing."""
     assert "--replay" in command.error_of("sweep", status=2)
-    path = written(tmp_path, HEAD + "1,10\n2,5\n")
-    found = command.error_of("sweep", "--replay", str(path), status=3)
-    assert "needs numpy and scipy" in found
-    assert found.endswith("Next: pip install 'unloader[sweep]'")
 
 
 def test_columns_that_it_does_not_know_are_kept(tmp_path: Path) -> None:

@@ -1,1 +1,0 @@
-"""`unloader sweep` with scipy, which the environment of the tests does not have."""
