@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
 from pathlib import Path
 
-from unloader.ceilings.model import FORMAT_VERSION, Ceilings
+import msgspec
+
+from unloader.ceilings.model import Ceilings
 from unloader.errors import ConfigError, OutputFailed
-from unloader.json_fields import NotAsExpected, from_json, to_json
-from unloader.json_reading import decode
 from unloader.storage.model import MANIFEST
 from writers.files.regular import read_regular
 
@@ -44,7 +43,7 @@ def save_ceilings(path: Path, found: Ceilings) -> None:
     staged = _staged(path)
     try:
         with staged.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(to_json(found), indent=2) + "\n")
+            file.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
             file.flush()
             os.fsync(file.fileno())
         staged.replace(path)
@@ -72,27 +71,23 @@ def read_ceilings(path: Path) -> Ceilings:
         ConfigError: It cannot be read, or holds something else.
     """
     try:
-        document = decode(read_regular(path, follow=True).decode())
+        data = read_regular(path, follow=True)
     except OSError as error:
         raise ConfigError(
             f"cannot read the file of ceilings {path}: {error.strerror}", _AGAIN
         ) from error
-    except ValueError as error:
-        raise ConfigError(f"the file of ceilings {path} is not JSON: {error}", _AGAIN) from error
-    if not isinstance(document, dict) or document.get("format_version") != FORMAT_VERSION:
-        raise ConfigError(f"{path} is not a file of ceilings of this version", _AGAIN)
     try:
-        return _checked(from_json(Ceilings, document, "the file", newer=True))
-    except NotAsExpected as error:
-        raise ConfigError(f"the file of ceilings {path} cannot be used: {error}", _AGAIN) from error
+        found = msgspec.json.decode(data, type=Ceilings)
+        wrong = _wrong(found)
+    except (msgspec.DecodeError, RecursionError) as error:
+        wrong = str(error)
+    if wrong:
+        raise ConfigError(f"the file of ceilings {path} cannot be used: {wrong}", _AGAIN)
+    return found
 
 
-def _checked(found: Ceilings) -> Ceilings:
-    """Refuse figures that no measurement gives: an edited file, or a damaged one.
-
-    Raises:
-        NotAsExpected: A rate is not above 0, or a number has no end.
-    """
+def _wrong(found: Ceilings) -> str:
+    """Return which figure no measurement gives, as in an edited or damaged file; empty if none."""
     levels = found.source.levels if found.source else ()
     rates: dict[str, list[float]] = {
         "disks.bytes_per_second": [each.bytes_per_second for each in found.disks],
@@ -107,5 +102,5 @@ def _checked(found: Ceilings) -> Ceilings:
     for name, values in rates.items():
         for value in values:
             if not 0 < value < float("inf"):
-                raise NotAsExpected(f"{name} is {value}, not a number above 0")
-    return found
+                return f"{name} is {value}, not a number above 0"
+    return ""

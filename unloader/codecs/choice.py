@@ -71,7 +71,7 @@ _EXTRA: dict[str, tuple[Compression, ...]] = {
 
 
 class CodecReport(Struct, frozen=True, kw_only=True):
-    """What codecs do to a table's own rows, and what a run with each would take."""
+    """What codecs do to a table's own rows, and what 10^9 bytes of them take with each."""
 
     predictions: tuple[Prediction, ...]
     """In the order in which they were measured; empty for a table without rows."""
@@ -82,8 +82,6 @@ class CodecReport(Struct, frozen=True, kw_only=True):
     sample: Sample
     sampled_units: int
     units: int
-    scope: str
-    """What is predicted for: table, or GB where the size of the output is unknown."""
     disks: tuple[str, ...]
     """The directories whose disks were measured."""
     route: str
@@ -150,7 +148,7 @@ def _report(
     units: tuple[WorkUnit, ...],
     disks: tuple[str, ...],
 ) -> CodecReport:
-    load, scope = (None, "table") if not sample.figures else _workload(ready, sample, units)
+    load = _workload(ready, sample) if sample.figures else None
     predictions = () if load is None else tuple(predict(load, each) for each in sample.figures)
     usual = CANDIDATES[_format_name(ready)]
     eligible = tuple(each for each in predictions if each.figures.compression in usual)
@@ -163,22 +161,14 @@ def _report(
         sample=sample,
         sampled_units=len(units),
         units=len(ready.plan.units),
-        scope=scope,
         disks=disks,
         route=ready.extract.projection.route,
     )
 
 
-def _workload(ready: Sampled, sample: Sample, units: tuple[WorkUnit, ...]) -> tuple[Workload, str]:
-    rows = _rows(ready)
-    if sample.whole and len(units) == len(ready.plan.units):
-        total: float | None = sample.bytes
-    elif rows is not None and sample.rows:
-        total = rows * sample.bytes / sample.rows
-    else:
-        total = None
-    load = Workload(
-        bytes=GB if total is None else round(total),
+def _workload(ready: Sampled, sample: Sample) -> Workload:
+    return Workload(
+        bytes=GB,
         fetch_seconds_per_byte=sample.fetch_seconds / sample.bytes,
         fetch_cpu_per_byte=sample.fetch_cpu_seconds / sample.bytes,
         encode_cpu_per_byte=sample.encode_cpu_seconds / sample.bytes,
@@ -187,16 +177,6 @@ def _workload(ready: Sampled, sample: Sample, units: tuple[WorkUnit, ...]) -> tu
         cores=automatic_parallelism(ready.topology, ready.request.seats),
         disk_bytes_per_second=sample.disk_bytes_per_second,
     )
-    return load, "GB" if total is None else "table"
-
-
-def _rows(ready: Sampled) -> int | None:
-    """Return the planner's estimate of the rows, None where a condition makes it worthless."""
-    extract = ready.extract
-    if not (extract.where is None and extract.keys is None and extract.limit_rows is None):
-        return None
-    known = [unit.rows for unit in ready.plan.units if unit.rows is not None]
-    return sum(known) if len(known) == len(ready.plan.units) else None
 
 
 def _sample(

@@ -40,8 +40,6 @@ def answer_of(work: Work, needed: Needed | None, machine: OnCores | None) -> str
 def _on_cores(what: str, off: str, machine: OnCores, window: float | None) -> Iterator[str]:
     """Yield the sentences on the machine that is asked about."""
     took = f"{what} take {duration(machine.seconds)} on {counted(machine.cores, 'core')} {off}"
-    worst = machine.seconds_with_contention
-    hindered = worst is not None and window is not None and worst > window
     if machine.fits is None:
         yield f"{took}."
     elif not machine.fits:
@@ -49,25 +47,15 @@ def _on_cores(what: str, off: str, machine: OnCores, window: float | None) -> It
         full = duration(machine.seconds_without_discount)
         fits = "which fits" if machine.fits_without_discount else "which does not fit either"
         yield f"Without the discount it is {full}, {fits}."
-    elif hindered:
+    elif machine.measured_cores is not None:
         yield f"Perhaps: {took}; the window is {duration(window)}."
     else:
         yield f"Yes: {took}; the window is {duration(window)}."
     if machine.measured_cores is not None:
         yield (
             "This assumes that each additional core gives as much as each of the "
-            f"{machine.measured_cores:g} measured cores."
+            f"{machine.measured_cores:g} measured cores. To find out, measure with more workers."
         )
-    if worst is not None:
-        fits = (
-            "" if window is None else ", which fits" if worst <= window else ", which does not fit"
-        )
-        yield (
-            "If all cores slow each other down as the measured cores did, it is "
-            f"{duration(worst)}{fits}."
-        )
-        if hindered:
-            yield "To find out, measure with more workers."
     yield f"The limit is then: {machine.limited_by}."
 
 

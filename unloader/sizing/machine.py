@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from unloader.nouns import counted
-from unloader.sizing.contention import contention, rate_with
 from unloader.sizing.model import OnCores
 from unloader.sizing.sheet import Sheet
 from unloader.sizing.work import Level, Work
@@ -21,8 +18,9 @@ def time_on_cores(work: Work, sheet: Sheet, assumptions: list[str]) -> OnCores:
     assert cores is not None
     within = [each for each in work.levels if each.cores <= cores]
     level = max(within, key=lambda each: each.rate) if within else work.levels[0]
-    plain = _scaled(work, level, cores, sheet, assumptions)
-    rate = _there(work, plain, sheet)
+    rate = _scaled(work, level, cores, sheet, assumptions)
+    if question.cpu_ratio != 1:
+        rate = sheet.times("on the other CPU", rate, question.cpu_ratio, unit="bytes/s")
     others = {}
     if level.cpu_seconds_per_byte:
         others["CPU limit"] = _cpu_rate(work, level.cpu_seconds_per_byte, cores, sheet)
@@ -35,7 +33,7 @@ def time_on_cores(work: Work, sheet: Sheet, assumptions: list[str]) -> OnCores:
     most = max(each.cores for each in work.levels)
     full = min([rate, *others.values()])
     without = work.data / full
-    found = OnCores(
+    return OnCores(
         cores=cores,
         workers=max(1, round(cores * level.workers / level.cores)),
         seconds=seconds,
@@ -45,36 +43,7 @@ def time_on_cores(work: Work, sheet: Sheet, assumptions: list[str]) -> OnCores:
         fits=None if window is None else seconds <= window,
         fits_without_discount=None if window is None else without <= window,
         measured_cores=most if cores > most else None,
-        contention=None,
-        seconds_with_contention=None,
     )
-    return found if cores <= most else _hindered(work, level, plain, usable, found, sheet)
-
-
-def _hindered(
-    work: Work,
-    level: Level,
-    plain: float,
-    usable: dict[str, float],
-    found: OnCores,
-    sheet: Sheet,
-) -> OnCores:
-    """Add the time of cores that hinder each other as those did that were measured."""
-    share = contention(work, level, sheet)
-    if not share:
-        return replace(found, contention=share)
-    rate = _there(work, rate_with(share, level, found.cores, plain, sheet), sheet)
-    hindered = {**usable, "cores": _usable(work, "cores", rate, sheet)}
-    limit = min(hindered, key=lambda name: hindered[name])
-    seconds = sheet.over("time at that contention", work.data, hindered[limit], unit="s")
-    return replace(found, contention=share, seconds_with_contention=seconds)
-
-
-def _there(work: Work, rate: float, sheet: Sheet) -> float:
-    """Return a rate on the CPU that is asked about."""
-    if work.question.cpu_ratio == 1:
-        return rate
-    return sheet.times("on the other CPU", rate, work.question.cpu_ratio, unit="bytes/s")
 
 
 def _usable(work: Work, name: str, rate: float, sheet: Sheet) -> float:

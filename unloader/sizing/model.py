@@ -122,12 +122,7 @@ class OnCores(Struct, frozen=True, kw_only=True):
     """None without a window."""
     fits_without_discount: bool | None
     measured_cores: float | None
-    """Set where more cores are asked about than any level had: these are all that were measured."""
-    contention: float | None
-    """Share of the work that one core does at a time, by the levels that were measured: Amdahl's
-    law. None where they do not tell, or all cores were measured."""
-    seconds_with_contention: float | None
-    """The time if all cores hinder each other like that."""
+    """Set where more cores are asked about than any level had: the most that were measured."""
 
 
 class Unknown(Struct, frozen=True, kw_only=True):

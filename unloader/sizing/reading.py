@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from unloader.errors import ConfigError
-from unloader.json_reading import decode
 from unloader.sizing.model import Basis
 from unloader.sizing.points import points_of_csv, points_of_json
 from unloader.sizing.record import RECORD
@@ -75,8 +75,8 @@ def _read(path: Path) -> Basis:
     if not text.lstrip().startswith(("{", "[")):
         return points_of_csv(path, text)
     try:
-        document = decode(text)
-    except ValueError as error:
+        document = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not JSON: {error}", _HOW) from error
     if isinstance(document, dict) and "units" in document and "totals" in document:
         return basis_of_manifest(path)

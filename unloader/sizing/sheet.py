@@ -62,10 +62,6 @@ class Sheet:
         formula = f"{shown(value)} x (1 - {shown(share)})"
         return self._add(what, formula, value * (1 - share), unit, f"{share:.3g} is the discount")
 
-    def by(self, what: str, formula: str, value: float, *, unit: str, note: str = "") -> float:
-        """Write down the value of a formula of its own, of values that were written down."""
-        return self._add(what, formula, value, unit, note)
-
     def whole(self, what: str, value: float, *, unit: str) -> int:
         """Round up, and write that down where it changes anything."""
         # What is a whole number but for the rounding is not one more.

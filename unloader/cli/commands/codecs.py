@@ -40,9 +40,9 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     """Measure the cost and the gain of each codec on a sample of the rows of SOURCE.
 
     The command takes the options of run. For each codec it shows the ratio, the speed on one core,
-    and the predicted size and elapsed time of the whole output. The prediction is for this disk
-    and this parallelism. The command also shows the choice of --compression fastest, balanced and
-    smallest. It takes about ten seconds.
+    and the size and elapsed time of 10^9 bytes of output. The time is for this disk and this
+    parallelism. The command also shows the choice of --compression fastest, balanced and smallest.
+    It takes about ten seconds.
     """
     from unloader.cli.options.credentials import connect_to
     from unloader.cli.options.request_of import request_of
@@ -90,8 +90,6 @@ def _document(found: CodecReport) -> dict[str, Any]:
             "fetch_cpu_seconds": round(sample.fetch_cpu_seconds, 4),
             "encode_cpu_seconds": round(sample.encode_cpu_seconds, 4),
         },
-        "predicted_for": found.scope,
-        "uncompressed_bytes": load.bytes if load else 0,
         "parallelism": load.parallelism if load else None,
         "cores": load.cores if load else None,
         "disks": found.disks,
@@ -111,10 +109,9 @@ def _sorted(found: CodecReport) -> list[Prediction]:
 def _shown(found: CodecReport) -> str:
     if not found.predictions:
         return "the table has no rows to measure"
-    what = "table" if found.scope == "table" else "GB"
     lines = render.table(
-        ("codec", ">ratio", ">MB/s per core", ">CPU s/GB", f">bytes per {what}",
-         f">seconds per {what}", "limit", "preset", "library"),
+        ("codec", ">ratio", ">MB/s per core", ">CPU s/GB", ">bytes per GB",
+         ">seconds per GB", "limit", "preset", "library"),
         (_line(found, each) for each in _sorted(found)),
     )  # fmt: skip
     return f"{lines}\n\n{_facts(found)}"
@@ -157,7 +154,7 @@ def _facts(found: CodecReport) -> str:
             ("fetch", f"{_rate(sample.bytes, sample.fetch_seconds)} per worker"),
             ("encode", f"{_rate(sample.bytes, sample.encode_cpu_seconds)} per core"),
             ("disk", speed),
-            ("predicted", f"{render.size(load.bytes)} uncompressed, {workers} on {cores}"),
+            ("seconds for", f"10^9 bytes before compression, {workers} on {cores}"),
             ("seconds are", "the largest of CPU s / cores in use, slowest stage of a worker / "
              "workers, bytes / disk speed"),
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from unloader.cli.display import render
@@ -66,9 +67,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
 
         save_ceilings(Path(values["save"]), found)
     if values["json"]:
-        from unloader.json_fields import to_json
-
-        render.emit_json(to_json(found))
+        render.emit_json(to_builtins(found))
     elif not values["quiet"]:
         render.emit(ceilings.page(found))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
@@ -38,9 +39,7 @@ def command(**values: Any) -> None:
     question = _question(values)
     found = api.size(question, files=values["from"], like_record=values["like"] == "record")
     if values["json"]:
-        from unloader.json_fields import to_json
-
-        render.emit_json(to_json(found))
+        render.emit_json(to_builtins(found))
     elif not values["quiet"]:
         from unloader.cli.display import sizing
 

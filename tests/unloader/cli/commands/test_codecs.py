@@ -77,7 +77,6 @@ def test_every_codec_has_its_figures(
     assert set(found["presets"]) == set(PRESETS)
     assert found["sample"]["units"] > 1
     assert 0 < found["sample"]["rows"] < 130_000
-    assert found["predicted_for"] == "table"
     assert found["disks"] == [str(tmp_path)]
     assert found["disk_bytes_per_second"] > 0
     assert list(tmp_path.iterdir()) == []
@@ -107,19 +106,6 @@ def test_a_named_codec_is_measured_too(unloader: Run, ranges: str) -> None:
         )
     )
     assert ("zstd", 5) in {(each["codec"], each["level"]) for each in found["codecs"]}
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_without_an_estimate_figures_are_for_a_gigabyte(unloader: Run, ranges: str) -> None:
-    """The output of a condition cannot be told beforehand, so it is not."""
-    found = answered(
-        unloader(
-            *("codecs", ranges, "--table", "t", "--where", "id % 2 = 0", "--sample", "64KiB"),
-            "--json",
-        )
-    )
-    assert found["predicted_for"] == "GB"
-    assert found["uncompressed_bytes"] == 10**9
 
 
 def test_an_empty_table_has_no_figures(unloader: Run, ranges: str) -> None:
