@@ -195,5 +195,5 @@ def test_a_rate_that_nobody_measures_is_refused(
 ) -> None:
     """An edited rate that cannot be divided by is named."""
     path = changed(ceilings, tmp_path, lambda each: each["disks"][0].update(bytes_per_second=value))
-    with pytest.raises(ConfigError, match="bytes_per_second|malformed"):
+    with pytest.raises(ConfigError, match=r"bytes_per_second|malformed"):
         read_ceilings(Path(path))
