@@ -11,7 +11,7 @@ from msgspec import Struct
 from numa.errors import PoolError
 
 
-class Node(Struct, frozen=True, kw_only=True):
+class Node(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One NUMA node, cut down to what this process may use."""
 
     id: int
@@ -39,7 +39,7 @@ class Node(Struct, frozen=True, kw_only=True):
         return bool(self.memory_bytes) and self.memory_allowed
 
 
-class Topology(Struct, frozen=True, kw_only=True):
+class Topology(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The nodes this process may use, lowest id first. A CPU is in one node only."""
 
     nodes: tuple[Node, ...]
@@ -74,7 +74,7 @@ class Topology(Struct, frozen=True, kw_only=True):
         return max(count, 1)
 
 
-class Seat(Struct, frozen=True, kw_only=True):
+class Seat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where one worker sits."""
 
     worker: int
@@ -87,7 +87,7 @@ class Seat(Struct, frozen=True, kw_only=True):
     has any, or nothing is bound."""
 
 
-class BindReport(Struct, frozen=True, kw_only=True):
+class BindReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The actual binding of a seat, as read back from the kernel."""
 
     cpus: tuple[int, ...] | None

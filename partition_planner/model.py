@@ -8,7 +8,6 @@ them from.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 
 import msgspec
@@ -60,7 +59,7 @@ __all__ = [
 ]
 
 SPLITS = ("auto", "partition", "range", "none")
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 
 class PlanLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -114,7 +113,14 @@ class PlanPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The digest of the plan of the whole."""
 
 
-class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Plan(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="format_version",
+    tag=FORMAT_VERSION,
+):
     """A table, or some of its partitions, cut into work units.
 
     Every row asked for belongs to exactly one of the units, and no other row to any. Of partitions
@@ -190,47 +196,26 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """What the units read, in their order."""
         return tuple(selector for unit in self.units for selector in unit.selectors)
 
-    def to_json(self) -> dict[str, object]:
-        """Return the plan as JSON-able values, without a sample or a part that it does not have."""
-        written = msgspec.to_builtins(self)
-        for name in ("sampled", "part"):
-            if written[name] is None:
-                del written[name]
-        return {"format_version": FORMAT_VERSION, **written}
-
-    @classmethod
-    def from_json(cls, value: object) -> Plan:
-        """Return the plan that `to_json` wrote.
+    def check(self) -> None:
+        """Check a plan that was read: its values make sense and follow from its units and table.
 
         Raises:
-            PlanError: The plan has another format version, is incomplete, has an unknown key or a
-                wrong value, or was changed after it was made. The message has the path.
+            PlanError: It has no units, or was changed after it was made.
         """
-        if not isinstance(value, dict):
-            raise _broken("it is not a JSON object")
-        fields = dict(value)
-        version = fields.pop("format_version", None)
-        if version != FORMAT_VERSION:
-            raise _broken(f"its format version is {version!r}, this program reads {FORMAT_VERSION}")
-        try:
-            given = msgspec.convert(fields, cls)
-        except msgspec.ValidationError as error:
-            raise _broken(f"its JSON is not as expected: {error}") from None
-        given.limits.check()
-        if not given.units:
+        self.limits.check()
+        if not self.units:
             raise _broken("it has no units")
-        plan = cls.of(
-            table=given.table,
-            partitions=given.partitions,
-            units=given.units,
-            limits=given.limits,
-            sampled=given.sampled,
-            part=given.part,
+        plan = Plan.of(
+            table=self.table,
+            partitions=self.partitions,
+            units=self.units,
+            limits=self.limits,
+            sampled=self.sampled,
+            part=self.part,
         )
         for name, what in _DERIVED.items():
-            if getattr(plan, name) != getattr(given, name):
+            if getattr(plan, name) != getattr(self, name):
                 raise _broken(f"it was edited after it was made: {what}")
-        return plan
 
 
 _DERIVED = {
@@ -285,20 +270,17 @@ def _digest(
     sampled: SampledUnits | None,
     part: PlanPart | None,
 ) -> str:
-    text = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-
-    def encode(value: object) -> str:
-        return text.encode(msgspec.to_builtins(value))
-
-    head = (
-        f'{{"limits":{encode(limits)},"partitions":{encode(partitions)},'
-        f'"table":{encode(table)},"units":['
+    encode = msgspec.json.Encoder(order="sorted").encode
+    digest = hashlib.sha256(
+        b'{"limits":%b,"partitions":%b,"table":%b,"units":['
+        % (encode(limits), encode(partitions), encode(table))
     )
-    digest = hashlib.sha256(head.encode("ascii"))
     # Unit by unit: the text of all at once would be the largest thing a plan ever needs.
     for at, unit in enumerate(units):
-        digest.update((("," if at else "") + encode(unit)).encode("ascii"))
-    tail = "" if sampled is None else f',"sampled":{encode(sampled)}'
-    tail += "" if part is None else f',"part":{encode(part)}'
-    digest.update(f"]{tail}}}".encode("ascii"))
+        digest.update((b"," if at else b"") + encode(unit))
+    if sampled is not None:
+        digest.update(b',"sampled":' + encode(sampled))
+    if part is not None:
+        digest.update(b',"part":' + encode(part))
+    digest.update(b"]}")
     return digest.hexdigest()

@@ -201,6 +201,8 @@ def _reader_of(kind: Any) -> _Reader:
         return _reader_as_it_is(kind)
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
+        if any(map(is_strict, get_args(kind))):
+            return lambda value, _newer: _converted(kind, value)
         return _reader_of_one(get_args(kind))
     if origin is tuple:
         return _reader_of_tuple(get_args(kind))

@@ -7,7 +7,9 @@ import types
 from collections.abc import Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
-from unloader.json_fields import fields_of, hints_of, is_record
+from msgspec import NODEFAULT, Struct
+
+from unloader.json_fields import default_of, fields_of, hints_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -45,7 +47,7 @@ def schema_of(kind: Any, found: dict[str, Any]) -> dict[str, Any]:
     if origin is tuple:
         items = [schema_of(each, found) for each in of]
         return {"type": "array", "prefixItems": items, "minItems": len(of), "maxItems": len(of)}
-    if is_record(kind):
+    if isinstance(kind, type) and issubclass(kind, Struct):
         if kind.__name__ not in found:
             found[kind.__name__] = {}  # Known from here on, should it hold itself.
             found[kind.__name__] = object_of(kind, found)
@@ -53,12 +55,21 @@ def schema_of(kind: Any, found: dict[str, Any]) -> dict[str, Any]:
     return _PLAIN[kind]
 
 
-def object_of(kind: type, found: dict[str, Any]) -> dict[str, Any]:
+def object_of(kind: type[Struct], found: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a dataclass, written out and not referred to."""
-    fields, hints = fields_of(kind), hints_of(kind)
+    fields, hints, config = fields_of(kind), hints_of(kind), kind.__struct_config__
+    properties = {key: schema_of(hints[name], found) for name, key, _ in fields}
+    required = [
+        key
+        for name, key, is_optional in fields
+        if not (is_optional or (config.omit_defaults and default_of(kind, name) is not NODEFAULT))
+    ]
+    if config.tag is not None:
+        properties = {str(config.tag_field): {"enum": [config.tag]}, **properties}
+        required.insert(0, str(config.tag_field))
     return {
         "type": "object",
-        "properties": {key: schema_of(hints[name], found) for name, key, _ in fields},
-        "required": [key for _, key, is_optional in fields if not is_optional],
+        "properties": properties,
+        "required": required,
         "additionalProperties": False,
     }

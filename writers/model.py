@@ -6,9 +6,9 @@ Everything here crosses the process boundary, so nothing holds a file, a thread 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from msgspec import Meta, Struct, to_builtins
+from msgspec import Struct
 
 Enclose = Literal["minimal", "strings", "all", "none"]
 Escape = Literal["double", "backslash", "none"]
@@ -18,7 +18,7 @@ Checksum = Literal["xxh3", "crc32c", "sha256"]
 EncoderChoice = Literal["auto", "native", "plain"]
 
 
-class FixedField(Struct, frozen=True, kw_only=True):
+class FixedField(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a column stands in records of fixed width."""
 
     start: int
@@ -32,7 +32,9 @@ class FixedField(Struct, frozen=True, kw_only=True):
     nothing; in other columns a value that ends in a blank is refused."""
 
 
-class TextFormat(Struct, frozen=True, kw_only=True):
+class TextFormat(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="text"
+):
     """One dialect of delimited text.
 
     NULL is the bare `null` text. A value that would read as NULL is enclosed, or refused where
@@ -88,7 +90,7 @@ class TextFormat(Struct, frozen=True, kw_only=True):
         return self.utc and self.timestamp_tz_format is None
 
 
-class SortColumn(Struct, frozen=True, kw_only=True):
+class SortColumn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A column by which rows are in order; the first of several counts most."""
 
     name: str
@@ -96,7 +98,9 @@ class SortColumn(Struct, frozen=True, kw_only=True):
     nulls_first: bool = False
 
 
-class ParquetFormat(Struct, frozen=True, kw_only=True):
+class ParquetFormat(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="parquet"
+):
     """How Parquet files are laid out; the defaults are measured ones."""
 
     row_group_rows: int = 1024 * 1024
@@ -116,7 +120,7 @@ class ParquetFormat(Struct, frozen=True, kw_only=True):
     """The declared order of the rows; it is checked, and recorded in the file."""
 
 
-class Compression(Struct, frozen=True, kw_only=True):
+class Compression(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A codec and its level (None: the codec's own default)."""
 
     codec: Literal["none", "gzip", "zstd", "lz4", "snappy"] = "none"
@@ -200,7 +204,7 @@ class FinalNames(Struct, frozen=True, kw_only=True):
     """Returns the name of a file by its number, from 0; picklable."""
 
 
-class UploadedPart(Struct, frozen=True, kw_only=True):
+class UploadedPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A part of an object, as the store has it."""
 
     etag: str
@@ -209,7 +213,7 @@ class UploadedPart(Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-class UncompletedUpload(Struct, frozen=True, kw_only=True):
+class UncompletedUpload(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An object whose parts are all in the store; nobody sees it until the upload is completed."""
 
     name: str
@@ -225,7 +229,9 @@ class UncompletedUpload(Struct, frozen=True, kw_only=True):
         return sum(part.bytes for part in self.parts)
 
 
-class WrittenFile(Struct, frozen=True, kw_only=True):
+class WrittenFile(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """A closed, synced file; see `OutputSpec.synced_from_bytes`."""
 
     path: str
@@ -234,17 +240,11 @@ class WrittenFile(Struct, frozen=True, kw_only=True):
     bytes: int
     checksum: str
     """Name of the algorithm, a colon and lower-case hex digits, over the bytes of the file."""
-    upload: Annotated[UncompletedUpload | None, Meta(extra={"json_optional": True})] = None
+    upload: UncompletedUpload | None = None
     """What makes an object of it, where it lies nowhere yet. It is no part of a manifest."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the manifest's form of this file."""
-        document: dict[str, Any] = to_builtins(self)
-        del document["upload"]
-        return document
 
-
-class ContentSums(Struct, frozen=True, kw_only=True):
+class ContentSums(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Checksums of the values of all columns of some rows, see `writers.content.sums`."""
 
     rows: int

@@ -1,4 +1,4 @@
-"""Schemas: read from bytes, which cross a process boundary without Arrow."""
+"""Schemas: as text, which crosses a process boundary without Arrow and is in records of runs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+def schema_text(schema: pa.Schema) -> str:
+    """Return a schema as an Arrow IPC message in hexadecimal digits.
+
+    Not in base64, in which any word may occur: "pwd=" is taken for a password, and hidden.
+    """
+    text: str = schema.serialize().to_pybytes().hex()
+    return text
+
+
 @lru_cache(maxsize=8)
-def read_schema(message: bytes) -> pa.Schema:
-    """Return the schema in an Arrow IPC message, as `pyarrow.Schema.serialize` makes it."""
+def read_schema(text: str) -> pa.Schema:
+    """Return the schema that `schema_text` has written."""
     import pyarrow as pa
 
-    return pa.ipc.read_schema(pa.py_buffer(message))
+    return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))
 
 
 def selected(schema: pa.Schema, columns: Sequence[int]) -> pa.Schema:
@@ -61,9 +70,9 @@ def text_class(field: pa.Field) -> str:
     return field.metadata.get(b"text_class", b"").decode() if field.metadata else ""
 
 
-def text_classes(message: bytes) -> tuple[str, ...]:
-    """Return the text class of each field of a schema in an Arrow IPC message."""
-    return tuple(map(text_class, read_schema(message)))
+def text_classes(schema: str) -> tuple[str, ...]:
+    """Return the text class of each field of a schema, which `schema_text` has written."""
+    return tuple(map(text_class, read_schema(schema)))
 
 
 INFINITE = {"infinite": "extremes"}

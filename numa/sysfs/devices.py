@@ -23,7 +23,7 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 _MOST_SHOWN = 20
 
 
-class DeviceNode(Struct, frozen=True, kw_only=True):
+class DeviceNode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A device, and the node it is attached to."""
 
     name: str

@@ -256,7 +256,7 @@ def finished_units(server: S3Server, key: str) -> int:
     lines = b"".join(
         data for name, data in server.objects(f"{key}/").items() if "journal.jsonl" in name
     )
-    return lines.count(b'"event": "staged"')
+    return lines.count(b'"event":"staged"')
 
 
 def test_a_killed_run_is_resumed(

@@ -214,7 +214,7 @@ def test_what_is_not_confirmed_is_read_again(
 @pytest.mark.parametrize(
     "damage",
     [
-        b'{"event": "staged", "unit": "00',
+        b'{"event":"staged","unit":"00',
         *also(BROKEN_RUNS, b"\0" * 300 + b"\n" + b'{"event": "staged"}\n'),
     ],
     ids=["torn", "a line of zeros, and half a line"],

@@ -6,7 +6,7 @@ What it says of the options is made by `unloader.manifest.options`, of the colum
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import asdict, replace
@@ -16,7 +16,6 @@ from partition_planner.model import KeyRange
 from unloader import __version__
 from unloader.events import ParallelismChanged
 from unloader.identity import ByIdentity
-from unloader.json_fields import OPTIONAL
 from unloader.manifest.asked import (
     PartRecord,
     PlanRecord,
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
     from unloader.ceilings.model import Ceilings, Efficiency
 
 
-class FinishedUnit(Struct, frozen=True, kw_only=True):
+class FinishedUnit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A unit's result and who produced it."""
 
     result: UnitResult
@@ -71,7 +70,7 @@ class FinishedUnit(Struct, frozen=True, kw_only=True):
     """Its files under their final names."""
     directory: int = 0
     """Number of the directory that its files lie in."""
-    started_s: Annotated[float | None, OPTIONAL] = None
+    started_s: float | None = None
     """When its attempt began, from the begin of the run; None if that was in an earlier process."""
 
 

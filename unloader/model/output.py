@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from msgspec import Struct, field
 
-from unloader import json_fields
 from unloader.model.source import SecretReference
 from unloader.transforms.model import TransformOptions
 from writers.codecs.choice import Preset
@@ -28,7 +27,7 @@ SaveMode = Literal["create", "append", "overwrite"]
 """What becomes of a table of a lakehouse: it is new, it gets more rows, or others."""
 
 
-class PartitionBy(Struct, frozen=True, kw_only=True):
+class PartitionBy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One of the values that rows of a table share who are in one partition."""
 
     column: str
@@ -36,7 +35,7 @@ class PartitionBy(Struct, frozen=True, kw_only=True):
     """How the value is made of the column's, as Iceberg writes it: `day`, `truncate[4]`."""
 
 
-class LakeTable(Struct, frozen=True, kw_only=True):
+class LakeTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The table of a lakehouse that the files become part of, as it was when the run began.
 
     The manifest has it, too: from that and the files alone the commit can be made.
@@ -46,9 +45,9 @@ class LakeTable(Struct, frozen=True, kw_only=True):
     name: str
     """As `--to` has it."""
     save_mode: SaveMode
-    replace_where: Annotated[str | None, json_fields.OPTIONAL] = None
+    replace_where: str | None = None
     """Which rows are replaced; None is all of them."""
-    branch: Annotated[str | None, json_fields.OPTIONAL] = None
+    branch: str | None = None
     """The branch that is committed to; None is what everybody reads."""
     location: str
     """Of the table, as its own records write it."""
@@ -60,13 +59,13 @@ class LakeTable(Struct, frozen=True, kw_only=True):
     """Its snapshot, or version, when the run began; empty where it had none."""
     field_ids: tuple[int, ...] = ()
     """Of the columns, in their order; empty where the format has none."""
-    partition_by: Annotated[tuple[PartitionBy, ...], json_fields.OPTIONAL] = ()
+    partition_by: tuple[PartitionBy, ...] = ()
     """The partitions of a table that the run makes."""
-    sorted_by: Annotated[tuple[SortColumn, ...], json_fields.OPTIONAL] = ()
+    sorted_by: tuple[SortColumn, ...] = ()
     """The order that a table asks of its files which the run makes."""
 
 
-class EncryptionOptions(Struct, frozen=True, kw_only=True):
+class EncryptionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How files are encrypted. It says where keys are found, and holds no private one."""
 
     recipients: tuple[str, ...] = ()
@@ -90,7 +89,7 @@ class EncryptionOptions(Struct, frozen=True, kw_only=True):
         return Encryption(recipients=self.recipients, keyed=self.keyed)
 
 
-class OutputOptions(Struct, frozen=True, kw_only=True):
+class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where and how the output is written."""
 
     destination: str
@@ -107,9 +106,9 @@ class OutputOptions(Struct, frozen=True, kw_only=True):
     overwrite: bool = False
     others: tuple[str, ...] = ()
     """Further directories that the files are spread over."""
-    keep: Annotated[int | None, json_fields.OPTIONAL] = None
+    keep: int | None = None
     """Finished runs that stay in the directories beside this one, itself included; None is all."""
-    latest_link: Annotated[str | None, json_fields.OPTIONAL] = None
+    latest_link: str | None = None
     """Name of a symbolic link, beside the directory, that is to lead to the newest run."""
     pipe_seconds: float = 300.0
     """Longest wait for the reader of a pipe; 0 is for ever."""
@@ -127,19 +126,19 @@ class OutputOptions(Struct, frozen=True, kw_only=True):
     pause_seconds: float = 3600.0
     """Longest such wait."""
     encoder: EncoderChoice = "auto"
-    encryption: Annotated[EncryptionOptions | None, json_fields.OPTIONAL] = None
+    encryption: EncryptionOptions | None = None
     """None is files that everybody can read who may open them."""
-    transform: Annotated[TransformOptions | None, json_fields.OPTIONAL] = None
+    transform: TransformOptions | None = None
     """What is done to the rows before they are written; None writes them as they are read."""
-    filter: Annotated[str | None, json_fields.OPTIONAL] = None
+    filter: str | None = None
     """A condition in DuckDB's SQL on the rows that are read; None takes all of them."""
-    save_mode: Annotated[SaveMode | None, json_fields.OPTIONAL] = None
+    save_mode: SaveMode | None = None
     """Of a table of a lakehouse; None is create."""
-    replace_where: Annotated[str | None, json_fields.OPTIONAL] = None
-    branch: Annotated[str | None, json_fields.OPTIONAL] = None
-    partition_by: Annotated[tuple[PartitionBy, ...], json_fields.OPTIONAL] = ()
+    replace_where: str | None = None
+    branch: str | None = None
+    partition_by: tuple[PartitionBy, ...] = ()
     """Of a table that is made; names of columns as they were typed."""
-    lake_table: Annotated[LakeTable | None, json_fields.OPTIONAL] = None
+    lake_table: LakeTable | None = None
     """What the files become part of; decided as the run begins, when the place becomes a real one.
     None is no table."""
 

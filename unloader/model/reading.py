@@ -5,13 +5,12 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from partition_planner.model import TableInfo
-from unloader import json_fields
 from unloader.model.source import Snapshot, SourceSpec
 
 Nanoseconds = Literal["string", "timestamp"]
@@ -20,7 +19,7 @@ Lossless = bool | Literal["masked", "changed"]
 """Whether a column has the source's values. masked, changed: it has others on purpose."""
 
 
-class ReadColumn(Struct, frozen=True, kw_only=True):
+class ReadColumn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One column of the output: how it is read and what becomes of it."""
 
     name: str
@@ -34,21 +33,22 @@ class ReadColumn(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Projection(Struct, frozen=True, kw_only=True):
+class Projection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The columns of a run, fixed once by the parent for all workers."""
 
     columns: tuple[ReadColumn, ...]
     route: Literal["arrow", "encoded"]
     """arrow: record batches; encoded: the source renders the very text asked for."""
-    schema: bytes
-    """The Arrow schema of the batches as an IPC message; empty on the encoded route."""
+    schema: str
+    """The Arrow schema of the batches, as `writers.schema.schema_text` writes it; empty on the
+    encoded route."""
     outputs: tuple[tuple[int, ...], ...] = ()
     """Which of the columns each output takes, by index; empty where there is one output, of all."""
-    filters: Annotated[tuple[tuple[int, ...], ...] | None, json_fields.OPTIONAL] = None
+    filters: tuple[tuple[int, ...], ...] | None = None
     """Which of the columns the filter of each output looks at; None where no output has one."""
 
 
-class ValueOptions(Struct, frozen=True, kw_only=True):
+class ValueOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What becomes of values that the usual Arrow types cannot hold.
 
     `Source.options` names the fields a source knows; others must keep their defaults.
@@ -62,7 +62,7 @@ class ValueOptions(Struct, frozen=True, kw_only=True):
     """In Parquet, a second column with the zone of each timestamp with time zone."""
 
 
-class SampledKeys(Struct, frozen=True, kw_only=True):
+class SampledKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Only rows whose key is in a sample are read; the same keys of every table and source.
 
     `unloader.sources.sampling` defines which keys those are.
@@ -78,7 +78,7 @@ class SampledKeys(Struct, frozen=True, kw_only=True):
     """SQL that is true for the rows of the sample; empty where readers choose the rows."""
 
 
-class Extract(Struct, frozen=True, kw_only=True):
+class Extract(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is read, apart from the cut into units; the same for every worker."""
 
     source: SourceSpec
@@ -89,9 +89,9 @@ class Extract(Struct, frozen=True, kw_only=True):
     partitions: tuple[str, ...] = ()
     """Patterns of the partitions asked for; empty is all. They say what rows there must be: which
     are read is in the units' selectors."""
-    keys: Annotated[SampledKeys | None, json_fields.OPTIONAL] = None
+    keys: SampledKeys | None = None
     """None is the rows of all keys."""
-    limit_rows: Annotated[int | None, json_fields.OPTIONAL] = None
+    limit_rows: int | None = None
     """No more rows than these are read, whichever come first; there is one unit then."""
     projection: Projection
 

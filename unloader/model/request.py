@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from partition_planner.model import PlanLimits
-from unloader import json_fields
 from unloader.model.output import OutputOptions
 from unloader.model.reading import ValueOptions
 from unloader.model.source import Consistency, SourceSpec, TableName
@@ -19,7 +18,7 @@ COMPARING: tuple[VerifyLevel, ...] = ("full", "source")
 """The levels that compare checksums of values, so that workers compute them."""
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One of several parts that the work units of a plan are divided into."""
 
     number: int
@@ -27,12 +26,12 @@ class Part(Struct, frozen=True, kw_only=True):
     of: int
 
 
-class Selection(Struct, frozen=True, kw_only=True):
+class Selection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The part of the source that the user requests."""
 
     table: TableName | None = None
     query: str | None = None
-    query_name: Annotated[str | None, json_fields.OPTIONAL] = None
+    query_name: str | None = None
     """The name of the query, in place of the name of a table; None means `query`."""
     columns: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -40,13 +39,13 @@ class Selection(Struct, frozen=True, kw_only=True):
     partitions: tuple[str, ...] = ()
     """Glob patterns; empty means all partitions."""
     as_text: tuple[str, ...] = ()
-    sample: Annotated[float | None, json_fields.OPTIONAL] = None
+    sample: float | None = None
     """A share above 0 and up to 1; 1 and None mean all rows."""
-    sample_by: Annotated[str | None, json_fields.OPTIONAL] = None
+    sample_by: str | None = None
     """The column whose values decide on the sample; None samples whole work units."""
-    limit_rows: Annotated[int | None, json_fields.OPTIONAL] = None
+    limit_rows: int | None = None
     """The most rows; None means all rows."""
-    part: Annotated[Part | None, json_fields.OPTIONAL] = None
+    part: Part | None = None
     """The part of a plan that is read here; None means the whole plan."""
 
     @property
@@ -55,7 +54,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         return None if self.sample is None or self.sample >= 1 else self.sample
 
 
-class PlanOptions(Struct, frozen=True, kw_only=True):
+class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to split the table, and for how many workers."""
 
     parallelism: int | None = None
@@ -71,7 +70,7 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
         return PlanLimits(parallelism=parallelism, split=self.split, unit_bytes=self.unit_bytes)
 
 
-class SeatOptions(Struct, frozen=True, kw_only=True):
+class SeatOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How workers are placed on the machine."""
 
     numa: Literal["auto", "off", "require"] = "auto"
@@ -89,7 +88,7 @@ Cause = Literal["start", "trial", "faster", "not faster", "limit", "asked"]
 previous number is restored; a limit starts or stops to apply; a user requests it."""
 
 
-class ConcurrencyOptions(Struct, frozen=True, kw_only=True):
+class ConcurrencyOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many workers may work at a time, if the number can change during a run."""
 
     adaptive: bool = False
@@ -106,7 +105,7 @@ class ConcurrencyOptions(Struct, frozen=True, kw_only=True):
     """The number of workers in these hours."""
 
 
-class ClusterOptions(Struct, frozen=True, kw_only=True):
+class ClusterOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The Dask cluster whose workers read the work units."""
 
     address: str | None = None
@@ -121,7 +120,7 @@ class ClusterOptions(Struct, frozen=True, kw_only=True):
         return self.address not in (None, "none")
 
 
-class RetryOptions(Struct, frozen=True, kw_only=True):
+class RetryOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When an attempt is repeated, and when it is stalled."""
 
     retries: int = 3
@@ -133,14 +132,14 @@ class RetryOptions(Struct, frozen=True, kw_only=True):
     """The longest time without progress; 0 sets no limit."""
 
 
-class FixedWidths(Struct, frozen=True, kw_only=True):
+class FixedWidths(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Records of fixed width; their fields are decided when the columns are known."""
 
     given: tuple[tuple[str, int], ...] = ()
     """Columns as the user wrote their names, and the bytes of their fields."""
 
 
-class Setting(Struct, frozen=True, kw_only=True):
+class Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One option that is set, and its origin; for the log, the manifest and the result."""
 
     name: str
@@ -161,7 +160,7 @@ class Setting(Struct, frozen=True, kw_only=True):
         return f'{self.name} "{self.value}" ({self.origin})'
 
 
-class Route(Struct, frozen=True, kw_only=True):
+class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One of several outputs of one scan."""
 
     name: str
@@ -176,7 +175,7 @@ class Route(Struct, frozen=True, kw_only=True):
     """Settings of this route alone."""
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One whole job as the user requested it; it is resolved to a `ResolvedRun`."""
 
     source: SourceSpec
@@ -195,16 +194,16 @@ class Request(Struct, frozen=True, kw_only=True):
     """All settings with their origins; their values are also in the fields above."""
     fixed: FixedWidths | None = None
     """The widths of records of fixed width; None for delimited text and Parquet."""
-    ceilings: Annotated[str | None, json_fields.OPTIONAL] = None
+    ceilings: str | None = None
     """Absolute path of a file of ceilings that the run is compared with; None compares nothing."""
-    concurrency: Annotated[ConcurrencyOptions | None, json_fields.OPTIONAL] = None
+    concurrency: ConcurrencyOptions | None = None
     """None means a fixed number of workers without limits."""
-    cluster: Annotated[ClusterOptions | None, json_fields.OPTIONAL] = None
+    cluster: ClusterOptions | None = None
     """None means workers on this machine."""
-    routes: Annotated[tuple[Route, ...] | None, json_fields.OPTIONAL] = None
+    routes: tuple[Route, ...] | None = None
     """All outputs, with `output` as the first; None for a single output with all columns and rows.
     With routes, the selection has no columns: each route has its columns."""
-    on_route_failure: Annotated[Literal["stop", "drop"] | None, json_fields.OPTIONAL] = None
+    on_route_failure: Literal["stop", "drop"] | None = None
     """What to do with the other routes when one fails; None means stop."""
 
     @property
@@ -230,7 +229,7 @@ class Request(Struct, frozen=True, kw_only=True):
         )
 
 
-class TablesOptions(Struct, frozen=True, kw_only=True):
+class TablesOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The options of a run over several tables as a whole."""
 
     destination: str
@@ -240,7 +239,7 @@ class TablesOptions(Struct, frozen=True, kw_only=True):
     """table: each table as soon as it is complete and counted. run: all tables at the end."""
     on_failure: Literal["stop", "continue"] = "stop"
     """What to do with the other tables when one fails."""
-    settings: Annotated[tuple[Setting, ...], json_fields.OPTIONAL] = ()
+    settings: tuple[Setting, ...] = ()
     """Settings of the run with their origins; the request of a table has its further settings."""
     job: str = ""
     """Shows whether another run has the same job; see `unloader.resolve.tables.same`."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from msgspec import Struct, field
-
-from unloader import json_fields
 
 Consistency = Literal["snapshot", "none"]
 
 Fetch = Literal["auto", "arrow", "tuples", "native"]
 
 
-class SecretReference(Struct, frozen=True, kw_only=True):
+class SecretReference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the password is found, so that parent and children each look there themselves."""
 
     kind: Literal["none", "environment", "file", "keyring"] = "none"
@@ -21,7 +19,7 @@ class SecretReference(Struct, frozen=True, kw_only=True):
     """The environment variable, the absolute path of the file, or `SERVICE/USER` in a keyring."""
 
 
-class SessionOptions(Struct, frozen=True, kw_only=True):
+class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the sessions of a run are opened and kept; a source uses what it knows of.
 
     `Source.options` names the fields a source knows; others must keep their defaults.
@@ -30,7 +28,7 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
     fetch: Fetch = "auto"
     """arrow: the driver builds the batches; tuples: rows of Python values, which we convert;
     native: rows are taken out of the server's responses."""
-    confirm_fetch: Annotated[bool, json_fields.OPTIONAL] = False
+    confirm_fetch: bool = False
     """Compare the native fetch with the driver's before the run, and remember who agreed."""
     scn: int | None = None
     """The system change number to read at, instead of the present one."""
@@ -50,14 +48,14 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
     """Longest wait for a lock that another session holds; 0 is as the server is set."""
     keep_snapshot_seconds: float = 0.0
     """How long the snapshot of a run that died is kept, from when it was taken; 0 is not at all."""
-    snapshot: Annotated[str | None, json_fields.OPTIONAL] = None
+    snapshot: str | None = None
     """The value of the snapshot that the parent enters; None takes a new one. Set for one process,
     by `Source.at_snapshot`, and never part of a run."""
     run_id: str = ""
     """Names the run in the database's list of sessions; empty outside a run."""
 
 
-class SourceSpec(Struct, frozen=True, kw_only=True):
+class SourceSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One database: its kind (a key of the source registry) and where it is."""
 
     kind: str
@@ -71,7 +69,7 @@ class SourceSpec(Struct, frozen=True, kw_only=True):
     session: SessionOptions = field(default_factory=SessionOptions)
 
 
-class NamePart(Struct, frozen=True, kw_only=True):
+class NamePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One part of a table or column name as the user wrote it."""
 
     text: str
@@ -79,7 +77,7 @@ class NamePart(Struct, frozen=True, kw_only=True):
     """Quoted names match exactly; plain ones as the database folds them."""
 
 
-class TableName(Struct, frozen=True, kw_only=True):
+class TableName(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`NAME` or `SCHEMA.NAME` as the user wrote it; a source resolves it."""
 
     schema: NamePart | None
@@ -102,7 +100,7 @@ class TableSummary(Struct, frozen=True, kw_only=True):
     partitions: int
 
 
-class Snapshot(Struct, frozen=True, kw_only=True):
+class Snapshot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The one consistent point that every worker reads at."""
 
     kind: str

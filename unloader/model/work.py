@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from msgspec import Struct
 
 from partition_planner.model import WorkUnit
-from unloader import json_fields
 from unloader.model.output import EncryptionOptions
 from unloader.model.reading import Extract
 from unloader.model.source import Snapshot, SourceSpec
@@ -114,7 +113,7 @@ class UnitProgress(Struct, frozen=True, kw_only=True):
     while its fetch is held up by an order."""
 
 
-class StageLoad(Struct, frozen=True, kw_only=True):
+class StageLoad(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """CPU seconds of one unit's stages, and how long one waited for the other.
 
     Each stage has a thread of its own, whose clock is read.
@@ -148,7 +147,7 @@ class StageLoad(Struct, frozen=True, kw_only=True):
     write_delay_s: float
 
 
-class Stages(Struct, frozen=True, kw_only=True):
+class Stages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Wall seconds of one unit's stages; they overlap, so their sum may exceed the whole."""
 
     fetch_s: float
@@ -160,10 +159,10 @@ class Stages(Struct, frozen=True, kw_only=True):
     """CPU seconds of the same."""
     uncompressed_bytes: int | None = None
     """Of the output before it was compressed; None where that is not counted."""
-    load: Annotated[StageLoad | None, json_fields.OPTIONAL] = None
+    load: StageLoad | None = None
 
 
-class OutputResult(Struct, frozen=True, kw_only=True):
+class OutputResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one of several outputs has of a finished unit."""
 
     number: int
@@ -181,7 +180,7 @@ class OutputResult(Struct, frozen=True, kw_only=True):
     """Why it was given up; it has no files then."""
 
 
-class UnitResult(Struct, frozen=True, kw_only=True):
+class UnitResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A finished unit: its staged files and what it took."""
 
     unit: str
@@ -197,9 +196,9 @@ class UnitResult(Struct, frozen=True, kw_only=True):
     content: ContentSums | None = None
     """Checksums of the values, where they were asked for: as they were fetched, or as a transform
     left them."""
-    filtered: Annotated[int | None, json_fields.OPTIONAL] = None
+    filtered: int | None = None
     """Rows that a filter left out behind the source; None where there is no filter."""
-    outputs: Annotated[tuple[OutputResult, ...] | None, json_fields.OPTIONAL] = None
+    outputs: tuple[OutputResult, ...] | None = None
     """Of each output where there are several: the rows above are then those that were read."""
 
     @property
@@ -208,7 +207,7 @@ class UnitResult(Struct, frozen=True, kw_only=True):
         return self.rows + (self.filtered or 0)
 
 
-class AttemptFailure(Struct, frozen=True, kw_only=True):
+class AttemptFailure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why an attempt at a task failed, as data: made and read by `unloader.failures` alone."""
 
     error: str

@@ -16,7 +16,7 @@ from unloader.errors import ConfigError, UsageError
 from unloader.model import Request, SeatOptions
 
 
-class Seating(Struct, frozen=True, kw_only=True):
+class Seating(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The seats of a run."""
 
     seats: tuple[Seat, ...]

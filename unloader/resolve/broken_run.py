@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Raw, Struct
+from msgspec.json import decode, encode
 from msgspec.structs import replace
 
-from unloader import json_fields
 from unloader.errors import OutputFailed, PlanFailed
 from unloader.lakehouse.lake_formats import absolute_name
 from unloader.model import (
@@ -292,9 +291,7 @@ def same_job(one: Request, other: Request) -> bool:
 
 def digest_of_job(request: Request) -> str:
     """Return the SHA-256, in hex, of what a request asks for: of the same job it is the same."""
-    document = json_fields.to_json(job_of(request))
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return hashlib.sha256(encode(job_of(request), order="sorted")).hexdigest()
 
 
 def job_of(request: Request) -> Request:
@@ -377,30 +374,21 @@ def _check_not_moved(destination: str, run: ResolvedRun) -> None:
         )
 
 
-def read_run(record: bytes, place: str) -> ResolvedRun:
+def read_run(record: bytes | Raw, place: str) -> ResolvedRun:
     """Return the run of a record.
 
     Args:
-        record: `RUN_RECORD`.
+        record: `RUN_RECORD`, or that part of it of a run over several tables.
         place: Where it was found; the error names it.
 
     Raises:
         UnusableRecord: Another version has written it, or it was damaged or edited.
     """
     try:
-        document = json.loads(record)
-    except ValueError as error:
-        raise _unusable(place, str(error)) from error
-    return run_of(document, place)
-
-
-def run_of(document: object, place: str) -> ResolvedRun:
-    """Return the run of the JSON document of a record; see `read_run`."""
-    try:
-        return ResolvedRun.from_json(document)
+        return ResolvedRun.from_json(decode(record))
     except PlanFailed as error:
         raise _unusable(place, error.message) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _unusable(place, str(error)) from error
 
 

@@ -7,18 +7,16 @@ is read, and the manifest is made from it. What it becomes in JSON comes back eq
 from __future__ import annotations
 
 import hashlib
-import json
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec.json import Encoder
 from msgspec.structs import replace
 
 from numa.model import Topology
 from partition_planner.errors import PlanError
 from partition_planner.model import Plan
-from unloader import json_fields
-from unloader.canonical_json import CanonicalTexts, of_json, of_object
-from unloader.errors import PlanFailed
+from unloader.errors import ConfigError, PlanFailed
 from unloader.model import (
     EncryptionOptions,
     Extract,
@@ -36,13 +34,12 @@ from unloader.transforms.model import MaskingKey, TransformOptions
 from writers.codecs.choice import Choice
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 
-FORMAT_VERSION = 3
-"""Version 1 was the plan alone; 2 had fewer options of a run."""
+FORMAT_VERSION = 4
 
 _AGAIN = "make the plan again: unloader plan SOURCE --output FILE"
 
 
-class ResolvedOutput(Struct, frozen=True, kw_only=True):
+class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One output of a run."""
 
     options: OutputOptions
@@ -52,7 +49,7 @@ class ResolvedOutput(Struct, frozen=True, kw_only=True):
     compression: Compression
     choice: Choice | None
     """How a preset chose the codec; None if it was named."""
-    transform: Annotated[ResolvedTransform | None, json_fields.OPTIONAL] = None
+    transform: ResolvedTransform | None = None
     """What is done to the rows; None writes them as they are read."""
 
     def written(self, read: Projection) -> Projection:
@@ -73,7 +70,14 @@ class ResolvedOutput(Struct, frozen=True, kw_only=True):
         return self.options.spec(directory, self.format, self.compression)
 
 
-class ResolvedRun(Struct, frozen=True, kw_only=True):
+class ResolvedRun(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="format_version",
+    tag=FORMAT_VERSION,
+):
     """One run, from the source that it reads to the seats of its workers."""
 
     run_id: str
@@ -116,11 +120,6 @@ class ResolvedRun(Struct, frozen=True, kw_only=True):
             for place in output.options.destinations
             if is_kept((place,))
         )
-
-    @property
-    def digest(self) -> str:
-        """The SHA-256, in hex, of the canonical JSON, in which the plan's digest is the plan."""
-        return _digest(json_fields.fields_to_json(self), self.plan.digest)
 
     def without_secrets(self) -> ResolvedRun:
         """Return the run as it may be written where the user asks for it."""
@@ -201,7 +200,7 @@ class ResolvedRun(Struct, frozen=True, kw_only=True):
 
     def is_session_sql(self, statements: tuple[str, ...]) -> bool:
         """Return whether these are the statements that the run's sessions had."""
-        return is_proof_of(_text(statements), self.session_sql_proof)
+        return is_proof_of(_encoded(statements), self.session_sql_proof)
 
     def _with_session_sql(self, kept: tuple[str, ...]) -> ResolvedRun:
         had = self.request.source.session.session_sql
@@ -209,7 +208,7 @@ class ResolvedRun(Struct, frozen=True, kw_only=True):
             return self
         withheld = (*self.withheld, "session-sql")
         run = replace(self._with_statements(kept), withheld=withheld)
-        return replace(run, session_sql_proof=proof_of(_text(had)))
+        return replace(run, session_sql_proof=proof_of(_encoded(had)))
 
     def _with_statements(self, kept: tuple[str, ...]) -> ResolvedRun:
         source = self.request.source
@@ -223,24 +222,25 @@ class ResolvedRun(Struct, frozen=True, kw_only=True):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the run as JSON-able values, with its digest."""
-        parts = json_fields.fields_to_json(self)
-        digest = _digest(parts, self.plan.digest)
-        return {"format_version": FORMAT_VERSION, **parts, "run_digest": digest}
+        """Return the run as JSON-able values, with the digest by which an edit is found."""
+        return {**to_builtins(self), "run_digest": _digest(_encoded(self))}
 
-    def record(self, texts: CanonicalTexts | None = None) -> bytes:
+    def record(self) -> bytes:
         """Return the text that is kept beside the staged files while the run goes on.
 
         Nobody asked for that file, so no statement of a session is in it: any may hold a password.
 
-        Args:
-            texts: Of other runs, which have much in common with this one.
+        Raises:
+            ConfigError: A name is not text in UTF-8, such as that of the current directory.
         """
-        run = self._with_session_sql(())
-        parts = (texts or CanonicalTexts()).of_fields(run)
-        digest = _digest_of({**parts, "plan": of_json(run.plan.digest)})
-        whole = {"format_version": str(FORMAT_VERSION), **parts, "run_digest": of_json(digest)}
-        return (of_object(whole.items()) + "\n").encode("ascii")
+        try:
+            text = _encoded(self._with_session_sql(()))
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                f"{error.object!r} is not text in UTF-8, so no record of the run can be written",
+                "rename it, or run the command in another directory",
+            ) from error
+        return b'%b,"run_digest":"%b"}\n' % (text[:-1], _digest(text).encode())
 
     @classmethod
     def from_json(cls, value: object) -> ResolvedRun:
@@ -250,19 +250,20 @@ class ResolvedRun(Struct, frozen=True, kw_only=True):
             PlanFailed: It is of another format version, is incomplete, has a key or a value that
                 does not belong there, or was changed after it was made.
         """
-        value = checked_version(value)
-        parts = {
-            key: item for key, item in value.items() if key not in ("format_version", "run_digest")
-        }
+        parts = checked_version(value)
+        digest = parts.pop("run_digest", None)
         try:
-            run = json_fields.fields_from_json(cls, parts, "the run")
+            run = convert(parts, cls)
+            run.plan.check()
         except PlanError as error:
             message, _, hint = str(error).partition(" Next: ")
             raise PlanFailed(message, hint or _AGAIN) from error
-        except json_fields.NotAsExpected as error:
-            raise PlanFailed(f"the plan cannot be used: {error}", _AGAIN) from error
+        except ValidationError as error:
+            raise PlanFailed(
+                f"the plan cannot be used: its JSON is not as expected: {error}", _AGAIN
+            ) from error
         # Of what was read, not of what it became: a whole number may stand for a float.
-        if _digest(parts, run.plan.digest) != value.get("run_digest"):
+        if _digest(_encoded(parts)) != digest:
             raise PlanFailed(
                 "the plan was edited after it was made: its digest does not match", _AGAIN
             )
@@ -270,7 +271,7 @@ class ResolvedRun(Struct, frozen=True, kw_only=True):
 
 
 def checked_version(document: object) -> dict[str, Any]:
-    """Return a document that is of the format version of this program.
+    """Return a copy of a document that is of the format version of this program.
 
     Raises:
         PlanFailed: It is of another one, or no plan at all.
@@ -284,19 +285,11 @@ def checked_version(document: object) -> dict[str, Any]:
             f"{FORMAT_VERSION}",
             f"{_AGAIN}; or use the version of unloader that made it",
         )
-    return document
+    return dict(document)
 
 
-def _text(statements: tuple[str, ...]) -> bytes:
-    return json.dumps(statements).encode()
+_encoded = Encoder(order="sorted").encode
 
 
-def _digest(parts: dict[str, Any], plan_digest: str) -> str:
-    # The plan's text may be of any size, and its own digest covers it.
-    parts = {**parts, "plan": plan_digest}
-    return hashlib.sha256(of_json(parts).encode("ascii")).hexdigest()
-
-
-def _digest_of(texts: dict[str, str]) -> str:
-    """Return the same digest of the texts of the parts, whose keys are sorted."""
-    return hashlib.sha256(of_object(texts.items()).encode("ascii")).hexdigest()
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()

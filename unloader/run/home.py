@@ -5,23 +5,21 @@ A run of one table has no such directory, nor has a run whose output is dropped.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct
+from msgspec.json import encode
 from msgspec.structs import replace
 
-from unloader import json_fields
-from unloader.canonical_json import CanonicalTexts
 from unloader.errors import OutputFailed
 from unloader.manifest.read import read_index
 from unloader.model import TablesOptions
 from unloader.redaction import redact
 from unloader.resolve.tables.broken import first_of_tables
-from unloader.resolve.tables.homes import is_dropped, recorded_tables
+from unloader.resolve.tables.homes import LeftOut, TablesRecord, is_dropped, recorded_tables
 from unloader.storage.base import RunStorage
 from unloader.storage.model import RUN_RECORD, Claim
 from unloader.storage.opening import storage_at
@@ -153,21 +151,18 @@ class NoHome:
 def tables_record(
     resolved: OpenTables, options: TablesOptions, home: str, problems: Sequence[TableProblem]
 ) -> bytes:
-    """Return the record, without any statement of a session, which may hold a password.
-
-    `unloader.resolve.tables.homes` knows it by its first key.
-    """
-    texts = CanonicalTexts()
-    runs = b", ".join(run.record(texts).rstrip() for run in resolved.runs)
-    left_out = [
-        {"table": each.table, "error": type(each.error).__name__, "why": redact(each.error.message)}
-        for each in problems
-    ]
-    others = json.dumps(
-        {
-            "home": home,
-            "options": json_fields.fields_to_json(options),
-            "left_out": left_out,
-        }
+    """Return the record, without any statement of a session, which may hold a password."""
+    record = TablesRecord(
+        tables=tuple(Raw(run.record()) for run in resolved.runs),
+        home=home,
+        options=Raw(encode(options)),
+        left_out=tuple(
+            LeftOut(
+                table=each.table,
+                error=type(each.error).__name__,
+                why=redact(each.error.message),
+            )
+            for each in problems
+        ),
     )
-    return b'{"tables": [' + runs + b"], " + others[1:].encode("ascii") + b"\n"
+    return encode(record) + b"\n"

@@ -11,17 +11,35 @@ behind them: the unit is read again.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 from msgspec import Struct, field
+from msgspec.json import Decoder, encode
 
-from unloader.json_fields import NotAsExpected, fields_to_json, from_json
 from unloader.manifest.build import FinishedUnit
 from unloader.redaction import redact
-from unloader.storage.model import STAGED_LINE
+
+
+class _Line(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="event"):
+    unit: str
+    attempt: int
+    at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+
+
+class _Started(_Line, frozen=True, kw_only=True, tag="started"):
+    pass
+
+
+class _Failed(_Line, frozen=True, kw_only=True, tag="failed"):
+    message: str
+
+
+class _Staged(_Line, frozen=True, kw_only=True, tag="staged"):
+    finished: FinishedUnit
+
+
+_decoder = Decoder(_Started | _Failed | _Staged)
 
 
 class Progress(Struct, frozen=True, kw_only=True):
@@ -35,18 +53,18 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 def started_line(unit: str, attempt: int) -> bytes:
     """Return the line for an attempt that is about to be handed out."""
-    return _line("started", unit, attempt)
+    return _text(_Started(unit=unit, attempt=attempt))
 
 
 def failed_line(unit: str, attempt: int, message: str) -> bytes:
     """Return the line for an attempt that failed."""
-    return _line("failed", unit, attempt, message=redact(message))
+    return _text(_Failed(unit=unit, attempt=attempt, message=redact(message)))
 
 
 def staged_line(unit: FinishedUnit) -> bytes:
     """Return the line for a unit whose files are staged."""
     result = unit.result
-    return _line("staged", result.unit, result.attempt, finished=fields_to_json(unit))
+    return _text(_Staged(unit=result.unit, attempt=result.attempt, finished=unit))
 
 
 def read_journal(data: bytes) -> Progress:
@@ -56,14 +74,15 @@ def read_journal(data: bytes) -> Progress:
         data: All of it, as far as it was written.
     """
     found = Progress()
-    for document in _documents(data):
+    *lines, _ = data.split(b"\n")
+    for each in lines:
         try:
-            unit, attempt = document["unit"], document["attempt"]
-            found.attempts[unit] = max(attempt, found.attempts.get(unit, 0))
-            if document["event"] == "staged":
-                found.finished[unit] = from_json(FinishedUnit, document["finished"], "a unit")
-        except (KeyError, TypeError, NotAsExpected):
+            line = _decoder.decode(each)
+        except (ValueError, RecursionError):
             break
+        found.attempts[line.unit] = max(line.attempt, found.attempts.get(line.unit, 0))
+        if isinstance(line, _Staged):
+            found.finished[line.unit] = line.finished
     return found
 
 
@@ -84,22 +103,5 @@ def without(progress: Progress, units: Iterable[str]) -> Progress:
     return Progress(finished=kept, attempts=progress.attempts)
 
 
-def _line(event: str, unit: str, attempt: int, **facts: Any) -> bytes:
-    at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    document = {"event": event, "unit": unit, "attempt": attempt, "at": at, **facts}
-    line = (json.dumps(document) + "\n").encode("ascii")
-    assert line.startswith(STAGED_LINE) == (event == "staged")
-    return line
-
-
-def _documents(data: bytes) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects of a journal up to the first line that is not whole."""
-    *lines, _ = data.split(b"\n")
-    for line in lines:
-        try:
-            document = json.loads(line)
-        except ValueError:
-            return
-        if not isinstance(document, dict):
-            return
-        yield document
+def _text(line: _Line) -> bytes:
+    return encode(line) + b"\n"

@@ -15,7 +15,7 @@ from unloader.model import Extract
 
 def with_origin(extract: Extract) -> Extract:
     """Return an extract whose schema tells the source's kind, and the table or query."""
-    from writers.schema import read_schema
+    from writers.schema import read_schema, schema_text
 
     projection = extract.projection
     if not projection.schema:
@@ -32,5 +32,5 @@ def with_origin(extract: Extract) -> Extract:
     }
     schema = read_schema(projection.schema)
     metadata = {**(schema.metadata or {}), **{key: text for key, text in origin.items() if text}}
-    message = schema.with_metadata(metadata).serialize().to_pybytes()
-    return replace(extract, projection=replace(projection, schema=message))
+    text = schema_text(schema.with_metadata(metadata))
+    return replace(extract, projection=replace(projection, schema=text))

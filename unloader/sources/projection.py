@@ -118,7 +118,7 @@ def _chosen_once(
     return Projection(
         columns=tuple(read for read, _ in scan.columns),
         route="encoded" if encoded else "arrow",
-        schema=b"" if encoded else schema_message([(read.name, how) for read, how in scan.columns]),
+        schema="" if encoded else schema_message([(read.name, how) for read, how in scan.columns]),
         outputs=taken,
         filters=filters if has_filters else None,
     )

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from writers.schema import schema_text
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -99,8 +101,8 @@ def recorded_type(name: str) -> pa.DataType:
         return pa.list_(pa.null()) if _NESTED.match(name) else pa.string()
 
 
-def schema_message(columns: Sequence[tuple[str, Reading]]) -> bytes:
-    """Return the Arrow schema of named readings as an IPC message."""
+def schema_message(columns: Sequence[tuple[str, Reading]]) -> str:
+    """Return the Arrow schema of named readings, as `writers.schema.schema_text` writes it."""
     import pyarrow as pa
 
     fields = [
@@ -111,5 +113,4 @@ def schema_message(columns: Sequence[tuple[str, Reading]]) -> bytes:
         )
         for name, reading in columns
     ]
-    message: bytes = pa.schema(fields).serialize().to_pybytes()
-    return message
+    return schema_text(pa.schema(fields))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from msgspec import Struct
 
-from unloader import json_fields
 from unloader.errors import Interrupted, OutputFailed
 from unloader.status.reading import RunStatus, check_whole, status_of
 from unloader.storage.opening import storage_at
@@ -30,10 +28,6 @@ class StoppedRun(Struct, frozen=True, kw_only=True):
     seconds: float
     """How long it took."""
     status: RunStatus
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as the answer of the command."""
-        return json_fields.fields_to_json(self)
 
 
 def stop_run(

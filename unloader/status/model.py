@@ -1,21 +1,17 @@
 """The record of how far a run is, as it lies in `_run/status.json`.
 
 A later version may add keys, and readers pass over those that they do not know. What a key means
-changes only together with `FORMAT_VERSION`.
+changes only together with the version.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.json import decode
 
-from unloader import json_fields
-from unloader.json_reading import decode
 from unloader.model import TableCounts
-
-FORMAT_VERSION = 1
 
 Waits = Literal["nothing", "source", "destination", "retry", "limit"]
 
@@ -79,7 +75,7 @@ class ParallelismStatus(Struct, frozen=True, kw_only=True):
     """Why it has not done what that asked; empty if it has."""
 
 
-class LiveStatus(Struct, frozen=True, kw_only=True):
+class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", tag=1):
     """How far a run is, at one point in time."""
 
     run_id: str
@@ -132,18 +128,9 @@ class LiveStatus(Struct, frozen=True, kw_only=True):
     """Kind of the error that ended the run; empty while it goes on, and where it was killed."""
 
 
-def status_bytes(status: LiveStatus) -> bytes:
-    """Return the text of a record."""
-    document = {"format_version": FORMAT_VERSION, **json_fields.to_json(status)}
-    return (json.dumps(document) + "\n").encode("ascii")
-
-
 def parse_status(data: bytes) -> LiveStatus | None:
-    """Return the record that these bytes are; None if they are none, or of a later version."""
+    """Return the record that these bytes are; None if they are none, or of another version."""
     try:
-        document = decode(data.decode())
-        if not isinstance(document, dict) or document.pop("format_version") != FORMAT_VERSION:
-            return None
-        return json_fields.from_json(LiveStatus, document, "the record", newer=True)
-    except (ValueError, KeyError):
+        return decode(data, type=LiveStatus)
+    except (ValueError, RecursionError):
         return None

@@ -6,19 +6,18 @@ another machine.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import Struct, ValidationError, convert, field
+from msgspec.json import decode
 from msgspec.structs import replace
 
-from unloader import json_fields
 from unloader.errors import OutputFailed
 from unloader.manifest.asked import TableRecord
 from unloader.manifest.model import TotalsRecord, VerifiedRecord
@@ -27,6 +26,7 @@ from unloader.manifest.tables import TablesTotals, is_of_tables
 from unloader.model import TableCounts
 from unloader.nouns import counted
 from unloader.resolve.tables.homes import (
+    PlannedTable,
     RecordedTable,
     home_above,
     recorded_left_out,
@@ -96,10 +96,6 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     finished: FinishedRun | None = None
     """The run whose manifest is there; beside a broken one that was to replace it, an earlier one.
     Not told beside one that goes on."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as the answer of the command."""
-        return json_fields.fields_to_json(self)
 
 
 def status_of(place: str, tables: Mapping[str, RecordedTable] | None = None) -> RunStatus:
@@ -349,9 +345,9 @@ def _finished(storage: Storage, place: str) -> FinishedRun | None:
     path = path_of(place) / MANIFEST
     try:
         document = document_of(data, path)
-        several = _several(document) if is_of_tables(document) else None
-        facts = several or json_fields.from_json(_Facts, document, "the manifest", newer=True)
-    except json_fields.NotAsExpected as error:
+        kind: type[_Facts | _SeveralFacts] = _SeveralFacts if is_of_tables(document) else _Facts
+        facts = convert(document, kind)
+    except ValidationError as error:
         raise OutputFailed(f"{path} is damaged: {error}", "unload the table again") from error
     start, totals = _start_of(facts.run_id), facts.totals
     if isinstance(facts, _SeveralFacts):
@@ -372,10 +368,6 @@ def _finished(storage: Storage, place: str) -> FinishedRun | None:
     )
 
 
-def _several(document: object) -> _SeveralFacts:
-    return json_fields.from_json(_SeveralFacts, document, "the manifest", newer=True)
-
-
 def _verified(facts: _SeveralFacts) -> str:
     """Return what came of the verification of all tables."""
     return ", ".join(sorted({each.verified or "not verified" for each in facts.tables}))
@@ -390,11 +382,10 @@ def _label(table: TableRecord | None) -> str:
 def _planned(data: bytes) -> tuple[int | None, str]:
     """Return the number of units and the table of what a run was to do, as far as that is known."""
     try:
-        plan = json.loads(data)["plan"]
-        table = plan["table"]
-        return len(plan["units"]), _label(TableRecord(schema=table["schema"], name=table["name"]))
-    except (ValueError, KeyError, TypeError):
+        planned = decode(data, type=PlannedTable)
+    except (ValueError, RecursionError):
         return None, ""
+    return len(planned.plan.units), planned.name
 
 
 def _planned_of(tables: Sequence[RecordedTable]) -> tuple[int | None, str]:

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.json import encode
+
 from unloader.errors import Interrupted, UnloaderError
 from unloader.events import Event, Notice, Observer, PhaseStarted
 from unloader.status.tally import Tally
@@ -142,7 +144,6 @@ class LiveRun:
 
     def _show(self, storage: LiveStorage, error: BaseException | None = None) -> None:
         # Imported here: a run of a moment does without.
-        from unloader.status.model import status_bytes
         from unloader.status.snapshot import Process, snapshot_of
         from unloader.status.speeds import Speeds
 
@@ -162,7 +163,7 @@ class LiveRun:
         with self._lock:
             status = snapshot_of(self._tally, process, time.monotonic())
         try:
-            storage.show(status_bytes(status))
+            storage.show(encode(status))
         except OSError as trouble:
             if not self._has_failed:
                 self._has_failed = True

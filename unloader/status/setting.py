@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import Any
 
 from msgspec import Struct
+from msgspec.json import encode
 from msgspec.structs import replace
 
-from unloader import json_fields
 from unloader.errors import Interrupted, OutputFailed, UsageError
 from unloader.status.model import ParallelismStatus
 from unloader.status.reading import RunStatus, check_whole, status_of
-from unloader.status.wishes import Wish, wish_bytes
+from unloader.status.wishes import Wish
 from unloader.storage.opening import storage_at
 
 _LOOK_SECONDS = 0.2
@@ -30,10 +29,6 @@ class ChangedRun(Struct, frozen=True, kw_only=True):
     """How long it took."""
     parallelism: ParallelismStatus | None
     """How many workers work by now; None where that is not known yet."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as the answer of the command."""
-        return json_fields.fields_to_json(self)
 
 
 def change_run(
@@ -124,7 +119,7 @@ def _now(place: str) -> RunStatus:
 
 def _ask(place: str, wish: Wish) -> None:
     try:
-        storage_at(place).ask(place, wish_bytes(wish))
+        storage_at(place).ask(place, encode(wish))
     except FileNotFoundError:
         raise OutputFailed(
             f"the run in {place} has just ended",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from msgspec import Struct
+from msgspec.json import decode
 
 from unloader.model import TableCounts
 from unloader.resolve.tables.homes import RecordedTable
@@ -68,10 +67,13 @@ def _left_of(storage: Storage, run_id: str, table: RecordedTable) -> Leftover | 
     )
 
 
+class _Published(Struct, frozen=True, kw_only=True):
+    run_id: str
+
+
 def is_published(storage: Storage, place: str, run_id: str) -> bool:
     """Return whether the manifest in a directory is of a run."""
     try:
-        document: Any = json.loads(storage.read(place, MANIFEST))
-    except (OSError, ValueError):
+        return decode(storage.read(place, MANIFEST), type=_Published).run_id == run_id
+    except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(document, dict) and document.get("run_id") == run_id

@@ -12,6 +12,7 @@ from unloader.events import (
     DirectoryFilled,
     Event,
     Notice,
+    Phase,
     PhaseStarted,
     RunFinished,
     RunStarted,
@@ -96,7 +97,7 @@ class Tally:
             now: Seconds of any clock that only goes forward; later calls use the same.
         """
         self.run = RunStarted(run_id="", table="", units=0, workers=0, rows=None, bytes=None)
-        self.phase = "connecting"
+        self.phase: Phase = "connecting"
         self.phase_started = self._began = now
         self.running: dict[int, Running] = {}
         """By worker."""

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Literal
 
 from msgspec import Struct
-
-from unloader import json_fields
-from unloader.json_reading import decode
-
-FORMAT_VERSION = 1
+from msgspec.json import decode
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class Wish(Struct, frozen=True, kw_only=True, tag_field="format_version", tag=1):
     """Other settings; None leaves one as it is."""
 
     id: str
@@ -35,21 +30,12 @@ class Wish(Struct, frozen=True, kw_only=True):
         return all(getattr(self, name) is None for name in names)
 
 
-def wish_bytes(wish: Wish) -> bytes:
-    """Return the text of a wish."""
-    document = {"format_version": FORMAT_VERSION, **json_fields.to_json(wish)}
-    return (json.dumps(document) + "\n").encode("ascii")
-
-
 def parse_wish(data: bytes) -> Wish | None:
-    """Return the wish that these bytes are; None if they are none, or of a later version.
+    """Return the wish that these bytes are; None if they are none, or of another version.
 
     Keys that are not known are passed over.
     """
     try:
-        document = decode(data.decode())
-        if not isinstance(document, dict) or document.pop("format_version") != FORMAT_VERSION:
-            return None
-        return json_fields.from_json(Wish, document, "the wish", newer=True)
-    except (ValueError, KeyError):
+        return decode(data, type=Wish)
+    except (ValueError, RecursionError):
         return None

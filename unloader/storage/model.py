@@ -18,7 +18,7 @@ MANIFEST = "_manifest.json"
 JOURNAL = "journal.jsonl"
 """Name of the record with a line for each step of a work unit."""
 
-STAGED_LINE = b'{"event": "staged"'
+STAGED_LINE = b'{"event":"staged"'
 """How the journal's line for a finished, staged unit begins; whoever counts units counts these."""
 
 RUN_RECORD = "run.json"

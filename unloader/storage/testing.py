@@ -295,7 +295,7 @@ def _check_death(case: _Case, standing: Contents) -> None:
     run = case.take("dead")
     case.stage(run, "dead", "a")
     run.append(JOURNAL, b'{"event": "started", "unit": "1"}\n')
-    run.append(JOURNAL, STAGED_LINE + b', "unit": "1"}\n')
+    run.append(JOURNAL, STAGED_LINE + b',"unit":"1"}\n')
     run.close()
     _ensure(case.contents() == standing, "a dead run changed files with final names")
     who = case.storage.who_was_here(case.places[-1])

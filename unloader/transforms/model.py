@@ -1,8 +1,7 @@
 """What is to be done to rows between reading and writing: steps, as plain data.
 
 A `Transform` is a list of steps. Each works on the columns that the steps before it have left. The
-class of a step is known by its first field, which no other class has: so it comes back from JSON as
-what it was.
+first field of a step names its column or columns, and no other class has that field.
 
 Steps name keys, and hold none. A `MaskingKey` says where a key is found.
 """
@@ -28,26 +27,30 @@ DEFAULT_KEY = "default"
 """Name of the key of a mask that names none."""
 
 
-class KeepColumns(Struct, frozen=True, kw_only=True):
+class _Step(Struct, frozen=True, forbid_unknown_fields=True, tag_field="step"):
+    """A step has its kind in JSON."""
+
+
+class KeepColumns(_Step, frozen=True, kw_only=True, tag="keep"):
     """Keeps these columns, in this order, and no others."""
 
     keep: tuple[str, ...]
 
 
-class DropColumns(Struct, frozen=True, kw_only=True):
+class DropColumns(_Step, frozen=True, kw_only=True, tag="drop"):
     """Leaves these columns out."""
 
     drop: tuple[str, ...]
 
 
-class RenameColumns(Struct, frozen=True, kw_only=True):
+class RenameColumns(_Step, frozen=True, kw_only=True, tag="rename"):
     """Gives columns other names, all at once: two may change theirs for each other's."""
 
     rename: tuple[tuple[str, str], ...]
     """The name of each, and its new one."""
 
 
-class CastColumn(Struct, frozen=True, kw_only=True):
+class CastColumn(_Step, frozen=True, kw_only=True, tag="cast"):
     """Gives a column another type; a value that it cannot hold exactly stops the run."""
 
     cast: str
@@ -55,7 +58,7 @@ class CastColumn(Struct, frozen=True, kw_only=True):
     """A type as `columns` prints it, such as int64, decimal(12,2), date or timestamp[us, UTC]."""
 
 
-class ConstantColumn(Struct, frozen=True, kw_only=True):
+class ConstantColumn(_Step, frozen=True, kw_only=True, tag="constant"):
     """Sets a column to one value in every row; one that is not there is added at the end."""
 
     constant: str
@@ -65,7 +68,7 @@ class ConstantColumn(Struct, frozen=True, kw_only=True):
     type: str = "string"
 
 
-class ComputeColumn(Struct, frozen=True, kw_only=True):
+class ComputeColumn(_Step, frozen=True, kw_only=True, tag="compute"):
     """Sets a column to an SQL expression over the row; one that is not there is added at the end.
 
     The expression is DuckDB's SQL. A column is named in double quotes where its name is not plain.
@@ -76,13 +79,13 @@ class ComputeColumn(Struct, frozen=True, kw_only=True):
     sql: str
 
 
-class FilterRows(Struct, frozen=True, kw_only=True):
+class FilterRows(_Step, frozen=True, kw_only=True, tag="filter"):
     """Keeps the rows for which an SQL condition over the row is true."""
 
     filter: str
 
 
-class HashColumn(Struct, frozen=True, kw_only=True):
+class HashColumn(_Step, frozen=True, kw_only=True, tag="hmac"):
     """Masks values by HMAC-SHA-256 of their canonical text."""
 
     hmac: str
@@ -93,7 +96,7 @@ class HashColumn(Struct, frozen=True, kw_only=True):
     """Characters that are kept; 0 is all."""
 
 
-class TokenizeColumn(Struct, frozen=True, kw_only=True):
+class TokenizeColumn(_Step, frozen=True, kw_only=True, tag="tokenize"):
     """Masks values by tokens: the same for the same value, key and domain, wherever they stand."""
 
     tokenize: str
@@ -105,7 +108,7 @@ class TokenizeColumn(Struct, frozen=True, kw_only=True):
     """What kind of thing the values name: a customer 42 and an order 42 have different tokens."""
 
 
-class RedactColumn(Struct, frozen=True, kw_only=True):
+class RedactColumn(_Step, frozen=True, kw_only=True, tag="redact"):
     """Masks values by one constant, NULLs included; the column keeps its type."""
 
     redact: str
@@ -114,7 +117,7 @@ class RedactColumn(Struct, frozen=True, kw_only=True):
     """The constant's text; None is NULL."""
 
 
-class TruncateColumn(Struct, frozen=True, kw_only=True):
+class TruncateColumn(_Step, frozen=True, kw_only=True, tag="truncate"):
     """Masks texts by keeping their first characters."""
 
     truncate: str
@@ -122,7 +125,7 @@ class TruncateColumn(Struct, frozen=True, kw_only=True):
     characters: int
 
 
-class TruncateDates(Struct, frozen=True, kw_only=True):
+class TruncateDates(_Step, frozen=True, kw_only=True, tag="truncate-date"):
     """Masks dates and timestamps by the first moment of their month or year."""
 
     truncate_date: str
@@ -130,7 +133,7 @@ class TruncateDates(Struct, frozen=True, kw_only=True):
     to: Literal["month", "year"]
 
 
-class ShiftDates(Struct, frozen=True, kw_only=True):
+class ShiftDates(_Step, frozen=True, kw_only=True, tag="shift-date"):
     """Masks dates and timestamps by a shift in days, the same for all rows of one subject."""
 
     shift_date: str
@@ -144,7 +147,7 @@ class ShiftDates(Struct, frozen=True, kw_only=True):
     """What kind of thing the subjects are."""
 
 
-class EncryptColumn(Struct, frozen=True, kw_only=True):
+class EncryptColumn(_Step, frozen=True, kw_only=True, tag="ff1"):
     """Masks texts and whole numbers by FF1 of NIST SP 800-38G; the format stays."""
 
     ff1: str
@@ -182,7 +185,7 @@ Step = (
 )
 
 
-class Transform(Struct, frozen=True, kw_only=True):
+class Transform(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one output does to the rows that it is given."""
 
     steps: tuple[Step, ...] = ()
@@ -194,7 +197,7 @@ class Transform(Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(filter(None, named)))
 
 
-class MaskingKey(Struct, frozen=True, kw_only=True):
+class MaskingKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a key is found, so that parent and workers each look there themselves."""
 
     name: str
@@ -206,7 +209,7 @@ class MaskingKey(Struct, frozen=True, kw_only=True):
     """Tells whether a key is the same, without telling what it is; empty until the run begins."""
 
 
-class TransformOptions(Struct, frozen=True, kw_only=True):
+class TransformOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was asked to be done to the rows of one output."""
 
     steps: tuple[Step, ...] = ()
@@ -226,7 +229,7 @@ class TransformOptions(Struct, frozen=True, kw_only=True):
         return tuple(str(getattr(step, step.__struct_fields__[0])) for step in masks)
 
 
-class Masked(Struct, frozen=True, kw_only=True):
+class Masked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a column was masked, as a manifest says it."""
 
     method: Method
@@ -236,7 +239,7 @@ class Masked(Struct, frozen=True, kw_only=True):
     key_proof: str = ""
 
 
-class OutputColumn(Struct, frozen=True, kw_only=True):
+class OutputColumn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A column that comes out, and where it comes from."""
 
     name: str

@@ -16,7 +16,7 @@ from writers.model import ContentSums, ParquetFormat, TextFormat
 class Fetched(Struct, frozen=True, kw_only=True):
     """What was fetched, as far as files can be compared with it."""
 
-    schema: bytes
+    schema: str
     """Of the columns that were written, as an Arrow IPC message."""
     columns: tuple[str, ...]
     """Their names."""
@@ -36,7 +36,7 @@ class Fetched(Struct, frozen=True, kw_only=True):
 
 
 def fetched_of(
-    schema: bytes,
+    schema: str,
     columns: tuple[str, ...],
     parts: Mapping[str, ContentSums],
     format: TextFormat | ParquetFormat,

@@ -55,7 +55,7 @@ def part_of(manifest: Manifest, unit: UnitRecord) -> str:
     return TABLE if manifest.options.file_per == "table" else unit.id
 
 
-def schema_of(manifest: Manifest) -> bytes:
+def schema_of(manifest: Manifest) -> str:
     """Return the Arrow schema of what was written, as far as its texts depend on it."""
     return schema_message([(column.name, _reading(column)) for column in manifest.columns])
 

@@ -49,7 +49,7 @@ class SourceContent(Struct, frozen=True, kw_only=True):
     sums: ContentSums
     unhashed: Mapping[int, str]
     """Columns that it cannot hash, by index, each with why."""
-    schema: bytes
+    schema: str
     """Of the columns as they are read, as an Arrow IPC message."""
     columns: tuple[str, ...]
 

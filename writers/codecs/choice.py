@@ -53,7 +53,7 @@ UNMEASURED: dict[Preset, Compression] = {
 """What is taken where there are no rows to measure."""
 
 
-class CodecFigures(Struct, frozen=True, kw_only=True):
+class CodecFigures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a codec did to a sample."""
 
     compression: Compression
@@ -84,7 +84,7 @@ class Workload(Struct, frozen=True, kw_only=True):
     """None where it could not be measured, or nothing is written to a disk."""
 
 
-class Prediction(Struct, frozen=True, kw_only=True):
+class Prediction(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a run with a codec would take."""
 
     figures: CodecFigures
@@ -113,7 +113,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
         }
 
 
-class Choice(Struct, frozen=True, kw_only=True):
+class Choice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a preset chose and why."""
 
     preset: Preset

@@ -41,7 +41,7 @@ _PIECE_BYTES = 1 << 20
 Check = Callable[[], None]
 
 
-def not_compared(message: bytes, format: TextFormat | ParquetFormat) -> dict[int, str]:
+def not_compared(message: str, format: TextFormat | ParquetFormat) -> dict[int, str]:
     """Return the columns whose values a file does not show in full, by index, each with why."""
     if isinstance(format, ParquetFormat):
         return {}
@@ -54,7 +54,7 @@ def _left_out(schema: pa.Schema, format: TextFormat) -> dict[int, str]:
 
 
 def file_sums(
-    path: Readable, spec: OutputSpec, message: bytes, *, header: bool, check: Check
+    path: Readable, spec: OutputSpec, message: str, *, header: bool, check: Check
 ) -> ContentSums:
     """Return the checksums of a file's columns; those of columns `not_compared` are of no values.
 

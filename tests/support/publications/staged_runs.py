@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from unloader.manifest.read import read_index
 from unloader.storage.directories.run_directories import RunDirectories
@@ -15,7 +16,7 @@ from unloader.storage.model import Claim, Move
 OPTIONS: dict[str, Any] = {
     "format": "csv",
     "compression": {"codec": "none", "level": None},
-    "dialect": {"delimiter": ","},
+    "dialect": {"kind": "text", "delimiter": ","},
 }
 """What a manifest's options cannot do without."""
 
@@ -37,7 +38,7 @@ def taken(
 
 def as_bytes(document: Mapping[str, Any]) -> bytes:
     """Return a manifest or a line of the journal as a run writes it."""
-    return (json.dumps(document, ensure_ascii=False) + "\n").encode()
+    return msgspec.json.encode(document) + b"\n"
 
 
 def manifest_of(names: Iterable[str], run: str = "first") -> dict[str, Any]:

@@ -18,6 +18,7 @@ from unloader.model import Extract, SourceSpec
 from unloader.sources.registry import source_of
 from writers.errors import ValueNotRepresentable
 from writers.model import EncoderChoice, TextFormat
+from writers.schema import read_schema
 from writers.text.dialects import dialect as named
 from writers.text.encoders import open_encoder
 
@@ -38,7 +39,7 @@ def batches(url: str, query: str, target: OneOutput) -> Iterator[tuple[pa.Schema
             projection=target.project(catalog, table, query),
         )
     (unit,) = plan(table, PlanLimits(parallelism=1)).units
-    schema = pa.ipc.read_schema(pa.py_buffer(extract.projection.schema))
+    schema = read_schema(extract.projection.schema)
     # DuckDB opens a file in one way only in one process, so the catalog is closed by now.
     with closing(source.open_reader(spec, None)) as reader:
         yield schema, reader.batches(extract, *unit.pieces, batch_bytes=1 << 20)

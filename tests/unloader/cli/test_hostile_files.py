@@ -40,13 +40,13 @@ def test_an_edited_job_of_a_plan_is_refused(
     ("edit", "message"),
     [
         (
-            lambda plan: (plan.update(format_version=4), plan["job"].update({"later-option": 1})),
-            "the plan has format version 4",
+            lambda plan: (plan.update(format_version=5), plan["job"].update({"later-option": 1})),
+            "the plan has format version 5",
         ),
         (lambda plan: plan["request"].update(fetch_bytes=1), "edited"),
         (lambda plan: plan["extract"].update(where="id < 3"), "edited"),
         (lambda plan: plan["outputs"].clear(), "edited"),
-        (lambda plan: plan.pop("seating"), "no 'seating'"),
+        (lambda plan: plan.pop("seating"), "missing required field `seating`"),
     ],
     ids=["newer", "request", "extract", "outputs", "seating"],
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import convert
 from msgspec.structs import replace
 
 from numa.model import BindReport, Seat, Topology
@@ -88,7 +89,7 @@ RUN = ResolvedRun(
         table=TABLE,
         query=None,
         where="k > 0",
-        projection=Projection(columns=(COLUMN,), route="arrow", schema=b""),
+        projection=Projection(columns=(COLUMN,), route="arrow", schema=""),
     ),
     plan=plan(TABLE, PlanLimits(parallelism=1)),
     server_version="PostgreSQL 18",
@@ -209,14 +210,15 @@ def test_options_suffice_to_read_the_files_again() -> None:
     """The whole dialect and the codec are there, defaults included, as the types take them."""
     options = document(FACTS, UNITS, complete=True)["options"]
     assert options["format"] == "csv"
-    assert TextFormat(**{**options["dialect"], "fixed": ()}) == JOB.output.format
+    dialect = convert({**options["dialect"], "fixed": []}, TextFormat)
+    assert dialect == JOB.output.format
     assert Compression(**options["compression"]) == JOB.output.compression
     assert (options["where"], options["partition"]) == ("k > 0", ["p*"])
     output = replace(RUN.output, format=ParquetFormat(row_group_rows=7))
     facts = replace(FACTS, run=replace(RUN, outputs=(output,)))
     options = document(facts, (), complete=True)["options"]
     assert options["format"] == "parquet"
-    assert ParquetFormat(**options["dialect"]).row_group_rows == 7
+    assert convert(options["dialect"], ParquetFormat).row_group_rows == 7
 
 
 def test_no_secret_and_no_reference_to_one() -> None:

@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.json import encode
 
 from unloader.status.ending import StoppedRun
-from unloader.status.model import LiveStatus, UnitCounts, WorkerStatus, parse_status, status_bytes
+from unloader.status.model import LiveStatus, UnitCounts, WorkerStatus, parse_status
 from unloader.status.reading import FinishedRun, RunStatus
 
 PAGE = Path(__file__).parents[3] / "docs" / "watching.md"
@@ -24,12 +25,12 @@ SHOWN = LiveStatus(
 
 def test_what_is_written_comes_back() -> None:
     """Workers and counts included."""
-    assert parse_status(status_bytes(SHOWN)) == SHOWN
+    assert parse_status(encode(SHOWN)) == SHOWN
 
 
 def test_a_key_of_a_later_version_is_passed_over() -> None:
     """Readers of this version show what they know."""
-    document = json.loads(status_bytes(SHOWN))
+    document = json.loads(encode(SHOWN))
     document["mood"], document["workers"][0]["mood"] = "good", "good"
     assert parse_status(json.dumps(document).encode()) == SHOWN
 

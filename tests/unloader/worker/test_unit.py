@@ -35,6 +35,7 @@ from unloader.worker.process import release, run_unit
 from unloader.worker.unit import copy_unit
 from writers.large_rows import LargeRow, LargeValue
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.schema import schema_text
 
 if TYPE_CHECKING:
     from writers.base import Writer
@@ -84,7 +85,7 @@ def test_tasks_of_one_run_hold_one_extract_where_they_are_read(tmp_path: Path) -
             table=TABLE,
             query=None,
             where=None,
-            projection=Projection(columns=(), route="arrow", schema=b""),
+            projection=Projection(columns=(), route="arrow", schema=""),
         )
         for name in ("first", "second")
     )
@@ -198,7 +199,7 @@ def reading(names: str, outputs: tuple[tuple[int, ...], ...] = ()) -> Extract:
         projection=Projection(
             columns=columns,
             route="arrow",
-            schema=ROWS.select(list(names)).schema.serialize().to_pybytes(),
+            schema=schema_text(ROWS.select(list(names)).schema),
             outputs=outputs,
         ),
     )

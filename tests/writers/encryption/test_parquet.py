@@ -25,6 +25,7 @@ from writers.model import (
     WrittenFile,
 )
 from writers.registry import open_writer
+from writers.schema import schema_text
 
 KEY = os.urandom(32)
 TABLE = pa.table(
@@ -86,7 +87,7 @@ def test_it_is_read_back_with_the_same_key(tmp_path: Path, size: int) -> None:
     path, shape, codec = tmp_path / file.path, output.format, output.compression
     found = read_back(path, shape, codec, rows=True, encryption=output.encryption)
     assert (found.rows, found.bytes, found.checksum) == (5000, file.bytes, file.checksum)
-    message = TABLE.schema.serialize().to_pybytes()
+    message = schema_text(TABLE.schema)
     assert file_sums(path, output, message, header=True, check=lambda: None).rows == 5000
     unread = read_back(path, shape, codec, rows=True, encryption=Encryption(keyed=True))
     assert (unread.rows, unread.checksum) == (None, file.checksum)

@@ -40,7 +40,7 @@ def command(directory: PlacePath, depth: int, **values: Any) -> None:
 
     found = api.runs(directory, depth=depth)
     if values["json"]:
-        render.emit_json({"runs": [each.to_json() for each in found]})
+        render.emit_json({"runs": found})
     elif not values["quiet"]:
         now = datetime.now(UTC)
         render.emit(pages.runs_page(found, now) if found else f"no runs in {directory}")

@@ -59,7 +59,7 @@ def command(
     with stop_on_signals(lambda _: None) as stop:
         changed = api.change(destination, wish, timeout_seconds=timeout, stop=stop)
     if values["json"]:
-        render.emit_json(changed.to_json())
+        render.emit_json(changed)
     elif not values["quiet"]:
         render.emit(render.visible(_text(changed, destination)))
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from unloader.cli.display import render
 from unloader.cli.display.watching import pages
@@ -122,7 +123,7 @@ def _look(destination: PlacePath) -> RunStatus:
 def _show(found: RunStatus, values: dict[str, Any], *, more: bool, last: bool = False) -> None:
     """Write what was found: the whole of it, or with `--watch` what has room where it goes."""
     if values["json"]:
-        render.emit(json.dumps(found.to_json())) if more else render.emit_json(found.to_json())
+        render.emit(json.dumps(to_builtins(found))) if more else render.emit_json(found)
     elif values["quiet"]:
         return
     elif last or not more:

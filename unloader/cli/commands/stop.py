@@ -43,7 +43,7 @@ def command(destination: PlacePath, timeout: float, **values: Any) -> None:
     with stop_on_signals(lambda _: None) as stop:
         ended = api.stop(destination, timeout_seconds=timeout, stop=stop)
     if values["json"]:
-        render.emit_json(ended.to_json())
+        render.emit_json(ended)
     elif not values["quiet"]:
         render.emit(render.visible(_text(ended, destination)))
 

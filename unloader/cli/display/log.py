@@ -7,18 +7,19 @@ import sys
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
 
-from msgspec import to_builtins
+from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader.cli.display import render
 from unloader.cli.display.json_log import writing
+from unloader.cli.display.json_log.lines import Progress, Text
 from unloader.cli.display.phases import phase_text, tables_text, verified_text
 from unloader.events import (
     Event,
     Notice,
     ParallelismChanged,
+    Phase,
     PhaseStarted,
     PointMeasured,
     RouteFinished,
@@ -68,41 +69,41 @@ class LogDisplay:
             writing.run_is(event.run_id)
         self._tally.add(event, now)
         if isinstance(event, UnitFailed):
-            self._write("unit_failed", failed_text(event), to_builtins(event))
+            self._write("unit_failed", failed_text(event), event)
         elif isinstance(event, Notice):
-            self._write("notice", event.text, {"text": event.text})
+            self._write("notice", event.text, event)
         elif isinstance(event, ParallelismChanged):
             if self._interval is None and event.cause not in ("limit", "asked"):
                 return
-            self._write("parallelism", parallelism_text(event), to_builtins(event))
+            self._write("parallelism", parallelism_text(event), event)
         elif isinstance(event, TableFinished):
             if self._is_told(event):
-                self._write("table_finished", table_text(event), to_builtins(event))
+                self._write("table_finished", table_text(event), event)
         elif isinstance(event, TableStaged):
             # In a mail the line on its publication is enough.
             if self._as_json and self._interval is not None:
-                self._write("table_staged", "", to_builtins(event))
+                self._write("table_staged", "", event)
         elif isinstance(event, SettingUsed):
             text = setting_text(event)
             # One that selects, and that nobody gave to this very run, is told at any rate.
             if text and (self._interval is not None or (event.selects and event.from_variable)):
-                self._write("setting", text, to_builtins(event))
+                self._write("setting", text, event)
         elif self._interval is None:
             return
         elif isinstance(event, PointMeasured):
             # Imported on use: only a sweep has points.
             from unloader.cli.display.watching.curve import measured_text
 
-            self._write("point_measured", measured_text(event), to_builtins(event))
+            self._write("point_measured", measured_text(event), event)
         elif isinstance(event, RouteFinished):
-            self._write("route_finished", route_text(event), to_builtins(event))
+            self._write("route_finished", route_text(event), event)
         elif isinstance(event, RunStarted):
             self._shown_at = now
-            self._write("run_started", started_text(event), to_builtins(event))
+            self._write("run_started", started_text(event), event)
             if event.end_sessions_sql and not self._as_json:
-                self._write("", f"to end it in the database: {event.end_sessions_sql}", {})
+                self._write("", f"to end it in the database: {event.end_sessions_sql}", event)
         elif isinstance(event, UnitsKept):
-            self._write("units_kept", kept_text(event), to_builtins(event))
+            self._write("units_kept", kept_text(event), event)
         elif isinstance(event, PhaseStarted):
             # The line that the run begins tells of the first units.
             self._phase_told = event.phase == "unloading"
@@ -113,10 +114,10 @@ class LogDisplay:
             self._phase_told = True
             figures = self._tally.figures(now)
             text = progress_text(figures, self._tally.phase)
-            facts = _json_figures(figures, self._tally.phase)
+            facts = _progress(figures, self._tally.phase)
             if (verified := self._tally.verified) is not None:
                 text += f", {verified_text(verified)}"
-                facts["verified"] = to_builtins(verified)
+                facts = replace(facts, verified=verified)
             self._write("progress", text, facts)
         elif not self._phase_told and now - self._tally.phase_started >= LONG_SECONDS:
             self._tell_phase()
@@ -124,7 +125,7 @@ class LogDisplay:
     def stopping(self, text: str) -> None:
         """Show that a signal asked to stop; safe in a signal handler."""
         with suppress(OSError):
-            line = writing.line_of("stopping", {"text": text}) if self._as_json else _line(text)
+            line = writing.line_of("stopping", Text(text=text)) if self._as_json else _line(text)
             os.write(2, (line + "\n").encode())
 
     def close(self, finished: bool) -> None:
@@ -135,7 +136,7 @@ class LogDisplay:
             self._tally.give_up()
         figures = self._tally.figures(time.monotonic())
         name = "run_finished" if finished else "run_stopped"
-        self._write(name, ended_text(figures, finished), _json_figures(figures, self._tally.phase))
+        self._write(name, ended_text(figures, finished), _progress(figures, self._tally.phase))
 
     def _is_told(self, event: TableFinished) -> bool:
         """Return whether a table gets a line: each that failed does."""
@@ -146,9 +147,9 @@ class LogDisplay:
     def _tell_phase(self) -> None:
         self._phase_told = True
         phase = self._tally.phase
-        self._write("phase_started", f"{phase_text(phase)} ...", {"phase": phase})
+        self._write("phase_started", f"{phase_text(phase)} ...", PhaseStarted(phase=phase))
 
-    def _write(self, name: str, text: str, facts: dict[str, Any]) -> None:
+    def _write(self, name: str, text: str, facts: Struct) -> None:
         # Nobody reading the log is no reason to lose the run.
         with suppress(OSError):
             if self._as_json:
@@ -275,19 +276,19 @@ def rough_seconds(value: float) -> str:
     return f"{value / 60:.0f} min" if value < 5400 else f"{value / 3600:.1f} h"
 
 
-def _json_figures(figures: Figures, phase: str) -> dict[str, Any]:
+def _progress(figures: Figures, phase: Phase) -> Progress:
     left, speed = figures.seconds_left, figures.bytes_per_second
-    return {
-        "phase": phase,
-        "units_done": figures.units_done,
-        "units": figures.units,
-        "rows": figures.rows,
-        "bytes": figures.bytes,
-        "rows_per_second": round(figures.rows_per_second, 1),
-        "mb_per_second": None if speed is None else round(speed / 1e6, 3),
-        "percent": round(figures.fraction * 100, 1),
-        "seconds": round(figures.seconds, 3),
-        "seconds_left": None if left is None else round(left, 1),
-        **({"directories": dict(figures.directories)} if figures.directories else {}),
-        **({} if figures.tables is None else {"tables": to_builtins(figures.tables)}),
-    }
+    return Progress(
+        phase=phase,
+        units_done=figures.units_done,
+        units=figures.units,
+        rows=figures.rows,
+        bytes=figures.bytes,
+        rows_per_second=round(figures.rows_per_second, 1),
+        mb_per_second=None if speed is None else round(speed / 1e6, 3),
+        percent=round(figures.fraction * 100, 1),
+        seconds=round(figures.seconds, 3),
+        seconds_left=None if left is None else round(left, 1),
+        directories=dict(figures.directories),
+        tables=figures.tables,
+    )

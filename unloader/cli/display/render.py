@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec import to_builtins
 
 from unloader.cli.streams import give_up, was_closed
 from unloader.errors import AnswerLost
@@ -89,14 +88,12 @@ def json_text(value: object) -> str:
 
     A machine of many nodes has a million distances, and a seat may have a hundred CPUs.
     """
-    text = json.dumps(value, indent=2, default=_plain)
+    text = json.dumps(to_builtins(value, enc_hook=_plain), indent=2)
     # No string in it holds a line end, so that lists alone are found.
     return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text)
 
 
 def _plain(value: object) -> Any:
-    if isinstance(value, Struct):
-        return asdict(value)
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no form in JSON")

@@ -8,11 +8,11 @@ spell them. It says what each key takes by itself; what keys say together is for
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable
 from typing import Any, get_args
 
-from unloader import json_schema
 from unloader.request.job.grammar import DEFAULTS, NAME, ROUTE, ROUTE_NAME, RUN, SOURCE, TABLE
 from unloader.request.job.including import INCLUDE
 from unloader.request.job.variables import SHOWN
@@ -70,7 +70,7 @@ def schema() -> dict[str, Any]:
 
 def text() -> str:
     """Return the schema as it stands in the docs."""
-    return json_schema.text(schema())
+    return json.dumps(schema(), indent=2) + "\n"
 
 
 _NAME = {

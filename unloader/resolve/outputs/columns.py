@@ -9,12 +9,12 @@ from unloader.model import Projection
 
 def projection_of_output(projection: Projection, number: int) -> Projection:
     """Return the columns of one output, in its order."""
-    from writers.schema import read_schema, selected
+    from writers.schema import read_schema, schema_text, selected
 
     taken = projection.outputs[number]
     schema = projection.schema
     if schema:
-        schema = selected(read_schema(schema), taken).serialize().to_pybytes()
+        schema = schema_text(selected(read_schema(schema), taken))
     return replace(
         projection,
         columns=tuple(projection.columns[index] for index in taken),

@@ -23,7 +23,7 @@ _UNORDERED = ("hmac", "tokenize", "ff1")
 """Masks whose values are in another order than those that they are made of."""
 
 
-class ResolvedTransform(Struct, frozen=True, kw_only=True):
+class ResolvedTransform(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The transform of one output, with nothing left to be decided. It holds no key."""
 
     options: TransformOptions
@@ -114,7 +114,7 @@ def resolved_transform(options: TransformOptions, read: Projection) -> ResolvedT
     """
     from unloader.transforms.masking_keys import masking_keys, with_proof
     from unloader.transforms.transformer import Transformer, check
-    from writers.schema import read_schema
+    from writers.schema import read_schema, schema_text
 
     keys = tuple(map(with_proof, options.keys))
     schema = read_schema(read.schema)
@@ -127,7 +127,7 @@ def resolved_transform(options: TransformOptions, read: Projection) -> ResolvedT
         written=Projection(
             columns=tuple(_written(column, sources) for column in found.columns),
             route="arrow",
-            schema=found.schema.serialize().to_pybytes(),
+            schema=schema_text(found.schema),
         ),
         columns=found.columns,
     )

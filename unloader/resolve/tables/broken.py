@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.json import decode
 from msgspec.structs import replace
 
-from unloader import json_fields
 from unloader.errors import OutputFailed, error_class
 from unloader.events import Observer, silent
 from unloader.model import (
@@ -24,12 +23,12 @@ from unloader.model import (
     TablesOptions,
 )
 from unloader.placement.seating import SeatPlan
-from unloader.resolve.broken_run import BrokenRun, UnusableRecord, find_broken_run, run_of
+from unloader.resolve.broken_run import BrokenRun, UnusableRecord, find_broken_run, read_run
 from unloader.resolve.patience import Patience
 from unloader.resolve.reopening import at_snapshot, enter_snapshot, explained
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.entering import enter_tables
-from unloader.resolve.tables.homes import directory_now, is_of_tables
+from unloader.resolve.tables.homes import LeftOut, TablesRecord, directory_now, is_of_tables
 from unloader.resolve.tables.problems import TableProblem, lost_at_once
 from unloader.resolve.tables.resolving import OpenTables
 from unloader.sources.cancelling import cancelled_by, open_unless
@@ -104,10 +103,10 @@ def request_of_tables(place: str) -> Request | None:
     Raises:
         OutputFailed: As `find_broken_tables`.
     """
-    document = _record_of_dead(place)
-    if document is None:
+    found = _record_of_dead(place)
+    if found is None:
         return None
-    request = _first_in(document, place).request
+    request = _first_in(found, place).request
     return replace(request, selection=replace(request.selection, table=None, query=None))
 
 
@@ -121,16 +120,16 @@ def first_of_tables(record: bytes, place: str) -> ResolvedRun:
     Raises:
         UnusableRecord: Another version has written it, or it was damaged or edited.
     """
-    return _first_in(_document(record) or {}, place)
+    return _first_in(_recorded(record), place)
 
 
 def options_of_tables(record: bytes) -> TablesOptions:
     """Return what a record says of its run as a whole; nothing, if it cannot be read."""
-    try:
-        document = _document(record) or {}
-        return json_fields.from_json(TablesOptions, document.get("options"), "the options")
-    except json_fields.NotAsExpected:
-        return TablesOptions(destination="")
+    found = _recorded(record)
+    with suppress(ValueError, RecursionError):
+        if found is not None:
+            return decode(found.options, type=TablesOptions)
+    return TablesOptions(destination="")
 
 
 def find_broken_tables(place: str) -> BrokenTables | None:
@@ -143,23 +142,23 @@ def find_broken_tables(place: str) -> BrokenTables | None:
         OutputFailed: It goes on, or cannot be read.
         UnusableRecord: Another version has begun it, or its record was damaged.
     """
-    document = _record_of_dead(place)
-    if document is None:
+    found = _record_of_dead(place)
+    if found is None:
         return None
+    runs = [read_run(each, place) for each in found.tables]
     try:
-        recorded = json_fields.from_json(str, document["home"], "the directory")
-        options = json_fields.from_json(TablesOptions, document["options"], "the options")
-    except (KeyError, json_fields.NotAsExpected) as error:
+        options = decode(found.options, type=TablesOptions)
+    except (ValueError, RecursionError) as error:
         raise UnusableRecord(
-            f"the record of the run that was interrupted in {place} cannot be used: {error}",
+            f"the record of the run that was interrupted in {place} cannot be used: its options "
+            f"are not as expected: {error}",
             "start again with the command of the run",
         ) from error
-    runs = [run_of(each, place) for each in document["tables"]]
     return BrokenTables(
-        tables=tuple(_as_broken(each, recorded, place) for each in runs),
+        tables=tuple(_as_broken(each, found.home, place) for each in runs),
         options=options,
         place=place,
-        left_out=tuple(map(_left_out, document.get("left_out", ()))),
+        left_out=tuple(map(_left_out, found.left_out)),
     )
 
 
@@ -174,7 +173,7 @@ def why_not_resumable(place: str, record: bytes = b"") -> str:
         The reason; empty where it can be resumed.
     """
     try:
-        if _document(record) is not None:
+        if _recorded(record) is not None:
             first_of_tables(record, place)
         elif find_broken_run(place) is None and find_broken_tables(place) is None:
             return "the record of its job is missing"
@@ -185,17 +184,16 @@ def why_not_resumable(place: str, record: bytes = b"") -> str:
     return ""
 
 
-def _left_out(recorded: dict[str, str]) -> TableProblem:
-    error = error_class(recorded["error"])(recorded["why"], "start a new run instead of a resume")
-    return TableProblem(table=recorded["table"], error=error)
+def _left_out(recorded: LeftOut) -> TableProblem:
+    error = error_class(recorded.error)(recorded.why, "start a new run instead of a resume")
+    return TableProblem(table=recorded.table, error=error)
 
 
-def _first_in(document: dict[str, Any], place: str) -> ResolvedRun:
-    tables = document.get("tables") or [None]
-    return run_of(tables[0], place)
+def _first_in(found: TablesRecord | None, place: str) -> ResolvedRun:
+    return read_run(found.tables[0] if found is not None and found.tables else b"", place)
 
 
-def _record_of_dead(place: str) -> dict[str, Any] | None:
+def _record_of_dead(place: str) -> TablesRecord | None:
     """Return what the run was to do that has died at a place, if it was over several tables.
 
     Raises:
@@ -215,25 +213,24 @@ def _record_of_dead(place: str) -> dict[str, Any] | None:
             + (f" on {who.host}" if who.host else ""),
             f"wait until it ends, or end it with: unloader stop {place}",
         )
-    document = _document(record)
-    if document is None:
+    found = _recorded(record)
+    if found is None:
         raise UnusableRecord(
             f"the record of run {who.run_id}, which was interrupted in {place}, is damaged",
             f"start again with the command of the run; unloader clean {place} removes its staged "
             "files",
         )
-    return document
+    return found
 
 
-def _document(record: bytes) -> dict[str, Any] | None:
-    """Return the record of a run over several tables; None where it is no such record."""
+def _recorded(record: bytes) -> TablesRecord | None:
+    """Return the record of a run over several tables; None if it is not one, or is damaged."""
     if not is_of_tables(record):
         return None
     try:
-        document = json.loads(record)
-    except ValueError:
+        return decode(record, type=TablesRecord)
+    except (ValueError, RecursionError):
         return None
-    return document if isinstance(document, dict) else None
 
 
 def _as_broken(run: ResolvedRun, recorded: str, home: str) -> BrokenRun:

@@ -1,17 +1,17 @@
 """The home of a run over several tables: the directory that those of all its tables are in.
 
-It has the records of the run as a whole. What is read of them here needs no version of its own: a
-list of directories, so that whoever looks after a run finds its tables.
+It has the records of the run as a whole. What this module reads of them is so little that every
+version has it: the directories of the tables, so that any command can find them.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Raw, Struct
+from msgspec.json import decode
 from msgspec.structs import replace
 
 from unloader.errors import UsageError
@@ -32,6 +32,66 @@ _FIRST_KEY = b'{"tables":'
 
 _MOST_LEVELS = 8
 """So far up a home is looked for. `{schema}` and `{table}` may be parts of several levels."""
+
+
+class LeftOut(Struct, frozen=True, kw_only=True):
+    """A table that was requested, and that could not be unloaded when the run began."""
+
+    table: str
+    error: str
+    """Name of the class in `unloader.errors`."""
+    why: str
+
+
+class TablesRecord(Struct, frozen=True, kw_only=True):
+    """The `RUN_RECORD` of a run over several tables. Each of `tables` has the format version."""
+
+    tables: tuple[Raw, ...]
+    """The records of the runs of the tables, as `ResolvedRun.record` writes them."""
+    home: str
+    options: Raw
+    """`TablesOptions`: read after the version of the tables is known to be that of this program."""
+    left_out: tuple[LeftOut, ...] = ()
+
+
+class _Table(Struct, frozen=True, kw_only=True):
+    schema: str | None
+    name: str
+
+
+class _Extract(Struct, frozen=True, kw_only=True):
+    query: str | None
+    table: _Table
+
+
+class _Options(Struct, frozen=True, kw_only=True):
+    destination: str
+    others: tuple[str, ...]
+
+
+class _Output(Struct, frozen=True, kw_only=True):
+    options: _Options
+
+
+class _Plan(Struct, frozen=True, kw_only=True):
+    units: tuple[Raw, ...]
+
+
+class PlannedTable(Struct, frozen=True, kw_only=True):
+    """What every version of the program reads of the record of a run over one table."""
+
+    run_id: str
+    extract: _Extract
+    plan: _Plan
+    outputs: tuple[_Output, ...]
+
+    @property
+    def name(self) -> str:
+        """The table with its schema; empty for a query."""
+        table = self.extract.table
+        if self.extract.query is not None:
+            return ""
+        return f"{table.schema}.{table.name}" if table.schema else table.name
 
 
 class RecordedTable(Struct, frozen=True, kw_only=True):
@@ -166,17 +226,18 @@ def recorded_tables(record: bytes, home: str) -> tuple[RecordedTable, ...]:
     if not is_of_tables(record):
         return ()
     try:
-        document = json.loads(record)
-        return tuple(_tables_in(document, home))
-    except (ValueError, KeyError, TypeError):
+        found = decode(record, type=TablesRecord)
+        tables = [decode(each, type=PlannedTable) for each in found.tables]
+    except (ValueError, RecursionError):
         return ()
+    return tuple(_now(each, found.home, home) for each in tables)
 
 
 def recorded_left_out(record: bytes) -> tuple[str, ...]:
     """Return the names of the tables that a run left out before the first row, by its record."""
     try:
-        return tuple(str(each["table"]) for each in json.loads(record).get("left_out", ()))
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return tuple(each.table for each in decode(record, type=TablesRecord).left_out)
+    except (ValueError, RecursionError):
         return ()
 
 
@@ -226,25 +287,17 @@ def table_in(storage: Storage, home: str, place: str) -> RecordedTable | None:
     return None
 
 
-def _tables_in(document: dict[str, object], home: str) -> Iterator[RecordedTable]:
-    recorded, tables = document["home"], document["tables"]
-    assert isinstance(recorded, str)
-    assert isinstance(tables, list)
-    for each in tables:
-        query, table = each["extract"]["query"], each["extract"]["table"]
-        name = ".".join(filter(None, (table["schema"], table["name"])))
-        places = [
-            place
-            for output in each["outputs"]
-            for place in (output["options"]["destination"], *output["options"]["others"])
-        ]
-        yield RecordedTable(
-            name=name if query is None else "",
-            directories=tuple(directory_now(place, recorded, home) for place in places),
-            homes=tuple(
-                directory_now(output["options"]["destination"], recorded, home)
-                for output in each["outputs"]
-            ),
-            units=len(each["plan"]["units"]),
-            run_id=str(each["run_id"]),
-        )
+def _now(table: PlannedTable, recorded: str, home: str) -> RecordedTable:
+    """Return a table of a record with its directories where they are now."""
+
+    def now(place: str) -> str:
+        return directory_now(place, recorded, home)
+
+    options = [output.options for output in table.outputs]
+    return RecordedTable(
+        name=table.name,
+        directories=tuple(now(place) for o in options for place in (o.destination, *o.others)),
+        homes=tuple(now(each.destination) for each in options),
+        units=len(table.plan.units),
+        run_id=table.run_id,
+    )

@@ -7,12 +7,11 @@ with its patterns, and not what came of it.
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any
 
+from msgspec.json import encode
 from msgspec.structs import replace
 
-from unloader import json_fields
 from unloader.resolve.broken_run import job_of
 from unloader.selection.asked import AskedTables, TablesRequest
 
@@ -24,14 +23,13 @@ def job_digest(asked: TablesRequest) -> str:
     """
     document: dict[str, Any] = {
         "to": asked.options.destination,
-        "entries": [json_fields.to_json(_bare(entry)) for entry in asked.entries],
+        "entries": [_bare(entry) for entry in asked.entries],
     }
     routes = [_places(entry) for entry in asked.entries]
     if any(routes):
         # Where the first one goes is said by "to", and where the others go by nothing else.
         document["routes"] = routes
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return hashlib.sha256(encode(document, order="sorted")).hexdigest()
 
 
 def _places(entry: AskedTables) -> list[tuple[str, ...]]:

@@ -42,6 +42,7 @@ from unloader.sources.sqlite.statement import (
     selector_statement,
     with_key,
 )
+from writers.schema import read_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,9 +150,7 @@ class SQLiteReader:
 
         Whatever the sample, the rows of a batch take `SHARES` times that at most, or it is one row.
         """
-        import pyarrow as pa
-
-        schema = pa.ipc.read_schema(pa.py_buffer(extract.projection.schema))
+        schema = read_schema(extract.projection.schema)
         try:
             with self._file.read():
                 found = self._bounded(with_key(extract), piece.selector, batch_bytes)

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, cast
 
 from unloader.model import Projection
+from writers.schema import read_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +28,7 @@ def check_batches(batches: Sequence[pa.RecordBatch], projection: Projection) -> 
     """Check that every batch is valid and has the very schema of the projection."""
     import pyarrow as pa
 
-    schema = pa.ipc.read_schema(pa.py_buffer(projection.schema))
+    schema = read_schema(projection.schema)
     names = [column.name for column in projection.columns]
     ensure(schema.names == names, f"the schema has the columns {schema.names}, not {names}")
     for batch in batches:

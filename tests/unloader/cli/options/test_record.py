@@ -53,6 +53,7 @@ RECORDED: dict[str, Any] = {
     "memory_policy": "preferred",
     "near": None,
     "dialect": {
+        "kind": "text",
         "delimiter": ",",
         "enclosure": "~~",
         "enclose": "strings",

@@ -12,6 +12,7 @@ from unloader.model import FixedWidths, Projection, ReadColumn
 from unloader.resolve.outputs.fixed_fields import fixed_fields
 from unloader.sources.registry import source_of
 from writers.model import FixedField, TextFormat
+from writers.schema import schema_text
 
 TEXT = pa.string()
 
@@ -43,9 +44,7 @@ def laid_out(
             )
         )
     found = fixed_fields(
-        Projection(
-            columns=tuple(read), route="arrow", schema=pa.schema(fields).serialize().to_pybytes()
-        ),
+        Projection(columns=tuple(read), route="arrow", schema=schema_text(pa.schema(fields))),
         TextFormat(header=False, **options),
         FixedWidths(given=given),
         declared=source_of(source).declared,

@@ -23,6 +23,7 @@ from unloader.model import Extract, SourceSpec
 from unloader.request.names import parse_table
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.sqlite.source import SQLiteSource
+from writers.schema import read_schema
 from writers.text.number_texts import float_texts
 
 WHOLE = Piece(unit="0001", selector=WholeTable())
@@ -239,7 +240,7 @@ def test_columns_of_nulls_keep_their_types(make: Callable[..., Path]) -> None:
     """Batches that hold nothing but NULL have the types of all others."""
     path = make("CREATE TABLE t (i INT, r REAL, s TEXT, b BLOB, n NUMERIC)", [(None,) * 5] * 100)
     extract = extract_of(path)
-    schema = pa.ipc.read_schema(pa.py_buffer(extract.projection.schema))
+    schema = read_schema(extract.projection.schema)
     batches = batches_of(extract, batch_bytes=10)
     assert all(batch.schema.equals(schema) for batch in batches)
     assert sum(batch.num_rows for batch in batches) == 100

@@ -17,7 +17,7 @@ from unloader.storage.directories.recovery import complete, pending
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.model import JOURNAL, Leftover
 
-STAGED = b'{"event": "staged", "unit": "1"}\n'
+STAGED = b'{"event":"staged","unit":"1"}\n'
 
 
 def begun(out: Path, run_id: str = "dead") -> RunDirectories:

@@ -8,7 +8,7 @@ field that goes, or means something else, makes a new version: `writing.VERSION`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -27,7 +27,6 @@ from unloader.events import (
     UnitsKept,
     Verified,
 )
-from unloader.json_fields import OPTIONAL
 from unloader.model import TableCounts
 
 
@@ -45,7 +44,7 @@ class Head(Struct, frozen=True, kw_only=True):
     """Empty until the run is planned, and in commands without a run."""
 
 
-class Progress(Struct, frozen=True, kw_only=True):
+class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How far the run is, or how far it came."""
 
     phase: Phase
@@ -59,11 +58,11 @@ class Progress(Struct, frozen=True, kw_only=True):
     percent: float
     seconds: float
     seconds_left: float | None
-    directories: Annotated[dict[str, int] | None, OPTIONAL] = None
+    directories: dict[str, int] = {}
     """Bytes of finished units in each of several directories."""
-    tables: Annotated[TableCounts | None, OPTIONAL] = None
+    tables: TableCounts | None = None
     """In a run over several."""
-    verified: Annotated[Verified | None, OPTIONAL] = None
+    verified: Verified | None = None
     """While files or units are checked: how many have been."""
 
 
@@ -100,7 +99,7 @@ class HookOutput(Struct, frozen=True, kw_only=True):
     text: str
 
 
-LINES: Mapping[str, type] = {
+LINES: Mapping[str, type[Struct]] = {
     "setting": SettingUsed,
     "phase_started": PhaseStarted,
     "run_started": RunStarted,

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TextIO, cast
 
+from msgspec import Struct, to_builtins
+
 VERSION = 1
 """Of the contract in `lines`."""
 
@@ -110,14 +112,14 @@ def run_is(run_id: str) -> None:
     _run_id = run_id
 
 
-def line_of(event: str, facts: Mapping[str, Any]) -> str:
-    """Return a line without its end."""
+def line_of(event: str, facts: Struct | Mapping[str, Any]) -> str:
+    """Return a line without its end, in ASCII: the stream may have any encoding."""
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
     head = {"version": VERSION, "event": event, "at": at, "ts": at, "run_id": _run_id}
-    return json.dumps({**head, **facts})
+    return json.dumps({**head, **to_builtins(facts)})
 
 
-def write(event: str, facts: Mapping[str, Any]) -> None:
+def write(event: str, facts: Struct | Mapping[str, Any]) -> None:
     """Write a line to standard error.
 
     Raises:

@@ -9,10 +9,11 @@ import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from long_tests import OTHER_ROUTES
+from msgspec import Struct
 from processes import command
 from schemas.logs import PAGE, checked
 
@@ -20,7 +21,6 @@ from unloader import cli
 from unloader.cli.display.json_log import schema, writing
 from unloader.cli.display.log import LogDisplay
 from unloader.events import Event
-from unloader.json_fields import hints_of, is_record
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 JSON = ("--log-format", "json")
@@ -179,8 +179,8 @@ def example(kind: Any) -> Any:
         return tuple(example(each) for each in of if each is not Ellipsis)
     if origin is not None or of:
         return example(of[0])
-    if is_record(kind):
-        hints = hints_of(kind)
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        hints = get_type_hints(kind)
         return kind(**{name: example(hints[name]) for name in kind.__struct_fields__})
     return {str: "x", int: 1, float: 1.5, bool: True}[kind]
 

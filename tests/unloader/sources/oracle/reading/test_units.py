@@ -42,7 +42,7 @@ def extract(
         table=table,
         query=query,
         where=where,
-        projection=Projection(columns=(), route="arrow", schema=b""),
+        projection=Projection(columns=(), route="arrow", schema=""),
     )
 
 

@@ -56,7 +56,7 @@ def selectors(
         table=table,
         query=None,
         where=None,
-        projection=Projection(columns=(), route="arrow", schema=b""),
+        projection=Projection(columns=(), route="arrow", schema=""),
     )
     column = f'"{table.columns[0].name}"'
     found = [
