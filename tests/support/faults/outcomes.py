@@ -16,7 +16,7 @@ from typing import Any
 MANIFEST = "_manifest.json"
 RUN = "_run"
 JOURNAL = "journal.jsonl"
-RECORD_BEGINS = b'{"version": '
+RECORD_BEGINS = b'{"version":'
 """Of the line of a lock that has the record of a publication."""
 
 MAY_DIFFER = frozenset(

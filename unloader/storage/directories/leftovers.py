@@ -13,8 +13,8 @@ DIR/_run/replaced/        while publishing: files of the run that is being repla
 
 from __future__ import annotations
 
+import errno
 import fcntl
-import json
 import os
 import stat
 import time
@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.json import decode, encode
 
 from unloader.storage.directories.liveness import is_elsewhere, is_replaced
 from unloader.storage.model import (
@@ -228,17 +228,8 @@ def read_holder(room: Path) -> Holder:
     """
     try:
         line, _, _ = read_regular(room / LOCK).partition(b"\n")
-        document = json.loads(line)
-        return Holder(
-            run_id=str(document["run_id"]),
-            pid=int(document["pid"]),
-            directories=tuple(str(each) for each in document["directories"]),
-            host=str(document.get("host", "")),
-            boot_id=str(document.get("boot_id", "")),
-            started=str(document.get("started", "")),
-            home=str(document.get("home", "")),
-        )
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+        return decode(line, type=Holder)
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return Holder()
 
 
@@ -249,7 +240,10 @@ def write_holder(descriptor: int, holder: Holder) -> bytes:
     Raises:
         OSError: The file system refused.
     """
-    data = (json.dumps(asdict(holder)) + "\n").encode()
+    try:
+        data = encode(holder) + b"\n"
+    except UnicodeEncodeError as error:
+        raise OSError(errno.EILSEQ, "its name is not text in UTF-8") from error
     # In this order: a kill in between leaves a line that can be read, and what is left of the last.
     os.pwrite(descriptor, data, 0)
     os.ftruncate(descriptor, len(data))
@@ -371,13 +365,23 @@ def _is_staged_here(entry: os.DirEntry[str]) -> bool:
     return entry.name not in _PARTS and _is_staged(entry)
 
 
+class _Share(Struct, frozen=True, kw_only=True):
+    replaced: tuple[str, ...]
+
+
+class _Record(Struct, frozen=True, kw_only=True):
+    """What any version has in the record of a publication."""
+
+    shares: tuple[_Share, ...]
+
+
 def _recorded(room: Path) -> frozenset[str]:
     """Return the names of the files that a publication replaces, by its record in a `_run`."""
     try:
-        shares = json.loads(read_regular(room / RECORD))["shares"]
-        return frozenset(str(name) for share in shares for name in share["replaced"])
-    except (OSError, ValueError, KeyError, TypeError):
+        record = decode(read_regular(room / RECORD), type=_Record)
+    except (OSError, ValueError, RecursionError):
         return frozenset()
+    return frozenset(name for share in record.shares for name in share.replaced)
 
 
 def _finished_units(room: Path) -> int:

@@ -15,14 +15,15 @@ should be gone. A process that goes on with the run moves the journal into a fil
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
+
+from msgspec.json import encode
 
 from unloader.storage.directories.leftovers import LOCK, read_holder
 from writers.files.regular import open_regular, read_regular
 
-RECORD_BEGINS = b'{"version": '
+RECORD_BEGINS = b'{"version":'
 """No line of a journal begins so."""
 
 
@@ -108,7 +109,7 @@ def _lines(room: Path) -> bytes:
 
 
 def _second_line(run_id: str) -> bytes:
-    return (json.dumps({"lines_of": run_id}) + "\n").encode()
+    return encode({"lines_of": run_id}) + b"\n"
 
 
 def _last(lines: bytes) -> bytes:

@@ -7,14 +7,14 @@ its place.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
@@ -36,7 +36,6 @@ from writers.files.regular import read_regular
 from writers.files.staging import PART_SUFFIX
 from writers.files.syncing import Steps, Wanted
 
-_VERSION = 1
 _REMEMBERED = 256
 _LONGEST_NAME = 255
 """Bytes, on all usual file systems."""
@@ -82,7 +81,7 @@ def _beside(text: str, twin: str) -> Path:
     return Path(text).with_name(twin) if twin else Path(text) / RUN / "twin"
 
 
-class Share(Struct, frozen=True, kw_only=True):
+class Share(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one directory gets."""
 
     path: str
@@ -111,6 +110,15 @@ class Share(Struct, frozen=True, kw_only=True):
         return _beside(self.path, self.twin)
 
 
+class _Record(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=2
+):
+    """What is written of a publication."""
+
+    run_id: str
+    shares: Annotated[tuple[Share, ...], Meta(min_length=1)]
+
+
 class Publication(Struct, frozen=True, kw_only=True):
     """All of it, in the order of the run's directories."""
 
@@ -132,12 +140,7 @@ class Publication(Struct, frozen=True, kw_only=True):
 
     def line(self) -> bytes:
         """Return the text of the record, one line."""
-        shares = [
-            {"path": each.path, "twin": each.twin, "files": each.files, "replaced": each.replaced}
-            for each in self.shares
-        ]
-        document = {"version": _VERSION, "run_id": self.run_id, "shares": shares}
-        data = (json.dumps(document, ensure_ascii=False) + "\n").encode()
+        data = encode(_Record(run_id=self.run_id, shares=self.shares)) + b"\n"
         assert data.startswith(lock_lines.RECORD_BEGINS)
         return data
 
@@ -248,13 +251,13 @@ def read_publication(room: Path, owners: frozenset[int]) -> Publication | None:
             return None
         if not is_file_of(path, owners):
             return _in_lock(room, owners)
-        return _parsed(owners, json.loads(read_regular(path)))
+        return _parsed(owners, read_regular(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise OutputFailed(
             f"{path} is the record of a run that was interrupted while it was published, and it "
-            f"cannot be read: {error!r}",
+            f"cannot be read: {error}",
             f"restore it, or remove {room} and the files that are not in a manifest",
         ) from error
 
@@ -268,44 +271,36 @@ def _in_lock(room: Path, owners: frozenset[int]) -> Publication | None:
     if not line:
         return None
     try:
-        return _parsed(owners, json.loads(line))
-    except (ValueError, KeyError, TypeError):
+        return _parsed(owners, line)
+    except (ValueError, RecursionError):
         return None
 
 
-def _parsed(owners: frozenset[int], document: Mapping[str, Any]) -> Publication:
-    if document["version"] != _VERSION:
-        raise ValueError(f"its version is {document['version']!r}")
-    shares = tuple(
-        Share(
-            path=_absolute(each["path"]),
-            twin=_plain(each["twin"]),
-            files=tuple(_placed(*file) for file in each["files"]),
-            replaced=tuple(_plain(name) for name in each["replaced"]),
-        )
-        for each in document["shares"]
-    )
-    if not shares:
-        raise ValueError("it names no directory")
-    return Publication(run_id=str(document["run_id"]), shares=shares, owners=owners)
+def _parsed(owners: frozenset[int], data: bytes) -> Publication:
+    record = decode(data, type=_Record)
+    for share in record.shares:
+        _check(share)
+    return Publication(run_id=record.run_id, shares=record.shares, owners=owners)
 
 
-def _placed(source: str, final: str, size: int) -> Placed:
-    folder, name = os.path.split(source)
-    is_staged = name.endswith(PART_SUFFIX)
-    if folder not in (STAGED, "") or not (folder or is_staged or name == MANIFEST):
-        raise ValueError(f"it names a file from {source!r}")
-    return Placed(os.path.join(folder, _plain(name)), _plain(final), int(size))
+def _check(share: Share) -> None:
+    """Check a share of a record: one that was tampered with may not reach out of the directory.
+
+    Raises:
+        ValueError: It does.
+    """
+    if not os.path.isabs(share.path):
+        raise ValueError(f"the path {share.path!r} is not absolute")
+    for name in (share.twin, *share.replaced, *(file.final for file in share.files)):
+        _check_plain(name)
+    for file in share.files:
+        folder, name = os.path.split(file.source)
+        _check_plain(name)
+        is_staged = name.endswith(PART_SUFFIX)
+        if folder not in (STAGED, "") or not (folder or is_staged or name == MANIFEST):
+            raise ValueError(f"it names a file from {file.source!r}")
 
 
-def _absolute(path: str) -> str:
-    if not os.path.isabs(path):
-        raise ValueError(f"the path {path!r} is not absolute")
-    return path
-
-
-def _plain(name: str) -> str:
-    # A record that was tampered with may not reach out of the directory.
+def _check_plain(name: str) -> None:
     if name != os.path.basename(name) or name in (".", ".."):
         raise ValueError(f"the name {name!r} is not a plain file name")
-    return name

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Meta, Struct
+from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from unloader.storage.machine import boot_id, host_name
@@ -21,7 +20,7 @@ class Holder(Struct, frozen=True, kw_only=True):
 
     run_id: str
     """Empty where somebody is cleaning."""
-    folder: str
+    folder: Annotated[str, Meta(min_length=1)]
     """Name of the run's own prefix in the `_run` of each of its places; never empty."""
     places: tuple[str, ...]
     """Of the run; the first has its records."""
@@ -75,17 +74,11 @@ class Holder(Struct, frozen=True, kw_only=True):
         Raises:
             ValueError: It is nothing that it has written.
         """
-        document = json.loads(data)
-        if not isinstance(document, dict):
-            raise ValueError("it is not a JSON object")
-        try:
-            return _holder(document)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"it lacks {error}") from None
+        return decode(data, type=cls)
 
     def to_bytes(self) -> bytes:
         """Return it as it lies in the store."""
-        return json.dumps(to_builtins(self), indent=1).encode() + b"\n"
+        return encode(self) + b"\n"
 
     def beating(self, **changes: Any) -> Holder:
         """Return it with one more sign of life."""
@@ -103,28 +96,6 @@ class Holder(Struct, frozen=True, kw_only=True):
         """Return in words who it is."""
         who = f"run {self.run_id}" if self.run_id else "unloader clean"
         return f"{who}, process {self.pid} on {self.host}, since {self.since}"
-
-
-def _holder(document: Mapping[str, Any]) -> Holder:
-    if not document["folder"]:
-        raise ValueError("it does not name a folder")
-    return Holder(
-        run_id=str(document["run_id"]),
-        folder=str(document["folder"]),
-        places=tuple(str(place) for place in document["places"]),
-        home=str(document["home"]),
-        names=tuple(str(each) for each in document.get("names", ())),
-        nonce=str(document["nonce"]),
-        host=str(document["host"]),
-        boot=str(document["boot"]),
-        pid_space=str(document["pid_space"]),
-        pid=int(document["pid"]),
-        pid_since=str(document["pid_since"]),
-        since=str(document["since"]),
-        beat=int(document["beat"]),
-        is_released=bool(document["is_released"]),
-        is_publishing=bool(document["is_publishing"]),
-    )
 
 
 def _pid_space() -> str:

@@ -8,16 +8,15 @@ complete.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
+from msgspec.json import decode, encode
 
 from unloader.errors import OutputFailed
-from unloader.json_fields import from_json
 from unloader.storage.model import MANIFEST, Move
 from unloader.storage.objects.holder import Holder
 from unloader.storage.objects.room import (
@@ -43,7 +42,7 @@ class Placed(NamedTuple):
     """What becomes the object, where there is no staged one."""
 
 
-class Publication(Struct, frozen=True, kw_only=True):
+class Publication(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All of it; it lies in the first place's `_run` before anything has its final name."""
 
     run_id: str
@@ -60,7 +59,7 @@ class Publication(Struct, frozen=True, kw_only=True):
 
     def to_bytes(self) -> bytes:
         """Return it as it lies in the store."""
-        return json.dumps(to_builtins(self)).encode()
+        return encode(self)
 
     @classmethod
     def read(cls, data: bytes) -> Publication:
@@ -69,17 +68,7 @@ class Publication(Struct, frozen=True, kw_only=True):
         Raises:
             ValueError: It is damaged.
         """
-        try:
-            document = json.loads(data)
-            return cls(
-                run_id=str(document["run_id"]),
-                folder=str(document["folder"]),
-                places=tuple(map(str, document["places"])),
-                files=tuple(map(_placed, document["files"])),
-                replaced=tuple(tuple(map(str, names)) for names in document["replaced"]),
-            )
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"it lacks {error}") from None
+        return decode(data, type=cls)
 
     def check(self, rooms: Sequence[Room]) -> None:
         """Check that it stays within its own places, whoever may have written into them.
@@ -102,14 +91,6 @@ class Publication(Struct, frozen=True, kw_only=True):
             within = rooms[file.place].staging(self.folder).prefix
             if not (file.staged.startswith(within) and is_plain(file.staged[len(within) :])):
                 raise ValueError(f"{file.staged} was not staged by this run")
-
-
-def _placed(fields: Sequence[Any]) -> Placed:
-    place, staged, size, final, *more = fields
-    upload = more[0] if more else None
-    if upload is not None:
-        upload = from_json(UncompletedUpload, upload, "an upload")
-    return Placed(place, staged, size, final, upload)
 
 
 def carry_out(

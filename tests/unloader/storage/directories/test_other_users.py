@@ -154,7 +154,7 @@ def planted(shared: Path, home: Path) -> None:
         room.mkdir(parents=True)
         (room / "lock").write_text(json.dumps(holder))
         (room / "lock").chmod(0o666)
-        record = {"version": 1, "run_id": "x", "shares": shares}
+        record = {"version": 2, "run_id": "x", "shares": shares}
         (room / "publication.json").write_text(json.dumps(record))
     (evil / "mine.txt").write_text("x")
     (evil / RUN / "staged").symlink_to(home)
