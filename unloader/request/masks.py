@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from msgspec import NODEFAULT
+from msgspec.structs import fields
 
 from unloader.request.settings import parse_assignment
 
@@ -91,23 +91,20 @@ def _stripped(text: str | None) -> str | None:
 
 
 def _made(column: str, method: str, given: dict[str, str]) -> Mask:
-    from unloader.json_fields import default_of, hints_of
-
     known = _classes()
     if method not in known:
         raise ValueError(f"unknown mask {method!r}; {_methods()}")
-    first, *others = known[method].__struct_fields__
-    hints = hints_of(known[method])
-    found: dict[str, Any] = {first: column}
+    first, *others = fields(known[method])
+    kinds = {each.name: each.type for each in others}
+    found: dict[str, Any] = {first.name: column}
     for name, value in given.items():
-        if name not in others:
-            listed = ", ".join(others) or "none"
+        if name not in kinds:
+            listed = ", ".join(kinds) or "none"
             raise ValueError(f"the mask {method} has no parameter {name!r}; it has {listed}")
-        found[name] = _value(method, name, hints[name], value)
-    missing = [name for name in others if default_of(known[method], name) is NODEFAULT]
-    for name in missing:
-        if name not in found:
-            raise ValueError(f"the mask {method} of {column} needs {name}=...")
+        found[name] = _value(method, name, kinds[name], value)
+    for each in others:
+        if each.required and each.name not in found:
+            raise ValueError(f"the mask {method} of {column} needs {each.name}=...")
     mask: Mask = known[method](**found)
     return mask
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from unloader.cli.display import render, seats
 from unloader.cli.display.columns import legend, terminal_width
@@ -89,7 +89,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     output = Path(values["output"]) if values["output"] else None
     with display_for(values) as display:
         planned = api.plan(job, kept_with=output, observe=display)
-    kept = json.loads(render.json_text(_kept(context, argument, planned, values)))
+    kept = to_builtins(_kept(context, argument, planned, values), enc_hook=str)
     document = {**planned.to_json(), JOB: kept, JOB_DIGEST: job_digest(kept)}
     if output is not None:
         _save(output, document)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import to_builtins
 from msgspec.structs import replace
 
 from unloader.cli.display import render
@@ -67,7 +66,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
 
         save_ceilings(Path(values["save"]), found)
     if values["json"]:
-        render.emit_json(to_builtins(found))
+        render.emit_json(found)
     elif not values["quiet"]:
         render.emit(ceilings.page(found))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import to_builtins
 
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
@@ -39,7 +38,7 @@ def command(**values: Any) -> None:
     question = _question(values)
     found = api.size(question, files=values["from"], like_record=values["like"] == "record")
     if values["json"]:
-        render.emit_json(to_builtins(found))
+        render.emit_json(found)
     elif not values["quiet"]:
         from unloader.cli.display import sizing
 

@@ -6,7 +6,6 @@ A plan file is a job file, too: it carries the options it was made with, and the
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
@@ -15,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
+from msgspec.json import decode, encode
 
 from unloader.cli.options.parameter import JobOption, given_values
 from unloader.errors import ConfigError, PlanFailed, UsageError
-from unloader.json_reading import decode
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.nouns import counted
 from unloader.redaction import HIDDEN, holds_sql_password
@@ -110,8 +109,7 @@ def source_argument(
 
 def job_digest(job: dict[str, Any]) -> str:
     """Return the SHA-256, in hex, of the canonical JSON of a plan file's job."""
-    canonical = json.dumps(job, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+    return hashlib.sha256(encode(job, order="sorted")).hexdigest()
 
 
 def finished_directory(ctx: click.Context, argument: click.Parameter, place: str) -> PlacePath:
@@ -357,12 +355,12 @@ def _planned_defaults(values: dict[str, Any], path: str) -> dict[str, Any]:
 
 def _load_plan(path: str) -> dict[str, Any]:
     try:
-        document = decode(read_regular(Path(path), follow=True).decode())
+        document = decode(read_regular(Path(path), follow=True))
     except OSError as error:
         raise ConfigError(
             f"the plan file {path} cannot be read: {error.strerror}", "check the path"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _no_plan(path, f"is not JSON: {error}") from error
     from unloader.resolve.resolved import checked_version
 

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from msgspec import NODEFAULT, Struct
 
-from unloader.json_fields import default_of as field_default
 from unloader.request.options.kinds import FLAG, Kind
 
 Effect = Literal["selects", "changes", "none", "unrecorded"]
@@ -132,7 +131,9 @@ class Option(Struct, frozen=True, kw_only=True, dict=True):
 
 def default_of(owner: type[Struct], name: str) -> Any:
     """Return the default of a record's field; None if it has no default."""
-    found = field_default(owner, name)
+    names, defaults = owner.__struct_fields__, owner.__struct_defaults__
+    place = names.index(name) - len(names) + len(defaults)
+    found = defaults[place] if place >= 0 else NODEFAULT
     if (factory := getattr(found, "factory", None)) is not None:
         return factory()
     return None if found is NODEFAULT else found

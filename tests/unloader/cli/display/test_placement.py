@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import convert
+
 from numa.model import BindReport, Residence, Seat
 from unloader.cli.display.placement import FEW_WORKERS, tables
-from unloader.json_fields import from_json
 from unloader.manifest.model import NodeRecord, WorkerRecord
 from unloader.placement.evidence import Evidence, WorkerEvidence, nodes_json, workers_json
 
@@ -33,7 +34,7 @@ def shown(count: int, nodes: int = 2, **unknown: Any) -> str:
 
     def records(kind: type[Any], found: list[dict[str, Any]]) -> list[Any]:
         own = {key: unknown[key] for key in unknown.keys() & found[0].keys()}
-        return [from_json(kind, {**each, **own}, "a record") for each in found]
+        return [convert({**each, **own}, kind) for each in found]
 
     return tables(
         records(NodeRecord, nodes_json(evidence, [], 1.0)),

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from partition_planner.model import Selector, TableInfo
 from unloader.errors import SnapshotGone
 from unloader.events import Observer, silent
-from unloader.json_fields import default_of
 from unloader.model import (
     Consistency,
     Extract,
@@ -200,11 +199,9 @@ def test_a_reader_may_ask_to_read_again(spec: SourceSpec) -> None:
 
 def test_every_ability_is_checked_and_on_the_page() -> None:
     """An ability that a source may declare has a method, and docs/sources.md names both."""
-    optional = {
-        name
-        for name in Capabilities.__struct_fields__
-        if default_of(Capabilities, name) is not NODEFAULT
-    }
+    names, defaults = Capabilities.__struct_fields__, Capabilities.__struct_defaults__
+    given = zip(names[len(names) - len(defaults) :], defaults, strict=True)
+    optional = {name for name, default in given if default is not NODEFAULT}
     abilities = optional | {"conditions", "queries", "encoded_text"}
     assert METHODS.keys() == abilities
     page = (Path(__file__).parents[4] / "docs" / "sources.md").read_text()

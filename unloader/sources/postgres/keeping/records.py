@@ -8,7 +8,6 @@ every run locks which reads at the snapshot: a snapshot that is in use is not le
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import platform
 import select
@@ -19,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.json import decode, encode
 
-from unloader import json_fields
 from unloader.errors import ConfigError
 from writers.files.regular import open_regular, read_regular
 
@@ -88,7 +87,7 @@ class OwnRecord:
 
     def write(self, record: Record) -> None:
         """Replace what it says."""
-        data = json.dumps(json_fields.to_json(record)).encode()
+        data = encode(record)
         os.pwrite(self._descriptor, data, 0)
         os.ftruncate(self._descriptor, len(data))
 
@@ -240,8 +239,8 @@ def _end_process(handle: int) -> None:
 
 def _read(path: Path) -> Record | None:
     try:
-        return json_fields.from_json(Record, json.loads(read_regular(path)), "it", newer=True)
-    except (OSError, ValueError):  # It is just being written, or removed.
+        return decode(read_regular(path), type=Record)
+    except (OSError, ValueError, RecursionError):  # It is just being written, or removed.
         return None
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 from long_tests import OTHER_ROUTES, also
@@ -38,7 +39,7 @@ LONG = 3600.0
 
 RUN = """
 import json, sys, time
-from unloader import json_fields
+import msgspec
 from unloader.model import SourceSpec
 from unloader.request.names import parse_table
 from unloader.sources.postgres.keeping import client
@@ -46,7 +47,7 @@ sys.path.insert(0, sys.argv[1])
 from test_keeper import extract_of, hold
 from unloader.sources.postgres.source import PostgresSource
 client.TICK_SECONDS = 0.2
-spec = json_fields.from_json(SourceSpec, json.loads(sys.argv[2]), "it")
+spec = msgspec.json.decode(sys.argv[2], type=SourceSpec)
 catalog = PostgresSource().open_catalog(spec)
 snapshot = catalog.snapshot("snapshot")
 hold(catalog, extract_of(catalog, spec, snapshot))
@@ -126,11 +127,7 @@ def killed(url: str, mark: Path) -> Killed:
 
 def kill(spec: SourceSpec, mark: Path) -> Killed:
     """Start a run, and kill its whole process group once it has its snapshot."""
-    import json
-
-    from unloader import json_fields
-
-    given = json.dumps(json_fields.to_json(spec))
+    given = msgspec.json.encode(spec).decode()
     with Program(
         [sys.executable, "-c", RUN, str(Path(__file__).parent), given, str(mark)],
         stdout=subprocess.PIPE,
