@@ -28,10 +28,8 @@ from typing import Any
 
 import duckdb
 
-from numa.model import Seat
 from partition_planner.model import RowRange, WorkUnit
-from unloader.manifest.build import FinishedUnit
-from unloader.model import Stages, UnitResult
+from unloader.model import BoundSeat, FinishedUnit, Stages
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import staged_line, started_line
 from writers.files.checksums import open_digest
@@ -133,18 +131,28 @@ def finished(unit: WorkUnit, staged: Path, end: int) -> FinishedUnit:
     digest = open_digest("xxh3")
     digest.update(data)
     file = WrittenFile(path=name, rows=last - first, bytes=len(data), checksum=digest.text())
-    result = UnitResult(
+    return FinishedUnit(
         unit=unit.id,
         attempt=1,
         rows=last - first,
         files=(file,),
-        stages=Stages(fetch_s=0.0, encode_s=0.0, write_s=0.0),
+        stages=Stages(
+            fetch_s=0.0,
+            encode_s=0.0,
+            write_s=0.0,
+            compress_s=0.0,
+            compress_cpu_s=0.0,
+            uncompressed_bytes=None,
+        ),
         seconds=0.0,
         cpu_seconds=0.0,
         peak_rss_bytes=0,
+        partition=None,
+        partitions=(),
+        seat=BoundSeat(node=0, cpus=(), memory_node=None, memory_policy=None),
+        worker=0,
+        started_s=None,
     )
-    seat = Seat(worker=0, node=0, cpus=(), memory_node=None)
-    return FinishedUnit(result=result, partitions=(), seat=seat, bound=None, finals=())
 
 
 def call(*arguments: str) -> tuple[int, str, Any]:

@@ -50,5 +50,5 @@ def plan_part(plan: Plan, number: int, of: int) -> Plan | None:
         units=tuple(mine),
         limits=plan.limits,
         sampled=plan.sampled,
-        part=PlanPart(number=number, of=of, of_units=len(plan.units), whole=plan.digest),
+        part=PlanPart(number=number, of=of, of_units=len(plan.units), plan_digest=plan.digest),
     )

@@ -109,7 +109,7 @@ class PlanPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many parts there are."""
     of_units: int
     """How many units the whole has."""
-    whole: str
+    plan_digest: str
     """The digest of the plan of the whole."""
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 import unloader.api as api
 from unloader.errors import Interrupted, OutputFailed
 from unloader.events import Notice, Observer
-from unloader.manifest.model import TotalsRecord, from_json
+from unloader.manifest.model import TotalsRecord
 from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec
 from unloader.request.names import parse_table
 from unloader.sources.duckdb import reference as duckdb_reference
@@ -99,7 +99,9 @@ def run_demo(
         if stop():
             raise Interrupted(f"the {name} files were not verified", "run the same command again")
         verdict = api.verify(directory / name, source, observe=observe)
-        results.append(_line(name, directory / name, from_json(manifest).totals, verdict))
+        results.append(
+            _line(name, directory / name, convert(manifest["totals"], TotalsRecord), verdict)
+        )
     return DemoResult(database=database, results=tuple(results))
 
 

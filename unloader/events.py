@@ -215,7 +215,7 @@ class PointMeasured(Struct, frozen=True, kw_only=True):
     rows_per_second: float
 
 
-class ParallelismChanged(Struct, frozen=True, kw_only=True):
+class ParallelismChanged(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Another number of workers is to work from now on."""
 
     seconds: float

@@ -240,8 +240,10 @@ class WrittenFile(
     bytes: int
     checksum: str
     """Name of the algorithm, a colon and lower-case hex digits, over the bytes of the file."""
+    directory: int = 0
+    """The number of its directory, where there are several."""
     upload: UncompletedUpload | None = None
-    """What makes an object of it, where it lies nowhere yet. It is no part of a manifest."""
+    """What makes an object of it, before it is published."""
 
 
 class ContentSums(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

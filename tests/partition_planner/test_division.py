@@ -59,7 +59,7 @@ def test_the_parts_are_the_plan(sizes: list[int], of: int) -> None:
     assert max(totals) <= sum(costs) / of + max(costs) + 1e-6
     for number, part in enumerate(there, start=1):
         assert part.part is not None
-        assert (part.part.number, part.part.of, part.part.whole) == (number, of, made.digest)
+        assert (part.part.number, part.part.of, part.part.plan_digest) == (number, of, made.digest)
         assert part.part.of_units == len(made.units)
         assert not part.has_all_units
         assert decode(encode(part), type=Plan) == part

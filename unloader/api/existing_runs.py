@@ -64,11 +64,11 @@ def merge(destination: AnyPlace) -> dict[str, Any]:
     Raises:
         UnloaderError: OutputFailed if parts are missing, not finished, or not of one plan.
     """
-    from unloader.manifest.model import to_json
+    from unloader.manifest.routes import answer
     from unloader.merging.merging import merge as merged
 
     with translated():
-        return to_json(merged(path_of(destination)))
+        return answer((merged(path_of(destination)),))
 
 
 def clean(directories: Sequence[AnyPlace], *, dry_run: bool = False) -> dict[str, Any]:

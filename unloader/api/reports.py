@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import convert
+
 from unloader.api.translation import translated
 from unloader.storage.paths import AnyPlace, path_of
 
@@ -38,19 +40,19 @@ def report(
 
 def report_of(manifest: dict[str, Any]) -> RunReport | TablesReport:
     """Return what the page of a run shows, from what `unload` or `unload_tables` returned."""
-    from unloader.manifest import tables
-    from unloader.manifest.model import from_json
+    from unloader.manifest.model import Manifest
     from unloader.manifest.routes import ROUTES
+    from unloader.manifest.tables import TablesManifest
     from unloader.report.of_run import run_report
     from unloader.report.of_tables import tables_report
 
-    if tables.is_of_tables(manifest):
-        return tables_report(tables.from_json(manifest))
+    if "tables" in manifest:
+        return tables_report(convert(manifest, TablesManifest))
     if ROUTES in manifest:
         # Workers and units are those of all: the page shows them for the first.
-        manifests = [from_json(each) for each in manifest[ROUTES]]
+        manifests = convert(manifest[ROUTES], list[Manifest])
         return run_report(manifests[0], manifests)
-    return run_report(from_json(manifest))
+    return run_report(convert(manifest, Manifest))
 
 
 def sweep_report(found: Analysis) -> SweepPage:

@@ -26,8 +26,8 @@ def unload(
 ) -> dict[str, Any]:
     """Unload a table or query into files; return the manifest's JSON document.
 
-    `unloader.manifest.model.from_json` makes types of it. Of a run with several routes it is a
-    document with a list `routes` of them.
+    It is a `unloader.manifest.model.Manifest`. Of a run with several routes it is a document with a
+    list `routes` of them.
 
     Args:
         request: What, where and how.
@@ -58,9 +58,9 @@ def unload_tables(
 ) -> dict[str, Any]:
     """Unload several tables and queries at one snapshot; return the JSON document of the run.
 
-    Each table has a directory and a manifest of its own, as if `unload` had written it. The run's
-    own manifest lies in the directory that theirs are in; `unloader.manifest.tables.from_json`
-    makes types of it.
+    Each table has a separate directory and manifest, as if `unload` had written it. The manifest of
+    the run is in the directory that contains theirs; it is a
+    `unloader.manifest.tables.TablesManifest`.
 
     Args:
         asked: Which tables, and how; `TablesRequest.of` makes it of the requests for them.
@@ -72,15 +72,15 @@ def unload_tables(
         UnloaderError: PartialUnload if some of the tables are not complete, although the others
             are; and whatever `unload` raises.
     """
-    from unloader.manifest.tables import to_json
+    from unloader.manifest.routes import answer
     from unloader.run.starting import start_tables
 
     with translated():
         if resume:
             from unloader.run.resuming import resume_or_start_tables
 
-            return to_json(resume_or_start_tables(asked, observe=observe, stop=stop))
-        return to_json(start_tables(asked, observe=observe, stop=stop))
+            return answer(resume_or_start_tables(asked, observe=observe, stop=stop))
+        return answer(start_tables(asked, observe=observe, stop=stop))
 
 
 def finished(asked: Request | TablesRequest) -> dict[str, Any] | None:
@@ -95,7 +95,6 @@ def finished(asked: Request | TablesRequest) -> dict[str, Any] | None:
     Raises:
         UnloaderError: OutputFailed if a place cannot be looked at.
     """
-    from unloader.manifest import tables
     from unloader.manifest.routes import answer
     from unloader.run.finished import finished_run, finished_tables
 
@@ -104,7 +103,7 @@ def finished(asked: Request | TablesRequest) -> dict[str, Any] | None:
             manifests = finished_run(asked)
             return answer(manifests) if manifests else None
         manifest = finished_tables(asked)
-        return None if manifest is None else tables.to_json(manifest)
+        return None if manifest is None else answer(manifest)
 
 
 def resume(
@@ -146,7 +145,6 @@ def resume(
         UnloaderError: SnapshotGone if the snapshot cannot be read any more, OutputFailed if there
             is nothing to resume; and whatever `unload` raises.
     """
-    from unloader.manifest import tables
     from unloader.manifest.routes import answer
     from unloader.run.resuming import resume_either
     from unloader.run.starting import Resumption
@@ -161,10 +159,7 @@ def resume(
         masking_keys=masking_keys,
     )
     with translated():
-        done = resume_either(str(destination), again, observe=observe, stop=stop)
-        if isinstance(done, tables.TablesManifest):
-            return tables.to_json(done)
-        return answer(done)
+        return answer(resume_either(str(destination), again, observe=observe, stop=stop))
 
 
 def interrupted(destination: AnyPlace) -> Request | None:

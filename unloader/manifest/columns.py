@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from unloader.identity import ByIdentity
-from unloader.manifest.asked import ColumnRecord, MaskedRecord
+from unloader.manifest.asked import ColumnRecord
 from unloader.model import COMPARING, ReadColumn
 from unloader.resolve.resolved import ResolvedRun
 from writers.model import TextFormat
@@ -20,18 +18,9 @@ if TYPE_CHECKING:
     from unloader.transforms.model import OutputColumn
 
 
-_plain: ByIdentity[tuple[ColumnRecord, ...]] = ByIdentity()
-"""Tables of a schema may have all their columns in common."""
-
-
 def columns_record(run: ResolvedRun) -> tuple[ColumnRecord, ...]:
     """Return what is said of each column, with its place in records of fixed width."""
     projection, output_format = run.written, run.output.format
-    is_fixed = isinstance(output_format, TextFormat) and bool(output_format.fixed)
-    if not is_fixed and run.output.transform is None and run.request.verify not in COMPARING:
-        return _plain.of(
-            (projection,), lambda: tuple(_column(each, None) for each in projection.columns)
-        )
     classes: Iterable[str | None] = repeat(None)
     if run.request.verify in COMPARING:
         classes = text_classes(projection.schema)
@@ -50,7 +39,6 @@ def columns_record(run: ResolvedRun) -> tuple[ColumnRecord, ...]:
     )
 
 
-@lru_cache(maxsize=1024)  # Tables of a schema have columns in common.
 def _column(column: ReadColumn, text_class: str | None) -> ColumnRecord:
     return ColumnRecord(
         name=column.name,
@@ -65,17 +53,9 @@ def _column(column: ReadColumn, text_class: str | None) -> ColumnRecord:
 
 def _changed(column: ColumnRecord, how: OutputColumn) -> ColumnRecord:
     """Return what is said of a column with what was done to it."""
-    masked = how.masked
     return replace(
         column,
-        masked=None
-        if masked is None
-        else MaskedRecord(
-            method=masked.method,
-            detail=masked.detail,
-            key_name=masked.key_name or None,
-            key_proof=masked.key_proof or None,
-        ),
+        masked=how.masked,
         changes=how.changes or None,
         read_from=None if how.inputs in ((how.name,), ()) else how.inputs,
         clear_values_of=how.unmasked_inputs or None,

@@ -1,8 +1,8 @@
-"""The manifest's checksum of itself, by which an edit or a flipped bit is found.
+"""The text of a manifest, with the checksum of itself that reveals an edit or a flipped bit.
 
-The digest is the SHA-256 of all bytes in front of its own line, which is the last but one:
-`head -n -2 _manifest.json | sha256sum` computes the same. Who edits a manifest and computes the
-digest anew is not found: that needs a signature, and a key that the editor does not have.
+The digest is the SHA-256 of all bytes before its own line, which is the last but one:
+`head -n -2 _manifest.json | sha256sum` computes the same. A person who edits a manifest and also
+computes the digest again is not found: that needs a signature, and a key that this person lacks.
 """
 
 from __future__ import annotations
@@ -10,10 +10,22 @@ from __future__ import annotations
 import hashlib
 import re
 
+from msgspec import json
+from msgspec.structs import replace
+
+from unloader.manifest.model import Manifest
+from unloader.manifest.tables import TablesManifest
+
 NAME = "sha256"
 
 _END = re.compile(rb'  "digest": "(' + NAME.encode() + rb':[0-9a-f]{64})"\n\}\n\Z')
 _END_BYTES = len(f'  "digest": "{NAME}:{"0" * 64}"\n}}\n')
+
+
+def manifest_bytes(manifest: Manifest | TablesManifest) -> bytes:
+    """Return the text of a manifest as it is written, its digest at the end."""
+    text = json.format(json.encode(replace(manifest, digest=None)), indent=2)
+    return with_digest(text + b"\n")
 
 
 def with_digest(text: bytes) -> bytes:

@@ -6,50 +6,68 @@ Resuming and verifying trust the manifest and the journal and nothing else.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct, json
 
 from unloader.errors import OutputFailed
-from unloader.json_fields import OPTIONAL, NotAsExpected
-from unloader.json_fields import from_json as read_json
-from unloader.json_reading import decode
 from unloader.manifest.digest import digest_at_end, is_intact
-from unloader.manifest.model import FORMAT_VERSION, DirectoryRecord, FileRecord, Manifest, from_json
-from unloader.manifest.tables import is_of_tables
+from unloader.manifest.model import FORMAT_VERSION, Manifest
+from unloader.manifest.tables import TablesManifest
 from unloader.storage.model import MANIFEST, Index
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath, path_of
 
 _RESTORE = "restore it, or unload again to another directory"
 
-_ALWAYS = ("table", "query", "snapshot", "options", "totals")
-"""Every manifest has them; one without is damaged."""
+
+class _Head(Struct, frozen=True, kw_only=True):
+    """What decides how the rest is read."""
+
+    format_version: Any = None
+    tables: Raw = Raw()
 
 
-class _UnitFiles(Struct, frozen=True, kw_only=True):
-    files: tuple[FileRecord, ...]
-
-
-class _Listing(Struct, frozen=True, kw_only=True):
-    """What replacing a run needs of its manifest, whatever else another version wrote into it."""
-
-    run_id: str
-    units: tuple[_UnitFiles, ...]
-    directories: Annotated[tuple[DirectoryRecord, ...] | None, OPTIONAL] = None
+# Made in the thread that imports: msgspec 0.22 crashes the process if two threads decode a type for
+# the first time at the same time.
+_HEAD = json.Decoder(_Head)
+_MANIFEST = json.Decoder(Manifest)
+_TABLES = json.Decoder(TablesManifest)
 
 
 def read_manifest(destination: PlacePath, name: str = MANIFEST) -> Manifest:
     """Return the manifest of a finished run.
 
     Args:
-        destination: The directory that it lies in.
-        name: Another name than it has once its run is finished.
+        destination: The directory that it is in.
+        name: Its name, if its run is not finished.
 
     Raises:
-        OutputFailed: There is none, it is no whole manifest, or of a later format version.
+        OutputFailed: There is none, it is damaged, or it has another format version.
     """
-    return parse_manifest(manifest_data(destination, name), destination, name)
+    return parse_manifest(manifest_data(destination, name), destination / name)
+
+
+def read_tables_manifest(home: PlacePath, name: str = MANIFEST) -> TablesManifest:
+    """Return the manifest of a run over several tables.
+
+    Args:
+        home: The directory of the run, which contains the directories of its tables.
+        name: Its name, if its run is not finished.
+
+    Raises:
+        OutputFailed: There is none, it is damaged, or it has another format version.
+    """
+    return parse_tables_manifest(manifest_data(home, name), home / name)
+
+
+def is_finished_home(place: PlacePath) -> bool:
+    """Return whether the manifest in a directory is one of several tables, and not damaged."""
+    try:
+        data = storage_at(str(place)).read(str(place), MANIFEST)
+        return isinstance(parse_any_manifest(data, place / MANIFEST), TablesManifest)
+    except (OSError, OutputFailed):
+        return False
 
 
 def manifest_data(destination: PlacePath, name: str = MANIFEST) -> bytes:
@@ -81,83 +99,86 @@ def read_index(data: bytes, place: str) -> Index:
     """Return what a storage must know of a finished run, from the bytes of its manifest.
 
     Raises:
-        OutputFailed: They are no whole manifest.
+        OutputFailed: They are not a whole manifest.
     """
-    path = path_of(place) / MANIFEST
-    try:
-        document = document_of(data, path)
-        if is_of_tables(document):
-            # The files are in the directories of its tables.
-            return Index(run_id=str(document.get("run_id", "")), places=(place,), files=())
-        found = read_json(_Listing, document, "the manifest", newer=True)
-        if missing := [key for key in _ALWAYS if key not in document]:
-            raise NotAsExpected(f"it has no {missing[0]!r}")
-        known = max(1, len(found.directories or ()))
-        files = {file.path: file.directory or 0 for unit in found.units for file in unit.files}
-        if strangers := [number for number in files.values() if not 0 <= number < known]:
-            raise NotAsExpected(f"directory {strangers[0]} is not in its list")
-    except NotAsExpected as error:
-        raise OutputFailed(f"{path} is damaged: {error}", _RESTORE) from error
-    others = [each.path for each in (found.directories or ())[1:]]
+    found = parse_any_manifest(data, path_of(place) / MANIFEST)
+    if isinstance(found, TablesManifest):
+        # The files are in the directories of its tables.
+        return Index(run_id=found.run_id, places=(place,), files=())
     return Index(
         run_id=found.run_id,
-        places=(place, *(str(path_of(place) / each) for each in others)),
-        files=tuple((number, name) for name, number in files.items()),
+        places=(place, *(str(each) for each in directories_of(found, path_of(place))[1:])),
+        files=tuple((file.directory, name) for name, file in found.files.items()),
     )
 
 
-def parse_manifest(data: bytes, destination: PlacePath, name: str = MANIFEST) -> Manifest:
+def parse_manifest(data: bytes, path: PlacePath) -> Manifest:
     """Return the manifest that these bytes are.
 
     Args:
         data: All of the file.
-        destination: Where it lies.
-        name: Its name there.
+        path: Where it was found; the error names it.
 
     Raises:
-        OutputFailed: They are no whole manifest, one of a later format version, or not as they
-            were written.
+        OutputFailed: They are damaged, have another format version, or are of several tables.
     """
-    path = destination / name
-    document = document_of(data, path)
-    if is_of_tables(document):
+    manifest = parse_any_manifest(data, path)
+    if isinstance(manifest, TablesManifest):
         raise OutputFailed(
             f"{path} is the manifest of a run of several tables; each table has a separate "
             "manifest",
             "give the directory of one of the tables in its list",
         )
-    try:
-        manifest = from_json(document)
-        known = len(directories_of(manifest, destination))
-        strangers = [place for place in places_of(manifest).values() if not 0 <= place < known]
-        if strangers:
-            raise NotAsExpected(f"directory {strangers[0]} is not in its list")
-    except NotAsExpected as error:
-        raise OutputFailed(f"{path} is damaged: {error}", _RESTORE) from error
     return manifest
 
 
-def document_of(data: bytes, path: PlacePath) -> Any:
-    """Return what the bytes of a manifest hold, once they are intact and its version is ours.
+def parse_tables_manifest(data: bytes, path: PlacePath) -> TablesManifest:
+    """Return the manifest of several tables that these bytes are; as `parse_manifest` otherwise."""
+    manifest = parse_any_manifest(data, path)
+    if isinstance(manifest, Manifest):
+        raise OutputFailed(
+            f"{path} is the manifest of a run of one table", "name the directory of a run"
+        )
+    return manifest
+
+
+def parse_any_manifest(data: bytes, path: PlacePath) -> Manifest | TablesManifest:
+    """Return the manifest that these bytes are, of one table or of several.
 
     Raises:
-        OutputFailed: They are no JSON, were changed, or are of another format version.
+        OutputFailed: They were changed after they were written, are not a whole manifest, or have
+            another format version.
     """
-    if digest_at_end(data) and not is_intact(data):
+    digest = digest_at_end(data)
+    if digest and not is_intact(data):
         raise _changed(path, "its digest does not match its text")
     try:
-        document = decode(data.decode())
-    except ValueError as error:
-        raise OutputFailed(f"{path} cannot be read: {error}", _RESTORE) from error
-    version = document.get("format_version") if isinstance(document, dict) else None
-    if version != FORMAT_VERSION:
+        head = _HEAD.decode(data)
+        if head.format_version == FORMAT_VERSION and digest:
+            if bytes(head.tables):
+                return _TABLES.decode(data)
+            manifest = _MANIFEST.decode(data)
+            _check_directories(manifest)
+            return manifest
+    # Where it is nested too deep, it is a RecursionError.
+    except (ValueError, RecursionError) as error:
+        raise OutputFailed(f"{path} is damaged: {error}", _RESTORE) from error
+    if head.format_version != FORMAT_VERSION:
         raise OutputFailed(
-            f"{path} has format version {version!r}, but this program reads {FORMAT_VERSION}",
-            "use the version of unloader that wrote it",
+            f"{path} has format version {head.format_version!r:.40}, but this program reads "
+            f"{FORMAT_VERSION}",
+            "use the version of unloader that wrote it, or unload again to another directory",
         )
-    if document.get("format_revision") not in (None, 0) and not digest_at_end(data):
-        raise _changed(path, "it does not end with its digest")
-    return document
+    raise _changed(path, "it does not end with its digest")
+
+
+def _check_directories(manifest: Manifest) -> None:
+    known = max(1, len(manifest.directories or ()))
+    for at, unit in enumerate(manifest.units):
+        for number, file in enumerate(unit.files):
+            if not 0 <= file.directory < known:
+                where = f"$.units[{at}].files[{number}].directory"
+                raise ValueError(f"Expected one of {known} directories - at `{where}`")
 
 
 def _changed(path: PlacePath, why: str) -> OutputFailed:
@@ -178,10 +199,5 @@ def directories_of(
     if not listed:
         return (home,)
     first = listed[0] if recorded else home
-    # Those of merged parts are written as seen from the first; an absolute path stays as it is.
+    # Directories of merged parts are relative to the first; an absolute path stays as it is.
     return (first, *(first / each for each in listed[1:]))
-
-
-def places_of(manifest: Manifest) -> dict[str, int]:
-    """Return for each file of a manifest, by name, the number of its directory."""
-    return {name: file.directory or 0 for name, file in manifest.files.items()}

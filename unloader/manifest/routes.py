@@ -1,14 +1,14 @@
-"""What a run answers: its manifest, or those of its routes, and the sums of these."""
+"""What a run answers: its manifest, or the manifests of its routes with their sums."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, json
 
-from unloader import json_fields
-from unloader.manifest.model import Manifest, to_json
+from unloader.manifest.model import Manifest
+from unloader.manifest.tables import TablesManifest
 
 ROUTES = "routes"
 """Key of the manifests of several routes."""
@@ -41,14 +41,18 @@ def totals_of(manifests: Sequence[Manifest]) -> RoutesTotals:
     )
 
 
-def answer(manifests: Sequence[Manifest]) -> dict[str, Any]:
-    """Return the manifest as JSON, or a document with that of each route."""
-    if len(manifests) == 1:
-        return to_json(manifests[0])
-    first = manifests[0]
-    return {
-        "run_id": first.run_id,
-        "status": first.status,
-        "totals": json_fields.to_json(totals_of(manifests)),
-        ROUTES: [to_json(each) for each in manifests],
-    }
+def answer(done: Sequence[Manifest] | TablesManifest) -> dict[str, Any]:
+    """Return the JSON document of a run: its manifest, or one with the manifest of each route."""
+    whole: object = done
+    if not isinstance(done, TablesManifest):
+        first = whole = done[0]
+        if len(done) > 1:
+            whole = {
+                "run_id": first.run_id,
+                "status": first.status,
+                "totals": totals_of(done),
+                ROUTES: done,
+            }
+    # As after reading a file: lists, no tuples.
+    document: dict[str, Any] = json.decode(json.encode(whole))
+    return document

@@ -1,28 +1,31 @@
-"""The manifest's JSON Schema, made from its types.
+"""The JSON Schemas of the manifests, made from their types.
 
-Written into the docs by: python -m unloader.manifest.schema > docs/manifest.schema.json
+python -m unloader.manifest.schema manifest > docs/manifest.schema.json
+python -m unloader.manifest.schema run-manifest > docs/run-manifest.schema.json
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import Any
 
-from unloader import json_schema
+from msgspec.json import schema
+
 from unloader.manifest.model import Manifest
+from unloader.manifest.tables import TablesManifest
+
+_KINDS: dict[str, tuple[type, str]] = {
+    "manifest": (Manifest, "The manifest of a run of unloader"),
+    "run-manifest": (TablesManifest, "The manifest of a run of unloader over several tables"),
+}
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of a manifest."""
-    found: dict[str, Any] = {}
-    top = json_schema.schema_of(Manifest, found)
-    return json_schema.document("The manifest of a run of unloader", top, found)
-
-
-def text() -> str:
-    """Return the schema as it stands in the docs."""
-    return json_schema.text(schema())
+def schema_text(name: str) -> str:
+    """Return the schema of one kind of manifest as it is in the docs."""
+    kind, title = _KINDS[name]
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+    return json.dumps({**head, **schema(kind)}, indent=2) + "\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(text())
+    sys.stdout.write(schema_text(sys.argv[1]))

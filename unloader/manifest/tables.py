@@ -6,26 +6,19 @@ over. What was read of a table and into which files is in the table's own manife
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from msgspec import Struct
-from msgspec.structs import replace
-
-from unloader import json_fields
-from unloader.json_fields import OPTIONAL
-from unloader.json_text import indented
-from unloader.manifest.asked import SettingRecord, SourceRecord, TableRecord
-from unloader.manifest.digest import with_digest
-from unloader.manifest.model import FORMAT_REVISION, FORMAT_VERSION
-from unloader.model import Snapshot
+from unloader.manifest.asked import Record, SourceRecord, TableRecord
+from unloader.manifest.model import FORMAT_VERSION
+from unloader.model import Setting, Snapshot
 
 
-class TableEntry(Struct, frozen=True, kw_only=True):
+class TableEntry(Record, frozen=True, kw_only=True):
     """One table of the run."""
 
     table: TableRecord | None
     """None for a query."""
-    route: Annotated[str | None, OPTIONAL] = None
+    route: str | None = None
     """Which of several outputs of the table it is; each has an entry."""
     directory: str
     """Of its files and its own manifest, as seen from the directory of this one.
@@ -50,7 +43,7 @@ class TableEntry(Struct, frozen=True, kw_only=True):
     """Of the table's manifest, which stands at its end."""
 
 
-class TablesRecord(Struct, frozen=True, kw_only=True):
+class TablesRecord(Record, frozen=True, kw_only=True):
     """What was said of the run as a whole."""
 
     to: str
@@ -61,7 +54,7 @@ class TablesRecord(Struct, frozen=True, kw_only=True):
     on_table_failure: Literal["stop", "continue"]
 
 
-class TablesTotals(Struct, frozen=True, kw_only=True):
+class TablesTotals(Record, frozen=True, kw_only=True):
     """Sums over the tables that are complete."""
 
     tables: int
@@ -72,11 +65,11 @@ class TablesTotals(Struct, frozen=True, kw_only=True):
     cpu_seconds: float
 
 
-class TablesManifest(Struct, frozen=True, kw_only=True):
+class TablesManifest(
+    Record, frozen=True, kw_only=True, tag_field="format_version", tag=FORMAT_VERSION
+):
     """A run over several tables."""
 
-    format_version: Literal[1] = FORMAT_VERSION
-    format_revision: int = FORMAT_REVISION
     run_id: str
     unloader_version: str
     status: Literal["complete", "partial"]
@@ -84,36 +77,11 @@ class TablesManifest(Struct, frozen=True, kw_only=True):
     source: SourceRecord
     snapshot: Snapshot | None
     options: TablesRecord
-    settings: tuple[SettingRecord, ...] = ()
-    job: Annotated[str | None, OPTIONAL] = None
+    settings: tuple[Setting, ...]
+    job: str | None = None
     """SHA-256 of what was asked for. Two runs that have the same were of the same job."""
     tables: tuple[TableEntry, ...]
     """In the order in which they were asked for."""
     totals: TablesTotals
-    digest: Annotated[str | None, OPTIONAL] = None
-    """Of the file in front of this line."""
-
-
-def is_of_tables(document: object) -> bool:
-    """Return whether a manifest is one of several tables."""
-    return isinstance(document, dict) and "tables" in document
-
-
-def to_json(manifest: TablesManifest) -> dict[str, Any]:
-    """Return a manifest as it is written."""
-    return json_fields.fields_to_json(manifest)
-
-
-def from_json(document: object) -> TablesManifest:
-    """Return the manifest that `to_json` wrote, in this version or another of the same format.
-
-    Raises:
-        NotAsExpected: It is not whole, or a value is of another type; the message names the key.
-    """
-    return json_fields.from_json(TablesManifest, document, "the manifest", newer=True)
-
-
-def tables_manifest_bytes(manifest: TablesManifest) -> bytes:
-    """Return the text of a manifest as it is written, its digest at the end."""
-    document = to_json(replace(manifest, digest=None))
-    return with_digest((indented(document) + "\n").encode())
+    digest: str | None = None
+    """Of all bytes before its line; `manifest_bytes` adds it."""

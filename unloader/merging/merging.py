@@ -13,20 +13,18 @@ from msgspec.structs import replace
 from unloader import __version__
 from unloader.errors import OutputFailed
 from unloader.manifest.asked import PlanRecord, SubsetRecord
+from unloader.manifest.digest import manifest_bytes
 from unloader.manifest.model import (
-    FORMAT_REVISION,
     DirectoryRecord,
     Manifest,
     MergedPart,
     RouteRecord,
     TotalsRecord,
-    UnitRecord,
     VerifiedRecord,
 )
 from unloader.manifest.read import directories_of, read_manifest
-from unloader.manifest.text import manifest_bytes
 from unloader.merging.parts import FoundPart, parts_in
-from unloader.model import VerifyLevel
+from unloader.model import FinishedUnit, VerifyLevel
 from unloader.resolve.resolution import new_run_id
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
@@ -73,7 +71,7 @@ def _check_files(place: PlacePath, manifest: Manifest) -> None:
     """Check that the files of a part are there with the sizes that they had."""
     places = directories_of(manifest, place)
     for name, file in manifest.files.items():
-        home = places[file.directory or 0]
+        home = places[file.directory]
         path = home / name
         try:
             size = storage_at(str(home)).size(str(home), name)
@@ -92,15 +90,15 @@ def _check_files(place: PlacePath, manifest: Manifest) -> None:
 def _merged(found: Sequence[FoundPart], destination: PlacePath) -> Manifest:
     first = found[0].manifest
     directories = [DirectoryRecord(path=absolute(str(destination)), files=0, bytes=0)]
-    units: list[UnitRecord] = []
+    units: list[FinishedUnit] = []
     for part in found:
         begins = len(directories)
         directories += _directories(part)
         units += (_moved(unit, begins) for unit in part.manifest.units)
     return Manifest(
-        format_revision=FORMAT_REVISION,
         run_id=new_run_id(),
         unloader_version=__version__,
+        status="complete",
         source=first.source,
         table=first.table,
         query=first.query,
@@ -110,9 +108,16 @@ def _merged(found: Sequence[FoundPart], destination: PlacePath) -> Manifest:
         snapshot=first.snapshot,
         columns=first.columns,
         options=replace(first.options, to=str(destination)),
+        settings=(),
         plan=PlanRecord(digest=found[0].record.plan_digest, units=len(units)),
         directories=tuple(directories),
-        units=tuple(sorted(units, key=lambda unit: unit.id)),
+        units=tuple(sorted(units, key=lambda unit: unit.unit)),
+        # The manifests of the parts have these; each began at another time.
+        failed_attempts=(),
+        failed_attempts_left_out=0,
+        samples=(),
+        workers=(),
+        nodes=(),
         warnings=tuple(
             f"part {each.number}: {text}" for each in found for text in each.manifest.warnings
         ),
@@ -133,12 +138,12 @@ def _directories(part: FoundPart) -> list[DirectoryRecord]:
     return [replace(known[0], path=part.place), *known[1:]]
 
 
-def _moved(unit: UnitRecord, begins: int) -> UnitRecord:
+def _moved(unit: FinishedUnit, begins: int) -> FinishedUnit:
     """Return a unit with its files in the directories of the merged manifest.
 
     When it began is counted from the begin of its part, which began at another time.
     """
-    files = tuple(replace(file, directory=begins + (file.directory or 0)) for file in unit.files)
+    files = tuple(replace(file, directory=begins + (file.directory)) for file in unit.files)
     return replace(unit, files=files, started_s=None, worker=None)
 
 
@@ -185,6 +190,9 @@ def _totals(manifests: Sequence[Manifest]) -> TotalsRecord:
         cpu_seconds=round(sum(totals.cpu_seconds for totals in each), 3),
         compress_cpu_seconds=round(sum(totals.compress_cpu_seconds for totals in each), 3),
         uncompressed_bytes=None if None in plain else sum(filter(None, plain)),
+        rows_per_second=None,
+        bytes_per_second=None,
+        lowest_parallelism=None,
         peak_worker_rss_bytes=max(totals.peak_worker_rss_bytes for totals in each),
     )
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from partition_planner.model import PlanPart
 from unloader.errors import OutputFailed
-from unloader.manifest.asked import OptionsRecord, PartRecord
+from unloader.manifest.asked import OptionsRecord
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
 from unloader.model import Part
@@ -40,7 +41,7 @@ class FoundPart(Struct, frozen=True, kw_only=True):
     place: str
     """As seen from the directory that the parts are in."""
     manifest: Manifest
-    record: PartRecord
+    record: PlanPart
 
     @property
     def number(self) -> int:
@@ -165,12 +166,12 @@ def _check_units(found: Sequence[FoundPart]) -> None:
     of_file: dict[str, str] = {}
     for part in found:
         for unit in part.manifest.units:
-            if other := of_unit.get(unit.id):
+            if other := of_unit.get(unit.unit):
                 raise OutputFailed(
-                    f"work unit {unit.id} is in {other} and in {part.place}",
+                    f"work unit {unit.unit} is in {other} and in {part.place}",
                     "these parts do not come from one plan: run them again from the same plan file",
                 )
-            of_unit[unit.id] = part.place
+            of_unit[unit.unit] = part.place
         for name in part.manifest.files:
             if other := of_file.get(name):
                 raise OutputFailed(

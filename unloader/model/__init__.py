@@ -5,6 +5,7 @@
     OutputOptions             where rows go, and how they are written             output
     Request, Route            a whole job as the user asked for it                request
     UnitTask, UnitResult      what a worker is told, and what it answers          work
+    FinishedUnit              the same in the journal and in the manifest         work
 
 All are frozen, picklable and built of plain data: a worker process receives nothing else. No
 secret is stored in any of them; `SecretReference` says where one is found.
@@ -60,7 +61,9 @@ from unloader.model.source import (
 )
 from unloader.model.work import (
     AttemptFailure,
+    BoundSeat,
     FetchOrder,
+    FinishedUnit,
     OutputResult,
     OutputTask,
     Preload,
@@ -77,6 +80,7 @@ from unloader.model.work import (
 __all__ = (
     "COMPARING",
     "AttemptFailure",
+    "BoundSeat",
     "Cause",
     "ClusterOptions",
     "ConcurrencyOptions",
@@ -86,6 +90,7 @@ __all__ = (
     "Fetch",
     "FetchOrder",
     "FilePer",
+    "FinishedUnit",
     "FixedWidths",
     "LakeTable",
     "Lossless",

@@ -139,14 +139,14 @@ class FixedWidths(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Columns as the user wrote their names, and the bytes of their fields."""
 
 
-class Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One option that is set, and its origin; for the log, the manifest and the result."""
 
     name: str
     """Its name in a job file."""
     value: str
     """The value as it was written; never a secret."""
-    origin: str
+    origin: str = field(name="from")
     """command line, environment variable X, plan file X, or job file X with the entry in it."""
     effect: Literal["selects", "changes", "none"] = "none"
     """selects: fewer or other rows or columns. changes: how the output is written or checked.

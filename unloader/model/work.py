@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from numa.model import BindReport, Seat
 from partition_planner.model import WorkUnit
 from unloader.model.output import EncryptionOptions
 from unloader.model.reading import Extract
@@ -147,22 +148,25 @@ class StageLoad(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     write_delay_s: float
 
 
-class Stages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Stages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Wall seconds of one unit's stages; they overlap, so their sum may exceed the whole."""
 
     fetch_s: float
     encode_s: float
     """Parquet compresses while it encodes."""
     write_s: float
-    compress_s: float = 0.0
-    compress_cpu_s: float = 0.0
+    compress_s: float
+    compress_cpu_s: float
     """CPU seconds of the same."""
-    uncompressed_bytes: int | None = None
+    uncompressed_bytes: int | None
     """Of the output before it was compressed; None where that is not counted."""
     load: StageLoad | None = None
+    """For tuning, while the run goes on. A manifest does not have it."""
 
 
-class OutputResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OutputResult(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """What one of several outputs has of a finished unit."""
 
     number: int
@@ -180,11 +184,12 @@ class OutputResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Why it was given up; it has no files then."""
 
 
-class UnitResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class UnitResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A finished unit: its staged files and what it took."""
 
-    unit: str
-    attempt: int
+    unit: str = field(name="id")
+    attempt: int = field(name="attempts")
+    """The number of the attempt, from 1."""
     rows: int
     files: tuple[WrittenFile, ...]
     stages: Stages
@@ -205,6 +210,42 @@ class UnitResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def scanned(self) -> int:
         """The rows that were read."""
         return self.rows + (self.filtered or 0)
+
+
+class BoundSeat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The place of a worker on its machine, with the memory policy that the kernel took."""
+
+    node: int
+    cpus: tuple[int, ...]
+    memory_node: int | None
+    memory_policy: str | None
+
+    @classmethod
+    def of(cls, seat: Seat, bound: BindReport | None) -> BoundSeat:
+        """Return a seat with what the worker reported of its binding; None if it did not report."""
+        return cls(
+            node=seat.node,
+            cpus=seat.cpus,
+            memory_node=seat.memory_node,
+            memory_policy=None if bound is None else bound.memory_policy,
+        )
+
+
+class FinishedUnit(UnitResult, frozen=True, kw_only=True):
+    """A unit's result and who produced it, as in the journal and in the manifest.
+
+    Its files are the staged ones in the journal, and the published ones in the manifest.
+    """
+
+    partition: str | None
+    """The partition, if the unit read exactly one."""
+    partitions: tuple[str, ...]
+    """The partitions that it read; empty if it was not read by partition."""
+    seat: BoundSeat
+    worker: int | None
+    """The number of the worker; None in the manifest of several runs that were merged."""
+    started_s: float | None
+    """When its attempt began, from the begin of the run; None if that was in an earlier process."""
 
 
 class AttemptFailure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,23 +1,23 @@
 """Where the workers of a run really ran: by worker, by node, and where that left the plan.
 
 Pure: seats, bindings and what was seen go in, the manifest's `workers`, `nodes` and `warnings` come
-out. Who looks, and when, is `unloader.placement.observation`.
+out. `unloader.placement.observation` decides when to look.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from numa.model import BindReport, Residence, Seat
 from numa.topology import cpu_list_text
+from unloader.model import BoundSeat, FinishedUnit
 
 if TYPE_CHECKING:
     from numa.residence import MachinePages
-    from unloader.model import UnitResult
 
 LOCAL_SHARE = 0.9
 """Below it a worker's memory counts as misplaced. On their own nodes workers were measured to have
@@ -68,45 +68,55 @@ class Evidence(Struct, frozen=True, kw_only=True):
         return _warnings(self.workers)
 
 
-class _Work(Struct):
-    """What a worker or a node did."""
+class WorkerRecord(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """One worker: where it was to be, where it was, and what it did."""
 
-    units: int = 0
-    rows: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-
-    def add(self, results: Iterable[UnitResult]) -> _Work:
-        for result in results:
-            self.units += 1
-            self.rows += result.rows
-            self.bytes += sum(file.bytes for file in result.files)
-            self.seconds += result.seconds
-        return self
-
-
-def workers_json(
-    evidence: Evidence, results: Iterable[tuple[int, UnitResult]]
-) -> list[dict[str, Any]]:
-    """Return what the manifest says of each worker, by number.
-
-    Args:
-        evidence: Of the run.
-        results: Of its units, each with the number of the worker that did it.
-    """
-    listed = list(results)
-    return [
-        _worker_json(each, _Work().add(_of_workers({each.seat.worker}, listed)))
-        for each in evidence.workers
-    ]
+    worker: int
+    seat: BoundSeat
+    host: str | None = None
+    """The machine, in a run over several."""
+    ran_on: tuple[int, ...]
+    local_share: float | None
+    memory_bytes_by_node: dict[str, int] | None
+    file_bytes_by_node: dict[str, int] | None
+    units: int
+    rows: int
+    bytes: int
+    seconds: float
+    restarts: int
+    note: str | None
 
 
-def nodes_json(
+class NodeRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One NUMA node, and what its workers did."""
+
+    node: int
+    host: str | None = None
+    """The machine, in a run over several."""
+    workers: int
+    rows: int
+    bytes: int
+    rows_per_second: int | None
+    bytes_per_second: int | None
+    numastat: dict[str, int] | None
+
+
+def worker_records(evidence: Evidence, units: Iterable[FinishedUnit]) -> tuple[WorkerRecord, ...]:
+    """Return what each worker did, by number, with where it was."""
+    done: dict[int | None, list[FinishedUnit]] = {}
+    for unit in units:
+        done.setdefault(unit.worker, []).append(unit)
+    return tuple(_worker_record(each, done.get(each.seat.worker, ())) for each in evidence.workers)
+
+
+def node_records(
     evidence: Evidence,
-    results: Iterable[tuple[int, UnitResult]],
+    units: Sequence[FinishedUnit],
     run_seconds: float,
     kept: Collection[str] = (),
-) -> list[dict[str, Any]]:
+) -> tuple[NodeRecord, ...]:
     """Return what the workers of each node did, by node; nothing where no worker has a node.
 
     Nodes without a worker are there, too, where the kernel counts for them. The rates are over the
@@ -114,11 +124,10 @@ def nodes_json(
 
     Args:
         evidence: Of the run.
-        results: Of its units, each with the number of the worker that did it.
+        units: The finished units of the run.
         run_seconds: What this process of the run took.
         kept: Units that an earlier process has done; no rate counts them.
     """
-    listed = list(results)
     pages = {"": evidence.machine_pages, **evidence.pages_of_hosts}
     found = []
     for host in dict.fromkeys(each.host for each in evidence.workers):
@@ -126,61 +135,45 @@ def nodes_json(
         machine_pages = pages.get(host, {})
         for node in sorted({seat.node for seat in seats} | machine_pages.keys()) if seats else ():
             mine = {seat.worker for seat in seats if seat.node == node}
-            of_node = list(_of_workers(mine, listed))
-            work = _Work().add(of_node)
-            new = _Work().add(each for each in of_node if each.unit not in kept)
+            done = [unit for unit in units if unit.worker in mine]
+            new = [unit for unit in done if unit.unit not in kept]
+            rows, size = sum(unit.rows for unit in new), _size(new)
             found.append(
-                {
-                    "node": node,
-                    **_of_host(host),
-                    "workers": len(mine),
-                    "rows": work.rows,
-                    "bytes": work.bytes,
-                    "rows_per_second": round(new.rows / run_seconds) if run_seconds else None,
-                    "bytes_per_second": round(new.bytes / run_seconds) if run_seconds else None,
-                    "numastat": machine_pages.get(node),
-                }
+                NodeRecord(
+                    node=node,
+                    host=host or None,
+                    workers=len(mine),
+                    rows=sum(unit.rows for unit in done),
+                    bytes=_size(done),
+                    rows_per_second=round(rows / run_seconds) if run_seconds else None,
+                    bytes_per_second=round(size / run_seconds) if run_seconds else None,
+                    numastat=machine_pages.get(node),
+                )
             )
-    return found
+    return tuple(found)
 
 
-def bound_seat_json(seat: Seat, bound: BindReport | None) -> dict[str, Any]:
-    """Return a seat with the memory policy that took effect there."""
-    return {
-        "node": seat.node,
-        "cpus": list(seat.cpus),
-        "memory_node": seat.memory_node,
-        "memory_policy": bound.memory_policy if bound else None,
-    }
-
-
-def _worker_json(worker: WorkerEvidence, work: _Work) -> dict[str, Any]:
+def _worker_record(worker: WorkerEvidence, units: Sequence[FinishedUnit]) -> WorkerRecord:
     seen = worker.residence
-    return {
-        "worker": worker.seat.worker,
-        **_of_host(worker.host),
-        "seat": bound_seat_json(worker.seat, worker.bound),
-        "ran_on": list(seen.cpus) if seen else [],
-        "local_share": _rounded(worker.local_share),
-        "memory_bytes_by_node": _by_node(seen.memory if seen else ()),
-        "file_bytes_by_node": _by_node(seen.file_memory if seen else ()),
-        "units": work.units,
-        "rows": work.rows,
-        "bytes": work.bytes,
-        "seconds": round(work.seconds, 4),
-        "restarts": worker.restarts,
-        "note": worker.note,
-    }
+    return WorkerRecord(
+        worker=worker.seat.worker,
+        seat=BoundSeat.of(worker.seat, worker.bound),
+        host=worker.host or None,
+        ran_on=seen.cpus if seen else (),
+        local_share=_rounded(worker.local_share),
+        memory_bytes_by_node=_by_node(seen.memory if seen else ()),
+        file_bytes_by_node=_by_node(seen.file_memory if seen else ()),
+        units=len(units),
+        rows=sum(unit.rows for unit in units),
+        bytes=_size(units),
+        seconds=round(sum((unit.seconds for unit in units), 0.0), 4),
+        restarts=worker.restarts,
+        note=worker.note,
+    )
 
 
-def _of_host(host: str) -> dict[str, str]:
-    return {"host": host} if host else {}
-
-
-def _of_workers(
-    workers: set[int], results: Iterable[tuple[int, UnitResult]]
-) -> Iterator[UnitResult]:
-    return (result for worker, result in results if worker in workers)
+def _size(units: Iterable[FinishedUnit]) -> int:
+    return sum(file.bytes for unit in units for file in unit.files)
 
 
 def _by_node(memory: Iterable[tuple[int, int]]) -> dict[str, int] | None:

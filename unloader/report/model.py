@@ -12,8 +12,8 @@ from msgspec import Struct, field
 
 from unloader.ceilings.model import Efficiency
 from unloader.manifest.asked import SourceRecord
-from unloader.manifest.model import StagesRecord, TotalsRecord, VerifiedRecord
-from unloader.model import Cause, Snapshot
+from unloader.manifest.model import TotalsRecord, VerifiedRecord
+from unloader.model import Cause, Snapshot, Stages
 
 FORMAT_VERSION: Literal[1] = 1
 
@@ -59,7 +59,7 @@ class UnitLine(Struct, frozen=True, kw_only=True):
     attempts: int
     started_s: float | None
     seconds: float
-    stages: StagesRecord
+    stages: Stages
 
 
 class WorkerLine(Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class WorkerLine(Struct, frozen=True, kw_only=True):
     ended_s: float | None
     """When its last unit ended; None where that is not known."""
     failed_attempts: int
-    stages: StagesRecord
+    stages: Stages
 
 
 class NodeLine(Struct, frozen=True, kw_only=True):
@@ -169,7 +169,7 @@ class RunReport(Struct, frozen=True, kw_only=True):
     verified: VerifiedRecord
     parallelism: int
     spread: Spread
-    stages: StagesRecord
+    stages: Stages
     """Sums over all units."""
     workers: tuple[WorkerLine, ...]
     nodes: tuple[NodeLine, ...]

@@ -7,14 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from unloader.manifest.model import (
-    FailedAttemptRecord,
-    Manifest,
-    SampleRecord,
-    StagesRecord,
-    StepRecord,
-    UnitRecord,
-)
+from unloader.events import ParallelismChanged
+from unloader.manifest.model import FailedAttemptRecord, Manifest, SampleRecord
+from unloader.model import FinishedUnit, Stages
 from unloader.report.model import (
     Bar,
     NodeLine,
@@ -38,7 +33,7 @@ def run_report(manifest: Manifest, others: Sequence[Manifest] = ()) -> RunReport
     """Return the report of a run.
 
     Args:
-        manifest: Of any revision; what an early one does not tell is empty or None.
+        manifest: Of one table.
         others: Those of all routes, where it is of one of several.
     """
     table, units = manifest.table, manifest.units
@@ -105,35 +100,35 @@ def _route(manifest: Manifest) -> RouteLine:
     )
 
 
-def _unit(unit: UnitRecord) -> UnitLine:
+def _unit(unit: FinishedUnit) -> UnitLine:
     return UnitLine(
-        unit=unit.id,
+        unit=unit.unit,
         partition=unit.partition or "",
         worker=unit.worker,
         node=unit.seat.node,
         rows=unit.rows,
         bytes=sum(file.bytes for file in unit.files),
-        attempts=unit.attempts,
+        attempts=unit.attempt,
         started_s=unit.started_s,
         seconds=unit.seconds,
         stages=unit.stages,
     )
 
 
-def _unit_bar(unit: UnitRecord) -> Bar | None:
+def _unit_bar(unit: FinishedUnit) -> Bar | None:
     """Return the bar of a unit; None where its worker or its begin is not known."""
     if unit.worker is None or unit.started_s is None:
         return None
     return Bar(
         worker=unit.worker,
-        unit=unit.id,
-        last_unit=unit.id,
+        unit=unit.unit,
+        last_unit=unit.unit,
         units=1,
         partition=unit.partition or "",
         started_s=unit.started_s,
         seconds=unit.seconds,
         rows=unit.rows,
-        attempt=unit.attempts,
+        attempt=unit.attempt,
         outcome="done",
     )
 
@@ -154,15 +149,16 @@ def _failed_bar(failed: FailedAttemptRecord) -> Bar:
     )
 
 
-def _sum(stages: Iterable[StagesRecord]) -> StagesRecord:
+def _sum(stages: Iterable[Stages]) -> Stages:
     listed = list(stages)
-    names = StagesRecord.__struct_fields__
-    sums = {name: sum(getattr(each, name) for each in listed) for name in names}
-    return StagesRecord(**{name: round(value, 4) for name, value in sums.items()})
+    names = ("fetch_s", "encode_s", "write_s", "compress_s", "compress_cpu_s")
+    sums = {name: round(sum(getattr(each, name) for each in listed), 4) for name in names}
+    sizes = [each.uncompressed_bytes for each in listed]
+    return Stages(**sums, uncompressed_bytes=None if None in sizes else sum(filter(None, sizes)))
 
 
 def _workers(manifest: Manifest) -> Iterator[WorkerLine]:
-    done: dict[int | None, list[UnitRecord]] = defaultdict(list)
+    done: dict[int | None, list[FinishedUnit]] = defaultdict(list)
     for unit in manifest.units:
         done[unit.worker].append(unit)
     failed = Counter(each.worker for each in manifest.failed_attempts)
@@ -181,7 +177,7 @@ def _workers(manifest: Manifest) -> Iterator[WorkerLine]:
         )
 
 
-def _spread(units: Sequence[UnitRecord], workers: int) -> Spread:
+def _spread(units: Sequence[FinishedUnit], workers: int) -> Spread:
     longest = max(units, key=lambda unit: unit.seconds, default=None)
     timed = list(filter(_is_timed, units))
     ends: dict[int | None, float] = {}
@@ -195,18 +191,18 @@ def _spread(units: Sequence[UnitRecord], workers: int) -> Spread:
         units_kept=sum(unit.worker is not None and unit.started_s is None for unit in units),
         median_s=round(statistics.median(unit.seconds for unit in units), 4) if units else None,
         longest_s=longest.seconds if longest is not None else None,
-        longest_unit=longest.id if longest is not None else "",
+        longest_unit=longest.unit if longest is not None else "",
         first_worker_idle_s=min(ends.values(), default=None),
         last_worker_idle_s=max(ends.values(), default=None),
         busy_share=round(min(1.0, busy / whole), 4) if whole > 0 else None,
     )
 
 
-def _is_timed(unit: UnitRecord) -> bool:
+def _is_timed(unit: FinishedUnit) -> bool:
     return unit.worker is not None and unit.started_s is not None
 
 
-def _end(unit: UnitRecord) -> float:
+def _end(unit: FinishedUnit) -> float:
     return round((unit.started_s or 0.0) + unit.seconds, 4)
 
 
@@ -226,7 +222,7 @@ def _samples(samples: Sequence[SampleRecord]) -> Iterator[SampleLine]:
         )
 
 
-def _steps(steps: Sequence[StepRecord]) -> Iterator[StepLine]:
+def _steps(steps: Sequence[ParallelismChanged]) -> Iterator[StepLine]:
     before = None
     for step in steps:
         yield StepLine(

@@ -10,13 +10,8 @@ import msgspec
 from unloader.ceilings.file import read_ceilings
 from unloader.errors import OutputFailed, UnloaderError
 from unloader.manifest.model import Manifest
-from unloader.manifest.read import document_of, parse_manifest, read_manifest
-from unloader.manifest.read_tables import (
-    is_finished_home,
-    parse_tables_manifest,
-    read_tables_manifest,
-)
-from unloader.manifest.tables import is_of_tables
+from unloader.manifest.read import manifest_data, parse_any_manifest, read_manifest
+from unloader.manifest.tables import TablesManifest
 from unloader.report.model import RunReport
 from unloader.report.of_run import run_report
 from unloader.report.of_tables import TablesReport, tables_report
@@ -55,9 +50,7 @@ def report_at(
             f"{place} is neither a manifest nor the output of unloader sweep --json",
             "give the directory of a finished run, or one of those files",
         )
-    if is_of_tables(document):
-        return tables_report(parse_tables_manifest(data, place))
-    return of_manifest(parse_manifest(data, place.parent, place.name))
+    return _report(data, place)
 
 
 def of_manifest(manifest: Manifest) -> RunReport:
@@ -99,13 +92,15 @@ def _of_run_in(place: PlacePath) -> RunReport | TablesReport:
     """Return the report of the run at a place, finished or, without one, broken."""
     left = _left_in(place)
     if left:
-        document = document_of(left, place / RUN / MANIFEST)
-        if is_of_tables(document):
-            return tables_report(parse_tables_manifest(left, place / RUN / MANIFEST))
-        return of_manifest(parse_manifest(left, place / RUN))
-    if is_finished_home(place):
-        return tables_report(read_tables_manifest(place))
-    return of_manifest(read_manifest(place))
+        return _report(left, place / RUN / MANIFEST)
+    return _report(manifest_data(place), place / MANIFEST)
+
+
+def _report(data: bytes, path: PlacePath) -> RunReport | TablesReport:
+    manifest = parse_any_manifest(data, path)
+    if isinstance(manifest, TablesManifest):
+        return tables_report(manifest)
+    return of_manifest(manifest)
 
 
 def _left_in(place: PlacePath) -> bytes:

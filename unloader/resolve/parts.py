@@ -117,7 +117,7 @@ def is_of_plan(run: ResolvedRun, planned: ResolvedRun) -> bool:
     part = run.plan.part
     return (
         part is not None
-        and part.whole == planned.plan.digest
+        and part.plan_digest == planned.plan.digest
         and _snapshot_of(planned).is_same(run.extract.snapshot)
     )
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from unloader.errors import UnloaderError
 from unloader.manifest.model import Manifest
-from unloader.manifest.read import directories_of, places_of, read_manifest
+from unloader.manifest.read import directories_of, read_manifest
 from unloader.storage.model import MANIFEST
 
 
@@ -30,7 +30,7 @@ class EarlierRun(Struct, frozen=True, kw_only=True):
     @property
     def files(self) -> tuple[tuple[int, str], ...]:
         """Number of the directory and name of each of its files, the manifest last."""
-        listed = tuple((place, name) for name, place in places_of(self.manifest).items())
+        listed = ((file.directory, name) for name, file in self.manifest.files.items())
         return (*listed, (0, MANIFEST))
 
 

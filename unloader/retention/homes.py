@@ -17,8 +17,13 @@ from msgspec import Struct
 from unloader.errors import UnloaderError
 from unloader.events import Notice, Observer
 from unloader.manifest.digest import digest_at_end
-from unloader.manifest.read import directories_of, manifest_data, read_manifest
-from unloader.manifest.read_tables import is_finished_home, read_tables_manifest
+from unloader.manifest.read import (
+    directories_of,
+    is_finished_home,
+    manifest_data,
+    read_manifest,
+    read_tables_manifest,
+)
 from unloader.manifest.tables import TablesManifest
 from unloader.request.directory_names import beside, home_template
 from unloader.resolve.outputs.directories import directory_values

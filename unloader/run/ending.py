@@ -15,17 +15,15 @@ from unloader.errors import (
     UnloaderError,
     VerifyMismatch,
 )
-from unloader.manifest.asked import SettingRecord, SourceRecord, TableRecord
-from unloader.manifest.digest import digest_at_end
+from unloader.manifest.asked import SourceRecord, TableRecord
+from unloader.manifest.digest import digest_at_end, manifest_bytes
 from unloader.manifest.model import Manifest
 from unloader.manifest.tables import (
     TableEntry,
     TablesManifest,
     TablesRecord,
     TablesTotals,
-    tables_manifest_bytes,
 )
-from unloader.manifest.text import manifest_bytes
 from unloader.model import AttemptFailure
 from unloader.nouns import are, counted
 from unloader.redaction import redact
@@ -96,9 +94,7 @@ def abandon(state: RunState, storage: RunStorage | NoHome, error: UnloaderError 
         kept = kept or worth
         with suppress(UnloaderError, WriteError, OSError):
             table.run.abandon(kept=worth)
-    partial = (
-        tables_manifest_bytes(manifest_of(state, complete=False)) if state.is_recorded else None
-    )
+    partial = manifest_bytes(manifest_of(state, complete=False)) if state.is_recorded else None
     if partial is not None or not state.options.replaces:
         # Otherwise the record of the run in whose place this one is stays, and its tables.
         storage.abandon(partial if kept else None)
@@ -213,10 +209,7 @@ def manifest_of(state: RunState, *, complete: bool) -> TablesManifest:
             publish=state.options.publish,
             on_table_failure=state.options.on_failure,
         ),
-        settings=tuple(
-            SettingRecord(name=each.name, value=each.value, origin=each.origin)
-            for each in state.options.settings
-        ),
+        settings=state.options.settings,
         job=state.options.job or None,
         tables=tuple(entries),
         totals=TablesTotals(
@@ -228,7 +221,7 @@ def manifest_of(state: RunState, *, complete: bool) -> TablesManifest:
             cpu_seconds=round(
                 time.process_time()
                 + sum(
-                    unit.result.cpu_seconds
+                    unit.cpu_seconds
                     for table in state.tables
                     for unit in table.run.finished.values()
                 ),

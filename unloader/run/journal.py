@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from msgspec import Struct, field
 from msgspec.json import Decoder, encode
 
-from unloader.manifest.build import FinishedUnit
+from unloader.model import FinishedUnit
 from unloader.redaction import redact
 
 
@@ -63,8 +63,7 @@ def failed_line(unit: str, attempt: int, message: str) -> bytes:
 
 def staged_line(unit: FinishedUnit) -> bytes:
     """Return the line for a unit whose files are staged."""
-    result = unit.result
-    return _text(_Staged(unit=result.unit, attempt=result.attempt, finished=unit))
+    return _text(_Staged(unit=unit.unit, attempt=unit.attempt, finished=unit))
 
 
 def read_journal(data: bytes) -> Progress:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer
 from unloader.manifest.model import Manifest
-from unloader.manifest.read_tables import is_finished_home, read_tables_manifest
+from unloader.manifest.read import is_finished_home, read_tables_manifest
 from unloader.manifest.tables import TablesManifest
 from unloader.model import ClusterOptions
 from unloader.request.directory_names import existing, has_fields, home_template

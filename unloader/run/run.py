@@ -27,9 +27,10 @@ from unloader.errors import Interrupted, OutputFailed, UnloaderError, translate
 from unloader.events import Notice, Observer, Phase, PhaseStarted, RunFinished, Tick
 from unloader.failures import error_of
 from unloader.lakehouse.lake_formats import lake_kind
+from unloader.manifest.digest import manifest_bytes
 from unloader.manifest.model import Manifest
 from unloader.manifest.routes import totals_of
-from unloader.manifest.tables import TablesManifest, tables_manifest_bytes
+from unloader.manifest.tables import TablesManifest
 from unloader.model import AttemptFailure, Request, TablesOptions
 from unloader.resolve.outputs.directories import is_followed
 from unloader.resolve.outputs.one import of_output, of_route
@@ -534,7 +535,7 @@ class _Run:
             seconds = manifest.totals.seconds
             self.storage.commit(
                 (),
-                tables_manifest_bytes(manifest),
+                manifest_bytes(manifest),
                 lambda: self.following.after_all(manifest, state.live),
             )
         rows, size = sum(each.rows for each in totals), sum(each.bytes for each in totals)

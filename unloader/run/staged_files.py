@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from unloader.errors import VerifyMismatch
-from unloader.manifest.build import FinishedUnit
 from unloader.manifest.file_check import check_bytes
+from unloader.model import FinishedUnit
 from unloader.storage.base import RunStorage
 from unloader.verification.parallel import Advance, in_parallel
 from writers.errors import StoreFailed, Superseded, WriteError
@@ -38,12 +38,12 @@ def damaged_units(
 
 def _damage(storage: RunStorage, unit: FinishedUnit, advance: Advance) -> str:
     """Return what is wrong with the files of a unit; empty if nothing is."""
-    for file in unit.result.files:
+    for file in unit.files:
         try:
             if file.upload is not None:
-                storage.compare_upload(unit.directory, file.upload)
+                storage.compare_upload(file.directory, file.upload)
             else:
-                check_bytes(storage.staged_file(unit.directory, file.path), file, advance)
+                check_bytes(storage.staged_file(file.directory, file.path), file, advance)
         except StoreFailed as error:
             # A store that does not answer now tells nothing of what it has.
             if not isinstance(error, Superseded):

@@ -23,9 +23,9 @@ from unloader.errors import (
     VerifyMismatch,
 )
 from unloader.events import Notice, Observer, PhaseStarted, Tick, UnitsKept
-from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
+from unloader.manifest.build import RunFacts, build_manifest
 from unloader.manifest.model import Manifest
-from unloader.model import COMPARING
+from unloader.model import COMPARING, FinishedUnit
 from unloader.nouns import counted
 from unloader.placement.evidence import Evidence
 from unloader.resolve.outputs.one import of_output
@@ -110,7 +110,7 @@ class TableRun(Struct, kw_only=True):
             (unit, replace(each, started_s=None)) for unit, each in before.finished.items()
         )
         self._kept = frozenset(before.finished)
-        results = [unit.result for unit in before.finished.values()]
+        results = before.finished.values()
         rows = sum(each.rows for each in results)
         size = sum(file.bytes for each in results for file in each.files)
         self.observe(UnitsKept(units=len(results), rows=rows, bytes=size))
@@ -183,7 +183,7 @@ class TableRun(Struct, kw_only=True):
     @property
     def rows_written(self) -> int:
         """How many rows the finished units have, those that filters left out with them."""
-        return sum(unit.result.scanned for unit in self.finished.values())
+        return sum(unit.scanned for unit in self.finished.values())
 
     def check_count(self, source_rows: int) -> None:
         """Compare the rows that were written with those that the source counts.
@@ -289,7 +289,7 @@ class TableRun(Struct, kw_only=True):
             route=None if route is None else route.record,
             seconds=time.perf_counter() - self.resolved.started,
             cpu_seconds=time.process_time()
-            + sum(unit.result.cpu_seconds for unit in self.finished.values()),
+            + sum(unit.cpu_seconds for unit in self.finished.values()),
             source_rows=self.source_rows,
             verify_result=self._verify_result,
             not_compared=self._not_compared if route is None else route.not_compared,
@@ -338,12 +338,12 @@ def compare(
     selectors = {unit.id: unit.selectors for unit in units}
     parts = [
         SourcePart(
-            label=f"unit {unit.result.unit}",
-            selectors=selectors[unit.result.unit],
-            fetched=unit.result.content,
+            label=f"unit {unit.unit}",
+            selectors=selectors[unit.unit],
+            fetched=unit.content,
         )
         for unit in finished
-        if unit.result.content is not None
+        if unit.content is not None
     ]
     found = source_differences(parts, asking)
     if found:

@@ -238,7 +238,7 @@ def take_up(state: RunState, counting: Counting) -> None:
     for table in state.tables:
         if table.manifest is None:
             table.before = table.run.take_up(state.stop)
-            results = [unit.result for unit in table.run.finished.values()]
+            results = table.run.finished.values()
             units += len(results)
             rows += sum(each.rows for each in results)
             size += sum(file.bytes for each in results for file in each.files)

@@ -82,7 +82,7 @@ def tell_of(state: RunState, counting: Counting, table: TableState) -> None:
     failure = table.failure
     totals = None if table.manifest is None else totals_of(table.run.manifests)
     if not table.is_over:
-        results = [unit.result for unit in table.run.finished.values()]
+        results = table.run.finished.values()
         state.live(
             TableStaged(
                 table=table.name,

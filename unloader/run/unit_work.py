@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from partition_planner.model import WorkUnit
 from unloader.engine.executor import Executor
@@ -31,8 +31,15 @@ from unloader.events import (
     UnitStarted,
 )
 from unloader.failures import error_of, is_a
-from unloader.manifest.build import FinishedUnit
-from unloader.model import AttemptFailure, Extract, UnitProgress, UnitResult, UnitTask
+from unloader.model import (
+    AttemptFailure,
+    BoundSeat,
+    Extract,
+    FinishedUnit,
+    UnitProgress,
+    UnitResult,
+    UnitTask,
+)
 from unloader.nouns import counted
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.history import History
@@ -167,11 +174,11 @@ class UnitWork:
         assert isinstance(result, UnitResult)
         worker = self.executor.worker(place)
         unit = FinishedUnit(
-            result=result,
+            **asdict(result),
+            partition=attempt.unit.partition,
             partitions=attempt.unit.partitions,
-            seat=worker.seat,
-            bound=worker.bound,
-            finals=(),
+            seat=BoundSeat.of(worker.seat, worker.bound),
+            worker=worker.seat.worker,
             started_s=self._began.pop(result.unit, None),
         )
         event = self.output.record(unit)

@@ -14,15 +14,14 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Literal
 
-from msgspec import Struct, ValidationError, convert, field
+from msgspec import Struct
 from msgspec.json import decode
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.manifest.asked import TableRecord
-from unloader.manifest.model import TotalsRecord, VerifiedRecord
-from unloader.manifest.read import document_of
-from unloader.manifest.tables import TablesTotals, is_of_tables
+from unloader.manifest.read import parse_any_manifest
+from unloader.manifest.tables import TablesManifest
 from unloader.model import TableCounts
 from unloader.nouns import counted
 from unloader.resolve.tables.homes import (
@@ -315,42 +314,15 @@ def _of_finished(place: str, finished: FinishedRun | None) -> RunStatus:
     )
 
 
-class _Facts(Struct, frozen=True, kw_only=True):
-    """What is shown of a manifest, whatever else another version wrote into it."""
-
-    run_id: str
-    table: TableRecord | None
-    totals: TotalsRecord
-    verified: VerifiedRecord = field(default_factory=VerifiedRecord)
-
-
-class _TableFacts(Struct, frozen=True, kw_only=True):
-    verified: str | None = None
-
-
-class _SeveralFacts(Struct, frozen=True, kw_only=True):
-    """The same of a run over several tables."""
-
-    run_id: str
-    tables: tuple[_TableFacts, ...]
-    totals: TablesTotals
-
-
 def _finished(storage: Storage, place: str) -> FinishedRun | None:
     """Return the finished run at a place; one with a damaged manifest is none."""
     try:
         data = storage.read(place, MANIFEST)
     except FileNotFoundError:
         return None
-    path = path_of(place) / MANIFEST
-    try:
-        document = document_of(data, path)
-        kind: type[_Facts | _SeveralFacts] = _SeveralFacts if is_of_tables(document) else _Facts
-        facts = convert(document, kind)
-    except ValidationError as error:
-        raise OutputFailed(f"{path} is damaged: {error}", "unload the table again") from error
+    facts = parse_any_manifest(data, path_of(place) / MANIFEST)
     start, totals = _start_of(facts.run_id), facts.totals
-    if isinstance(facts, _SeveralFacts):
+    if isinstance(facts, TablesManifest):
         many: int | None = facts.totals.tables
         table, verified = counted(facts.totals.tables, "table"), _verified(facts)
     else:
@@ -368,7 +340,7 @@ def _finished(storage: Storage, place: str) -> FinishedRun | None:
     )
 
 
-def _verified(facts: _SeveralFacts) -> str:
+def _verified(facts: TablesManifest) -> str:
     """Return what came of the verification of all tables."""
     return ", ".join(sorted({each.verified or "not verified" for each in facts.tables}))
 

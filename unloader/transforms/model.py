@@ -229,7 +229,7 @@ class TransformOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return tuple(str(getattr(step, step.__struct_fields__[0])) for step in masks)
 
 
-class Masked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Masked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """How a column was masked, as a manifest says it."""
 
     method: Method

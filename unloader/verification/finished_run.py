@@ -17,7 +17,6 @@ from unloader.manifest.read import (
     directories_of,
     manifest_data,
     parse_manifest,
-    places_of,
 )
 from unloader.model import EncryptionOptions, SourceSpec
 from unloader.nouns import counted
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 Level = Literal["count", "full", "source"]
 
 _SHOWN_FILES = 5
-_OLD = "an earlier version wrote it"
 
 
 class Checks(Struct, frozen=True, kw_only=True):
@@ -159,10 +157,14 @@ def _finished_manifest(destination: PlacePath, observe: Observer) -> Manifest:
     for run in storage_at(str(destination)).complete(str(destination)):
         for text in run.messages:
             observe(Notice(text=text))
-    manifest = _manifest(destination)
-    if manifest.digest is None:
-        observe(Notice(text=f"{MANIFEST} has no digest, so changes to it cannot be found: {_OLD}"))
-    return manifest
+    data = manifest_data(destination)
+    try:
+        return parse_manifest(data, destination / MANIFEST)
+    except OutputFailed as error:
+        if is_intact(data):
+            raise  # Of another version of this program.
+        # One that is not as it was written is a difference like any other.
+        raise VerifyMismatch(error.message, error.hint) from error
 
 
 def ask_source(
@@ -273,25 +275,14 @@ def _not_compared(fetched: Fetched | None, said: SourceState | None) -> list[str
     ]
 
 
-def _manifest(destination: PlacePath) -> Manifest:
-    """Return the manifest; one that is not as it was written is a difference like any other."""
-    data = manifest_data(destination)
-    try:
-        return parse_manifest(data, destination)
-    except OutputFailed as error:
-        if is_intact(data):
-            raise  # Of another version of this program.
-        raise VerifyMismatch(error.message, error.hint) from error
-
-
 def _extra_files(destination: PlacePath, manifest: Manifest) -> list[str]:
     """Return the files beside a run's own that a loader would take with them, in order.
 
     Those in `destination` by name, those in further directories of the run by path. Names that
     begin in `_` or `.` are ours, or hidden: loaders pass them over.
     """
-    directories, places = directories_of(manifest, destination), places_of(manifest)
-    own = {directories[place] / name for name, place in places.items()}
+    directories = directories_of(manifest, destination)
+    own = {directories[file.directory] / name for name, file in manifest.files.items()}
     extra = []
     for directory in sorted({*directories, *(path.parent for path in own)}):
         with suppress(FileNotFoundError):  # That its files are missing is reported anyway.
@@ -335,14 +326,13 @@ def _check_files(
     observe: Observer,
 ) -> FilesRead:
     """Read the files of a run again, without those that may be missing."""
-    written = {name: file.written for name, file in manifest.files.items()}
-    directories, places = directories_of(manifest, destination), places_of(manifest)
+    written, directories = manifest.files, directories_of(manifest, destination)
     parts = {file.path: part_of(manifest, unit) for unit in manifest.units for file in unit.files}
     files = []
     for name, file in written.items():
         if name in missing:
             continue
-        place = str(directories[places[name]])
+        place = str(directories[file.directory])
         path = storage_at(place).file(place, name)
         files.append(CheckedFile(path=path, written=file, part=parts[name]))
     if reading.fetched is not None and (notice := reading.fetched.notice()):

@@ -14,8 +14,13 @@ from msgspec.structs import replace
 from unloader.errors import OutputFailed, PartialUnload, SourceError, VerifyMismatch
 from unloader.events import Event, Notice, Observer, Verified
 from unloader.manifest.digest import digest_at_end, is_intact
-from unloader.manifest.read import manifest_data, parse_manifest, read_manifest
-from unloader.manifest.read_tables import is_finished_home, parse_tables_manifest
+from unloader.manifest.read import (
+    is_finished_home,
+    manifest_data,
+    parse_manifest,
+    parse_tables_manifest,
+    read_manifest,
+)
 from unloader.manifest.tables import TableEntry, TablesManifest
 from unloader.model import SourceSpec
 from unloader.nouns import are, counted
@@ -135,7 +140,7 @@ def _published(home: PlacePath, directory: str, run_id: str) -> TableEntry | Non
     place = path_of(directory)
     try:
         data = manifest_data(place)
-        manifest = parse_manifest(data, place)
+        manifest = parse_manifest(data, place / MANIFEST)
     except OutputFailed:
         return None
     if manifest.run_id != run_id:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from unloader.errors import UsageError
 from unloader.manifest.asked import ColumnRecord
-from unloader.manifest.model import Manifest, UnitRecord
+from unloader.manifest.model import Manifest
+from unloader.model import FinishedUnit
 from unloader.sources.readings import Reading, recorded_type, schema_message
 from unloader.verification.content import Fetched, fetched_of
 from writers.content.sums import total
-from writers.model import ContentSums
 
 TABLE = "the table"
 """The part where one file holds all units."""
@@ -28,7 +28,7 @@ def fetched_by(manifest: Manifest) -> Fetched:
     Raises:
         UsageError: The run recorded no checksums of values.
     """
-    parts = {unit.id: content for unit in manifest.units if (content := _content(unit))}
+    parts = {unit.unit: unit.content for unit in manifest.units if unit.content}
     if len(parts) < len(manifest.units):
         asked = manifest.options
         own_values = asked.transform is not None or asked.filter is not None
@@ -50,9 +50,9 @@ def fetched_by(manifest: Manifest) -> Fetched:
     )
 
 
-def part_of(manifest: Manifest, unit: UnitRecord) -> str:
+def part_of(manifest: Manifest, unit: FinishedUnit) -> str:
     """Return the part that a unit's files hold."""
-    return TABLE if manifest.options.file_per == "table" else unit.id
+    return TABLE if manifest.options.file_per == "table" else unit.unit
 
 
 def schema_of(manifest: Manifest) -> str:
@@ -66,9 +66,3 @@ def _reading(column: ColumnRecord) -> Reading:
     return Reading(
         expression="", output_type=kind, arrow_type=recorded_type(kind), metadata=metadata
     )
-
-
-def _content(unit: UnitRecord) -> ContentSums | None:
-    if unit.content is None:
-        return None
-    return ContentSums(rows=unit.rows, nulls=unit.content.nulls, sums=unit.content.sums)

@@ -329,11 +329,11 @@ def _stages(
     now = _Clocks.now()
     sizes = [each.uncompressed_bytes for each in stages]
     return Stages(
-        fetch_s=pump.fetch_seconds,
-        encode_s=sum(each.encode_s for each in stages),
-        write_s=sum(each.write_s for each in stages),
-        compress_s=sum(each.compress_s for each in stages),
-        compress_cpu_s=sum(each.compress_cpu_s for each in stages),
+        fetch_s=round(pump.fetch_seconds, 6),
+        encode_s=round(sum(each.encode_s for each in stages), 6),
+        write_s=round(sum(each.write_s for each in stages), 6),
+        compress_s=round(sum(each.compress_s for each in stages), 6),
+        compress_cpu_s=round(sum(each.compress_cpu_s for each in stages), 6),
         uncompressed_bytes=None if None in sizes else sum(filter(None, sizes)),
         load=StageLoad(
             fetch_cpu_s=pump.fetch_cpu_seconds,

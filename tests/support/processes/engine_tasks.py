@@ -16,8 +16,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from stages import stages
+
 from unloader.engine.schedule import Attempt
-from unloader.model import AttemptFailure, Stages, UnitProgress, UnitResult
+from unloader.model import AttemptFailure, UnitProgress, UnitResult
 
 GROWTH_BYTES = 64 << 20
 KEPT: list[bytes] = []
@@ -61,7 +63,7 @@ def work(task: object, report: Callable[[object], None]) -> UnitResult | Attempt
         attempt=task.attempt,
         rows=1,
         files=(),
-        stages=Stages(fetch_s=0.0, encode_s=0.0, write_s=0.0),
+        stages=stages(),
         seconds=0.0,
         cpu_seconds=0.0,
         peak_rss_bytes=0,

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, get_args, get_origin
+
+from msgspec import structs
 
 from unloader.ceilings.model import Efficiency, EfficiencyPart
-from unloader.manifest.asked import OptionsRecord, SettingRecord, SourceRecord, TableRecord
+from unloader.events import ParallelismChanged
+from unloader.manifest.asked import OptionsRecord, PlanRecord, SourceRecord, TableRecord
 from unloader.manifest.model import (
-    FORMAT_REVISION,
     FailedAttemptRecord,
-    FileRecord,
     Manifest,
-    NodeRecord,
     SampleRecord,
-    SeatRecord,
-    StagesRecord,
-    StepRecord,
     TotalsRecord,
-    UnitRecord,
     VerifiedRecord,
-    WorkerRecord,
 )
-from unloader.model import Snapshot
-from writers.model import Compression, TextFormat
+from unloader.model import BoundSeat, FinishedUnit, Setting, Snapshot, Stages
+from unloader.placement.evidence import NodeRecord, WorkerRecord
+from writers.model import Compression, TextFormat, WrittenFile
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&amp;<svg/onload=alert(2)>{{7*7}}\u202e"
 """A name that breaks out of anything that does not escape it."""
@@ -53,25 +50,23 @@ def manifest(
         clocks[worker] = round(clocks[worker] + seconds + 0.01, 4)
     end = max(clocks)
     return Manifest(
-        format_revision=FORMAT_REVISION,
         run_id="20261101T010203Z-abcdef",
         unloader_version="0.1.0",
+        status="complete",
         source=SourceRecord(kind="oracle", location="oracle://scott@db01/X", server_version="21"),
         table=TableRecord(schema="SCOTT", name=name or "ORDERS"),
         query=None,
         snapshot=Snapshot(kind="scn", value="4711", taken_at="2026-11-01T01:02:04+00:00"),
-        options=OptionsRecord(
-            to=f"/extract/{name}",
-            format="csv",
-            compression=Compression(),
-            dialect=TextFormat(),
-        ),
+        columns=(),
+        options=options(to=f"/extract/{name}"),
+        plan=PlanRecord(digest="", units=units),
         settings=(
-            SettingRecord(name="parallelism", value=str(workers), origin="command line"),
-            SettingRecord(name="where", value=name or "ID > 5", origin=f"job file {name}"),
+            Setting(name="parallelism", value=str(workers), origin="command line"),
+            Setting(name="where", value=name or "ID > 5", origin=f"job file {name}"),
         ),
         units=tuple(done),
         failed_attempts=tuple(_failed(number, workers, name) for number in range(failed)),
+        failed_attempts_left_out=0,
         samples=tuple(_sample(at, end, units, nodes) for at in range(21)),
         workers=tuple(_worker(each, each % nodes, done) for each in range(workers)),
         nodes=tuple(_node(each, workers, nodes, done) for each in range(nodes)),
@@ -85,32 +80,55 @@ def manifest(
             files=units,
             seconds=round(end + 0.5, 3),
             cpu_seconds=12.25,
+            compress_cpu_seconds=0.0,
+            uncompressed_bytes=None,
             rows_per_second=round(units * ROWS / (end + 0.5)),
             bytes_per_second=round(units * BYTES / (end + 0.5)),
+            lowest_parallelism=None,
             peak_worker_rss_bytes=181_000_000,
         ),
         verified=VerifiedRecord(level="count", source_rows=units * ROWS, result="ok"),
     )
 
 
+def options(**own: Any) -> OptionsRecord:
+    """Return options that are empty, 0, false or None, except those that are given."""
+    empty = {
+        each.name: None
+        if type(None) in get_args(each.type)
+        else (get_origin(each.type) or each.type)()
+        for each in structs.fields(OptionsRecord)
+        if each.required and each.name not in {"to", "format", "compression", "dialect"}
+    }
+    shape = {"format": "csv", "compression": Compression(), "dialect": TextFormat()}
+    return OptionsRecord(**{**empty, **shape, "to": "/out", **own})
+
+
 def _unit(
     number: int, worker: int, node: int, began: float, seconds: float, name: str, retried: bool
-) -> UnitRecord:
+) -> FinishedUnit:
     unit = f"{number + 1:05d}"
-    return UnitRecord(
-        id=unit,
+    return FinishedUnit(
+        unit=unit,
         partition=name or f"P{number + 1}",
         partitions=(name or f"P{number + 1}",),
         rows=ROWS,
-        attempts=2 if retried else 1,
-        seat=SeatRecord(node=node),
-        stages=StagesRecord(
-            fetch_s=round(seconds * 0.6, 4), encode_s=round(seconds * 0.3, 4), write_s=0.05
+        attempt=2 if retried else 1,
+        cpu_seconds=0.25,
+        peak_rss_bytes=181_000_000,
+        seat=BoundSeat(node=node, cpus=(), memory_node=None, memory_policy=None),
+        stages=Stages(
+            fetch_s=round(seconds * 0.6, 4),
+            encode_s=round(seconds * 0.3, 4),
+            write_s=0.05,
+            compress_s=0.0,
+            compress_cpu_s=0.0,
+            uncompressed_bytes=None,
         ),
         seconds=seconds,
         worker=worker,
         started_s=began,
-        files=(FileRecord(path=f"{unit}.csv", rows=ROWS, bytes=BYTES, checksum="xxh3:0"),),
+        files=(WrittenFile(path=f"{unit}.csv", rows=ROWS, bytes=BYTES, checksum="xxh3:0"),),
     )
 
 
@@ -125,7 +143,7 @@ def _failed(number: int, workers: int, name: str) -> FailedAttemptRecord:
     )
 
 
-def _steps(workers: int, end: float, name: str) -> Iterator[StepRecord]:
+def _steps(workers: int, end: float, name: str) -> Iterator[ParallelismChanged]:
     """Yield a begin with two workers, a trial of all of them, and a limit that ends."""
     found = (
         (0.3, 2, 0.0, "start", "begins with 2, to find the best number"),
@@ -140,7 +158,7 @@ def _steps(workers: int, end: float, name: str) -> Iterator[StepRecord]:
         (end * 0.6, workers, 760.25, "limit", "no limit applies any more"),
     )
     for seconds, number, rate, cause, reason in found:
-        yield StepRecord(
+        yield ParallelismChanged(
             **{"seconds": round(seconds, 1), "workers": number, "of": workers},
             **{"rows_per_second": rate, "cause": cause, "reason": reason},
         )
@@ -175,11 +193,11 @@ def _sample(at: int, end: float, units: int, nodes: int) -> SampleRecord:
     )
 
 
-def _worker(number: int, node: int, units: list[UnitRecord]) -> WorkerRecord:
+def _worker(number: int, node: int, units: list[FinishedUnit]) -> WorkerRecord:
     mine = [unit for unit in units if unit.worker == number]
     return WorkerRecord(
         worker=number,
-        seat=SeatRecord(node=node, cpus=(number,)),
+        seat=BoundSeat(node=node, cpus=(number,), memory_node=None, memory_policy=None),
         ran_on=(number,),
         local_share=None,
         memory_bytes_by_node=None,
@@ -193,7 +211,7 @@ def _worker(number: int, node: int, units: list[UnitRecord]) -> WorkerRecord:
     )
 
 
-def _node(number: int, workers: int, nodes: int, units: list[UnitRecord]) -> NodeRecord:
+def _node(number: int, workers: int, nodes: int, units: list[FinishedUnit]) -> NodeRecord:
     mine = [unit for unit in units if unit.seat.node == number]
     return NodeRecord(
         node=number,

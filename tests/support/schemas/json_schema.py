@@ -8,7 +8,7 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-SAID = {"$schema", "$defs", "definitions", "title", "description", "default"}
+SAID = {"$schema", "$defs", "definitions", "title", "description", "default", "discriminator"}
 """Words that say nothing of a value."""
 
 TYPES: dict[str, Callable[[Any], bool]] = {

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from schemas.json_schema import problems
-from unloader.manifest import model
+from unloader.manifest import digest
+from unloader.manifest.model import Manifest
+from unloader.manifest.tables import TablesManifest
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -39,11 +41,11 @@ def check_at(arguments: tuple[str, ...], base: Path = Path()) -> None:
 
 def check_all_written() -> None:
     """From now on check each manifest that is written in this process."""
-    write = model.to_json
+    write = digest.manifest_bytes
 
-    def checked(manifest: model.Manifest) -> dict[str, Any]:
-        document = write(manifest)
-        check(json.loads(json.dumps(document)))
-        return document
+    def checked(manifest: Manifest | TablesManifest) -> bytes:
+        data = write(manifest)
+        check(json.loads(data))
+        return data
 
-    model.to_json = checked
+    digest.manifest_bytes = checked

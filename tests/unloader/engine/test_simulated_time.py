@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from processes.engine_runs import RecordedWork, engine_of, run_over
+from stages import stages
 
 from unloader.engine.executor import ExecutorEvent, Message, PlaceLost, Result
 from unloader.engine.schedule import Attempt
-from unloader.model import AttemptFailure, Stages, UnitResult
+from unloader.model import AttemptFailure, UnitResult
 from unloader.placement.evidence import Evidence, WorkerEvidence
 
 
@@ -86,10 +87,9 @@ class SimulatedExecutor:
         """Nothing to give back."""
 
     def _result(self, place: int, attempt: Attempt) -> Result:
-        stages = Stages(fetch_s=0.0, encode_s=0.0, write_s=0.0)
         figures = {"seconds": 1.0, "cpu_seconds": 0.0}
         value = UnitResult(unit=attempt.unit.id, attempt=attempt.attempt, rows=1, files=(),
-                           stages=stages, peak_rss_bytes=0, **figures)  # fmt: skip
+                           stages=stages(), peak_rss_bytes=0, **figures)  # fmt: skip
         return Result(place=place, value=value)
 
 

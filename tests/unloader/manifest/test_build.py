@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import convert
 from msgspec.structs import replace
+from stages import stages
 
-from numa.model import BindReport, Seat, Topology
+from numa.model import Topology
 from partition_planner.model import ColumnInfo, PlanLimits, TableInfo
 from partition_planner.planner import plan
 from unloader import __version__
 from unloader.errors import OutputFailed
-from unloader.manifest.build import FinishedUnit, RunFacts, build_manifest
-from unloader.manifest.digest import with_digest
-from unloader.manifest.model import from_json, to_json
-from unloader.manifest.read import read_manifest
+from unloader.manifest.build import RunFacts, build_manifest
+from unloader.manifest.digest import digest_at_end, manifest_bytes, with_digest
+from unloader.manifest.read import parse_manifest, read_manifest
 from unloader.model import (
+    BoundSeat,
     Extract,
+    FinishedUnit,
     OutputOptions,
     PlanOptions,
     Projection,
@@ -30,8 +33,6 @@ from unloader.model import (
     Selection,
     Snapshot,
     SourceSpec,
-    Stages,
-    UnitResult,
 )
 from unloader.placement.seating import Seating
 from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
@@ -109,22 +110,20 @@ def finished(unit: str, *names: str, rows: int = 10) -> FinishedUnit:
         WrittenFile(path=name, rows=rows, bytes=rows * 10, checksum=f"xxh3:{name}")
         for name in names
     )
-    result = UnitResult(
+    return FinishedUnit(
         unit=unit,
         attempt=2,
         rows=rows * len(names),
-        files=tuple(replace(file, path=f"{file.path}.part") for file in files),
-        stages=Stages(fetch_s=1.0, encode_s=0.5, write_s=0.25),
+        files=files,
+        stages=stages(fetch_s=1.0, encode_s=0.5, write_s=0.25),
         seconds=1.5,
         cpu_seconds=1.0,
         peak_rss_bytes=int(unit) * 1000,
-    )
-    return FinishedUnit(
-        result=result,
+        partition=f"p{unit}",
         partitions=(f"p{unit}",),
-        seat=Seat(worker=0, node=1, cpus=(2, 3), memory_node=1),
-        bound=BindReport(cpus=(2, 3), memory_policy="preferred", note=None),
-        finals=files,
+        seat=BoundSeat(node=1, cpus=(2, 3), memory_node=1, memory_policy="preferred"),
+        worker=0,
+        started_s=0.5,
     )
 
 
@@ -132,23 +131,30 @@ UNITS = (finished("2", "b.csv"), finished("1", "a.001.csv", "a.002.csv"))
 
 
 def document(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete: bool) -> dict[str, Any]:
-    """Return a manifest as it is written, through JSON."""
-    manifest = build_manifest(facts, units, complete=complete)
-    found: dict[str, Any] = json.loads(json.dumps(to_json(manifest)))
+    """Return a manifest as it is written, without its digest."""
+    found: dict[str, Any] = json.loads(
+        manifest_bytes(build_manifest(facts, units, complete=complete))
+    )
+    del found["digest"]
     return found
 
 
-def written(path: Path, content: dict[str, Any]) -> Path:
-    """Write a manifest with its digest into a directory; return the directory."""
+def written(path: Path, content: object) -> Path:
+    """Write a document with its digest into a directory; return the directory."""
     text = json.dumps(content, indent=2) + "\n"
     (path / "_manifest.json").write_bytes(with_digest(text.encode()))
     return path
 
 
-def test_a_manifest_is_plain_json_and_reads_back(tmp_path: Path) -> None:
-    """What is built survives JSON and is read back the same."""
+def test_a_manifest_reads_back_as_it_was_built(tmp_path: Path) -> None:
+    """From the bytes that are written, and from the same document in another layout."""
     manifest = build_manifest(FACTS, UNITS, complete=True)
-    found = read_manifest(written(tmp_path, to_json(manifest)))
+    data = manifest_bytes(manifest)
+    found = parse_manifest(data, tmp_path / "_manifest.json")
+    assert found.digest == digest_at_end(data)
+    assert replace(found, digest=None) == manifest
+    assert manifest_bytes(found) == data
+    found = read_manifest(written(tmp_path, document(FACTS, UNITS, complete=True)))
     assert replace(found, digest=None) == manifest
 
 
@@ -156,9 +162,10 @@ def test_units_are_in_table_order_whatever_the_order_of_finish() -> None:
     """Units and files are listed by id, each with its seat and attempts."""
     built = document(FACTS, UNITS, complete=True)
     assert [unit["id"] for unit in built["units"]] == ["1", "2"]
-    assert list(from_json(built).files) == ["a.001.csv", "a.002.csv", "b.csv"]
+    manifest = build_manifest(FACTS, UNITS, complete=True)
+    assert list(manifest.files) == ["a.001.csv", "a.002.csv", "b.csv"]
     unit = built["units"][0]
-    assert (unit["attempts"], unit["partition"], unit["rows"]) == (2, "p1", 20)
+    assert (unit["attempts"], unit["partitions"], unit["rows"]) == (2, ["p1"], 20)
     assert unit["seat"] == {
         "node": 1,
         "cpus": [2, 3],
@@ -210,8 +217,7 @@ def test_options_suffice_to_read_the_files_again() -> None:
     """The whole dialect and the codec are there, defaults included, as the types take them."""
     options = document(FACTS, UNITS, complete=True)["options"]
     assert options["format"] == "csv"
-    dialect = convert({**options["dialect"], "fixed": []}, TextFormat)
-    assert dialect == JOB.output.format
+    assert convert(options["dialect"], TextFormat) == JOB.output.format
     assert Compression(**options["compression"]) == JOB.output.compression
     assert (options["where"], options["partition"]) == ("k > 0", ["p*"])
     output = replace(RUN.output, format=ParquetFormat(row_group_rows=7))
@@ -236,20 +242,23 @@ def test_a_shared_file_comes_once() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", "cannot be read"),
-        ("{]", "cannot be read"),
-        ("\udcff", "cannot be read"),
-        ("[1]", "format version None"),
-        ('{"format_version": "1"}', "format version '1'"),
-        ('{"format_version": 2}', "format version 2"),
-        ('{"format_version": 1, "units": []}', "damaged"),
-        ('{"format_version": 1, "units": [{}]}', "damaged"),
-        ('{"format_version": 1, "units": [{"files": [{"path": "x"}]}]}', "damaged"),
+        (b"", "damaged"),
+        (b"{]", "damaged"),
+        (b"\xdcff", "damaged"),
+        (b"[1]", "damaged"),
+        (b"{}", "format version None"),
+        (b'{"format_version": "1"}', "format version '1'"),
+        (b'{"format_version": 1}', "format version 1, but this program reads 2"),
+        (b'{"format_version": 2}', "does not end with its digest"),
+        (b'{"format_version": 2, "units": ' + b"[" * 100_000, "nested|recursion"),
+        (b'{"format_version": ' + b"[" * 100_000, "nested|recursion"),
+        (b'{"format_version": ' + b"1" * 5_000 + b"}", "damaged.*out of range"),
+        (b'{"format_version": NaN}', "damaged"),
     ],
 )
-def test_what_is_no_manifest_is_refused(tmp_path: Path, text: str, what: str) -> None:
+def test_what_is_no_manifest_is_refused(tmp_path: Path, text: bytes, what: str) -> None:
     """The error names the file, what is wrong with it and what to do."""
-    (tmp_path / "_manifest.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    (tmp_path / "_manifest.json").write_bytes(text)
     with pytest.raises(OutputFailed, match=what) as caught:
         read_manifest(tmp_path)
     assert "_manifest.json" in caught.value.message
@@ -263,6 +272,40 @@ def test_a_manifest_must_be_whole(tmp_path: Path, key: str) -> None:
     del built[key]
     with pytest.raises(OutputFailed, match=f"damaged.*{key}"):
         read_manifest(written(tmp_path, built))
+
+
+def _set(*path: str | int, to: Any) -> Callable[[Any], None]:
+    def change(document: Any) -> None:
+        *above, last = path
+        for key in above:
+            document = document[key]
+        document[last] = to
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (_set("units", 1, "files", 0, "bytes", to="7"), r"\$\.units\[1\]\.files\[0\]\.bytes"),
+        (_set("units", 0, "files", 1, "bytes", to=True), r"\$\.units\[0\]\.files\[1\]\.bytes"),
+        (_set("units", 0, "files", 1, "directory", to=1), r"\$\.units\[0\]\.files\[1\]\.directory"),
+        (_set("units", 0, "files", 1, "directory", to=-1), r"\$\.units\[0\]\.files\[1\]\.direct"),
+        (_set("totals", "rows", to=1.5), r"\$\.totals\.rows"),
+        (_set("status", to="done"), r"done.*\$\.status"),
+        (_set("options", "dialect", "kind", to="xml"), r"xml.*\$\.options\.dialect\.kind"),
+        (_set("options", "new", to=1), r"new.*\$\.options"),
+    ],
+)
+def test_a_wrong_value_is_named_by_its_path(
+    tmp_path: Path, change: Callable[[Any], None], place: str
+) -> None:
+    """Where the document is whole and only one of its values is wrong."""
+    built = document(FACTS, UNITS, complete=True)
+    change(built)
+    with pytest.raises(OutputFailed, match=f"_manifest.json is damaged: .*{place}") as caught:
+        read_manifest(written(tmp_path, built))
+    assert caught.value.hint
 
 
 def test_a_directory_without_one_holds_no_run(tmp_path: Path) -> None:

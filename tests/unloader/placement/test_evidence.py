@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
+from msgspec import json
 from msgspec.structs import replace
+from stages import stages
 
 from numa.model import BindReport, Residence, Seat
-from unloader.model import Stages, UnitResult
-from unloader.placement.evidence import Evidence, WorkerEvidence, nodes_json, workers_json
+from unloader.model import BoundSeat, FinishedUnit
+from unloader.placement.evidence import Evidence, WorkerEvidence, node_records, worker_records
 from writers.model import WrittenFile
 
 MIB = 1 << 20
@@ -44,21 +44,26 @@ def bound(good: WorkerEvidence, **changes: object) -> WorkerEvidence:
     return replace(good, bound=replace(good.bound, **changes))  # type: ignore[arg-type]
 
 
-def result(unit: str, rows: int) -> UnitResult:
+def finished(worker: int, unit: str, rows: int) -> FinishedUnit:
     """Return a unit of so many rows of ten bytes."""
-    return UnitResult(
+    return FinishedUnit(
         unit=unit,
         attempt=1,
         rows=rows,
         files=(WrittenFile(path=unit, rows=rows, bytes=rows * 10, checksum=""),),
-        stages=Stages(fetch_s=0.0, encode_s=0.0, write_s=0.0),
+        stages=stages(),
         seconds=0.5,
         cpu_seconds=0.4,
         peak_rss_bytes=1,
+        partition=None,
+        partitions=(),
+        seat=BoundSeat(node=0, cpus=(), memory_node=None, memory_policy=None),
+        worker=worker,
+        started_s=0.0,
     )
 
 
-RESULTS = [(0, result("1", 100)), (1, result("2", 50)), (0, result("3", 10))]
+UNITS = [finished(0, "1", 100), finished(1, "2", 50), finished(0, "3", 10)]
 
 
 def warnings(*workers: WorkerEvidence) -> list[str]:
@@ -69,49 +74,49 @@ def warnings(*workers: WorkerEvidence) -> list[str]:
 def test_each_worker_is_told_of() -> None:
     """Seat, CPUs, memory and work of each, by number, as plain JSON."""
     evidence = Evidence(workers=(replace(worker(0), restarts=2),))
-    (told,) = workers_json(evidence, RESULTS)
-    assert json.loads(json.dumps(told)) == told
-    assert told == {
-        "worker": 0,
-        "seat": {
-            "node": 1,
-            "cpus": [4, 5, 6, 7],
-            "memory_node": 1,
-            "memory_policy": "preferred",
-        },
-        "ran_on": [4, 5],
-        "local_share": 0.99,
-        "memory_bytes_by_node": {"0": MIB, "1": 99 * MIB},
-        "file_bytes_by_node": {"0": 5 * MIB},
-        "units": 2,
-        "rows": 110,
-        "bytes": 1100,
-        "seconds": 1.0,
-        "restarts": 2,
-        "note": None,
-    }
+    assert json.decode(json.encode(worker_records(evidence, UNITS))) == [
+        {
+            "worker": 0,
+            "seat": {
+                "node": 1,
+                "cpus": [4, 5, 6, 7],
+                "memory_node": 1,
+                "memory_policy": "preferred",
+            },
+            "ran_on": [4, 5],
+            "local_share": 0.99,
+            "memory_bytes_by_node": {"0": MIB, "1": 99 * MIB},
+            "file_bytes_by_node": {"0": 5 * MIB},
+            "units": 2,
+            "rows": 110,
+            "bytes": 1100,
+            "seconds": 1.0,
+            "restarts": 2,
+            "note": None,
+        }
+    ]
 
 
 def test_a_worker_that_never_came_up_is_told_of() -> None:
     """What is not known of it is null, and its work nothing."""
     lost = replace(worker(7), bound=None, residence=None)
-    (told,) = workers_json(Evidence(workers=(lost,)), RESULTS)
-    assert (told["ran_on"], told["local_share"], told["memory_bytes_by_node"]) == ([], None, None)
-    assert (told["units"], told["seconds"], told["seat"]["memory_policy"]) == (0, 0.0, None)
+    (told,) = worker_records(Evidence(workers=(lost,)), UNITS)
+    assert (told.ran_on, told.local_share, told.memory_bytes_by_node) == ((), None, None)
+    assert (told.units, told.seconds, told.seat.memory_policy) == (0, 0.0, None)
     assert warnings(lost) == []
 
 
 def test_nodes_add_up_to_the_run() -> None:
     """Each node has the work of its workers; one without any is there if the kernel counts it."""
     evidence = Evidence(workers=(worker(0, 0), worker(1, 1)), machine_pages={**PAGES, 2: {}})
-    first, second, idle = nodes_json(evidence, RESULTS, 2.0)
-    assert [first["node"], second["node"], idle["node"]] == [0, 1, 2]
-    assert (first["workers"], first["rows"], first["rows_per_second"]) == (1, 110, 55)
-    assert (second["rows"], second["bytes"], second["bytes_per_second"]) == (50, 500, 250)
-    assert (idle["workers"], idle["rows"]) == (0, 0)
-    assert second["numastat"] == PAGES[1]
-    assert nodes_json(evidence, RESULTS, 0.0)[0]["rows_per_second"] is None
-    assert nodes_json(replace(evidence, machine_pages={}), [], 1.0)[1]["numastat"] is None
+    first, second, idle = node_records(evidence, UNITS, 2.0)
+    assert [first.node, second.node, idle.node] == [0, 1, 2]
+    assert (first.workers, first.rows, first.rows_per_second) == (1, 110, 55)
+    assert (second.rows, second.bytes, second.bytes_per_second) == (50, 500, 250)
+    assert (idle.workers, idle.rows) == (0, 0)
+    assert second.numastat == PAGES[1]
+    assert node_records(evidence, UNITS, 0.0)[0].rows_per_second is None
+    assert node_records(replace(evidence, machine_pages={}), [], 1.0)[1].numastat is None
 
 
 def test_workers_without_a_binding_have_no_node() -> None:
@@ -119,8 +124,8 @@ def test_workers_without_a_binding_have_no_node() -> None:
     loose = replace(worker(0), seat=Seat(worker=0, node=1, cpus=(), memory_node=None))
     loose = bound(loose, cpus=None, memory_policy=None)
     evidence = Evidence(workers=(loose,), machine_pages=PAGES)
-    assert nodes_json(evidence, RESULTS, 1.0) == []
-    assert workers_json(evidence, RESULTS)[0]["local_share"] is None
+    assert node_records(evidence, UNITS, 1.0) == ()
+    assert worker_records(evidence, UNITS)[0].local_share is None
     assert warnings(seen(loose, cpus=(0, 9), allowed_cpus=(0, 1))) == []
 
 

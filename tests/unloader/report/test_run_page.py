@@ -13,8 +13,6 @@ from reports.manifests import BYTES, HOSTILE, ROWS, manifest
 from reports.reading import Page, agrees, at
 
 from unloader.errors import ConfigError
-from unloader.json_fields import to_json
-from unloader.manifest.model import FORMAT_REVISION, Manifest, from_json
 from unloader.report.of_run import run_report
 from unloader.report.pages import run_page
 from unloader.report.timeline import MOST_BARS, bars_of
@@ -109,8 +107,8 @@ def test_many_units_share_bars() -> None:
 
 def test_no_units_no_bars() -> None:
     """More workers than bars have a bar each; a run without rows has a page."""
-    units = run_report(manifest(units=40, workers=40, failed=0)).bars
-    bars, together = bars_of(units, most=10)
+    run = run_report(manifest(units=40, workers=40, failed=0))
+    bars, together = bars_of(run.bars, most=10)
     assert (len(bars), together) == (40, 1)
     empty = manifest(units=0, workers=1, failed=0)
     found = run_report(replace(empty, samples=(), nodes=()))
@@ -167,21 +165,11 @@ def test_efficiency(hostile: Page) -> None:
     assert "Changes of the number of workers" not in plain
 
 
-def earlier(found: Manifest) -> Manifest:
-    """Return a manifest as a version wrote it that did not know of workers and times."""
-    document = to_json(replace(found, format_revision=0))
-    for key in ("failed_attempts", "failed_attempts_left_out", "samples"):
-        del document[key]
-    for unit in document["units"]:
-        del unit["worker"], unit["started_s"]
-    return from_json(document)
-
-
-def test_manifests_of_earlier_versions() -> None:
-    """They have a page without a timeline, which says why there is none."""
-    found = earlier(manifest())
-    assert found.format_revision < FORMAT_REVISION
-    report = run_report(found)
+def test_a_merged_manifest() -> None:
+    """It has a page without a timeline, which says why there is none."""
+    found = manifest()
+    units = tuple(replace(unit, worker=None, started_s=None) for unit in found.units)
+    report = run_report(replace(found, units=units, failed_attempts=(), samples=()))
     assert report.bars == report.samples == ()
     page = run_page(report)
     assert "The manifest does not tell which worker did what when" in page

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from numa.model import BindReport, Seat
-from unloader.manifest.build import FinishedUnit
-from unloader.model import Stages, UnitResult
+from stages import stages
+
+from unloader.model import BoundSeat, FinishedUnit
 from unloader.run.journal import (
     Progress,
     compacted,
@@ -21,24 +21,23 @@ from writers.model import WrittenFile
 
 def finished(unit: str, attempt: int = 1) -> FinishedUnit:
     """Return a unit with every field set."""
-    files = (WrittenFile(path=f"{unit}-a1.csv.part", rows=2, bytes=9, checksum="xxh3:0f"),)
-    result = UnitResult(
+    files = (
+        WrittenFile(path=f"{unit}-a1.csv.part", rows=2, bytes=9, checksum="xxh3:0f", directory=1),
+    )
+    return FinishedUnit(
         unit=unit,
         attempt=attempt,
         rows=2,
         files=files,
-        stages=Stages(fetch_s=0.5, encode_s=1.0, write_s=0.25, uncompressed_bytes=None),
+        stages=stages(fetch_s=0.5, encode_s=1.0, write_s=0.25),
         seconds=1.5,
         cpu_seconds=0.75,
         peak_rss_bytes=4096,
-    )
-    return FinishedUnit(
-        result=result,
+        partition=None,
         partitions=("p1", "ü"),
-        seat=Seat(worker=1, node=0, cpus=(2, 3), memory_node=0),
-        bound=BindReport(cpus=(2, 3), memory_policy="preferred", note=None),
-        finals=(),
-        directory=1,
+        seat=BoundSeat(node=0, cpus=(2, 3), memory_node=0, memory_policy="preferred"),
+        worker=1,
+        started_s=0.5,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import convert
 
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
@@ -45,13 +46,13 @@ def command(context: click.Context, /, destination: PlacePath, **values: Any) ->
     snapshot, independently of the plan. A second merge of the same parts changes nothing.
     """
     from unloader import api
-    from unloader.manifest.model import from_json
+    from unloader.manifest.model import Manifest
 
     merged = api.merge(destination)
     if values["json"]:
         render.emit_json(merged, done=f"the parts are merged in {destination}")
     elif not values["quiet"]:
-        render.emit(_summary(from_json(merged), destination))
+        render.emit(_summary(convert(merged, Manifest), destination))
 
 
 def _summary(manifest: Manifest, destination: PlacePath) -> str:

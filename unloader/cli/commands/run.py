@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import convert
 
 from unloader.cli.display import render
 from unloader.cli.display.placement import tables
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
-from unloader.cli.options.origins import selected_by, settings_again
+from unloader.cli.options.origins import selected_by
 from unloader.cli.options.parameter import on_command_line
 from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.cli.options.tables import is_of_several
@@ -127,11 +128,10 @@ def _answer_empty(part: Part, units: int, values: dict[str, Any]) -> None:
 
 def answer(manifest: dict[str, Any], values: dict[str, Any]) -> None:
     """Show the manifest of a run that is complete."""
-    from unloader.manifest.model import from_json
+    from unloader.manifest.model import Manifest
     from unloader.manifest.routes import ROUTES
-    from unloader.manifest.tables import is_of_tables
 
-    if is_of_tables(manifest):
+    if "tables" in manifest:
         _answer_of_tables(manifest, values)
         return
     if ROUTES in manifest:
@@ -148,17 +148,17 @@ def answer(manifest: dict[str, Any], values: dict[str, Any]) -> None:
         # Where the data itself is on stdout, the result is for those who watch. A log in JSON has
         # it already.
         if values["log_format"] == "text":
-            render.print_aside(_summary(from_json(manifest), places))
+            render.print_aside(_summary(convert(manifest, Manifest), places))
     else:
-        render.emit(_summary(from_json(manifest), places), done=done, asked=False)
+        render.emit(_summary(convert(manifest, Manifest), places), done=done, asked=False)
 
 
 def _answer_routes(document: dict[str, Any], values: dict[str, Any]) -> None:
     """Show the manifests of a run with several routes."""
-    from unloader.manifest.model import from_json
+    from unloader.manifest.model import Manifest
     from unloader.manifest.routes import ROUTES, totals_of
 
-    manifests = [from_json(each) for each in document[ROUTES]]
+    manifests = convert(document[ROUTES], list[Manifest])
     done = f"the run is complete: {len(manifests)} routes"
     if values["json"]:
         render.emit_json(document, done=done)
@@ -187,13 +187,13 @@ def _totals_of_routes(totals: RoutesTotals, routes: int) -> str:
 
 def _answer_of_tables(manifest: dict[str, Any], values: dict[str, Any]) -> None:
     from unloader.cli.display.several_tables import summary
-    from unloader.manifest.tables import from_json
+    from unloader.manifest.tables import TablesManifest
 
     done = f"the run is complete in {manifest['options']['directory']}"
     if values["json"]:
         render.emit_json(manifest, done=done)
     elif not values["quiet"]:
-        render.emit(summary(from_json(manifest)), done=done, asked=False)
+        render.emit(summary(convert(manifest, TablesManifest)), done=done, asked=False)
 
 
 def _job(
@@ -211,7 +211,7 @@ def _job(
 
 
 def _summary(manifest: Manifest, places: tuple[str, ...]) -> str:
-    selected = selected_by(settings_again(manifest.settings))
+    selected = selected_by(manifest.settings)
     totals = manifest.totals
     verified = manifest.verified
     known = render.facts(

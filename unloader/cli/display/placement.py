@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from unloader.cli.display import columns, render
 
 if TYPE_CHECKING:
-    from unloader.manifest.model import NodeRecord, WorkerRecord
+    from unloader.placement.evidence import NodeRecord, WorkerRecord
 
 FEW_WORKERS = 8
 """So many are shown one by one; of more, the manifest tells."""

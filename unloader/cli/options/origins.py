@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -13,10 +13,7 @@ from unloader.cli.options.parameter import JobOption, given_values
 from unloader.model import Setting
 from unloader.redaction import redact
 from unloader.request.options.option import Option
-from unloader.sources.options import every_option, unknown_to
-
-if TYPE_CHECKING:
-    from unloader.manifest.asked import SettingRecord
+from unloader.sources.options import unknown_to
 
 
 def settings_of(ctx: click.Context, kind: str) -> tuple[Setting, ...]:
@@ -31,20 +28,6 @@ def settings_of(ctx: click.Context, kind: str) -> tuple[Setting, ...]:
 def selected_by(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
     """Return the settings that select rows or columns."""
     return tuple(each for each in settings if each.effect == "selects")
-
-
-def settings_again(records: Iterable[SettingRecord]) -> tuple[Setting, ...]:
-    """Return the settings that a manifest has on record."""
-    effects = {o.name: o.effect for o in every_option() if o.effect != "unrecorded"}
-    return tuple(
-        Setting(
-            name=each.name,
-            value=each.value,
-            origin=each.origin,
-            effect=effects.get(each.name, "none"),
-        )
-        for each in records
-    )
 
 
 def _settings(ctx: click.Context, unknown: frozenset[str]) -> Iterator[Setting]:

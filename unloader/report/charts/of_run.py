@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from unloader.manifest.model import StagesRecord
+from unloader.model import Stages
 from unloader.report import figures
 from unloader.report.charts.chart import (
     STAGE_COLOURS,
@@ -70,7 +70,7 @@ def _worker_stages(report: RunReport) -> Chart:
 
 
 def _stage_values(
-    rows: Sequence[tuple[int | str, str, StagesRecord]],
+    rows: Sequence[tuple[int | str, str, Stages]],
 ) -> Iterator[dict[str, Any]]:
     for key, label, stages in rows:
         for place, stage in enumerate(STAGES):

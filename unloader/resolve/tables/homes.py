@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct
-from msgspec.json import decode
+from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from unloader.errors import UsageError
@@ -92,6 +92,11 @@ class PlannedTable(Struct, frozen=True, kw_only=True):
         if self.extract.query is not None:
             return ""
         return f"{table.schema}.{table.name}" if table.schema else table.name
+
+
+# Made in the thread that imports: msgspec 0.22 crashes the process if two threads decode a type for
+# the first time at the same time.
+_RECORD, _TABLE = Decoder(TablesRecord), Decoder(PlannedTable)
 
 
 class RecordedTable(Struct, frozen=True, kw_only=True):
@@ -226,8 +231,8 @@ def recorded_tables(record: bytes, home: str) -> tuple[RecordedTable, ...]:
     if not is_of_tables(record):
         return ()
     try:
-        found = decode(record, type=TablesRecord)
-        tables = [decode(each, type=PlannedTable) for each in found.tables]
+        found = _RECORD.decode(record)
+        tables = [_TABLE.decode(each) for each in found.tables]
     except (ValueError, RecursionError):
         return ()
     return tuple(_now(each, found.home, home) for each in tables)
@@ -236,7 +241,7 @@ def recorded_tables(record: bytes, home: str) -> tuple[RecordedTable, ...]:
 def recorded_left_out(record: bytes) -> tuple[str, ...]:
     """Return the names of the tables that a run left out before the first row, by its record."""
     try:
-        return tuple(each.table for each in decode(record, type=TablesRecord).left_out)
+        return tuple(each.table for each in _RECORD.decode(record).left_out)
     except (ValueError, RecursionError):
         return ()
 

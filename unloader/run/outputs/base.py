@@ -16,9 +16,8 @@ from msgspec import Struct
 from unloader.engine.schedule import Assignment
 from unloader.errors import UnloaderError
 from unloader.events import Event, Observer
-from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest, RouteRecord
-from unloader.model import OutputTask
+from unloader.model import FinishedUnit, OutputTask
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
 from unloader.storage.base import LiveStorage

@@ -13,12 +13,10 @@ from partition_planner.model import WorkUnit
 from unloader.engine.schedule import Assignment
 from unloader.errors import Interrupted, OutputFailed, VerifyMismatch
 from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
-from unloader.manifest.build import FinishedUnit
-from unloader.manifest.digest import digest_at_end
+from unloader.manifest.digest import digest_at_end, manifest_bytes
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_index
-from unloader.manifest.text import manifest_bytes
-from unloader.model import COMPARING, OutputTask
+from unloader.model import COMPARING, FinishedUnit, OutputTask
 from unloader.request.file_names import check_distinct
 from unloader.resolve.outputs.naming import Naming
 from unloader.resolve.outputs.stripes import stripes
@@ -139,10 +137,10 @@ class FileOutput:
             text = f"unit {unit} was finished but is read again: {wrong}"
             self._observe(Notice(text=text))
         kept = without(found, strangers | damaged.keys())
-        files = [(each.directory, f) for each in kept.finished.values() for f in each.result.files]
+        files = [file for each in kept.finished.values() for file in each.files]
         self._storage.discard_others(
-            {(directory, file.path) for directory, file in files if file.upload is None},
-            {file.upload.id for _, file in files if file.upload is not None},
+            {(file.directory, file.path) for file in files if file.upload is None},
+            {file.upload.id for file in files if file.upload is not None},
         )
         self._storage.keep(JOURNAL, compacted(kept))
         for each in kept.finished.values():
@@ -198,16 +196,18 @@ class FileOutput:
 
     def record(self, unit: FinishedUnit) -> Event | None:
         """Write the journal; with several directories return how full the unit's is."""
-        unit = replace(unit, directory=self._stripes[unit.result.unit])
+        directory = self._stripes[unit.unit]
+        files = tuple(replace(file, directory=directory) for file in unit.files)
+        unit = replace(unit, files=files)
         self._sync_later(unit)
         self._storage.append(JOURNAL, staged_line(unit))
         return self._fill(unit)
 
     def _sync_later(self, unit: FinishedUnit) -> None:
         """Have the files synced that the unit's worker has not."""
-        files = [file for file in unit.result.files if file.bytes < self._synced_from]
+        files = [file for file in unit.files if file.bytes < self._synced_from]
         if files:
-            self._storage.sync_later((unit.directory, file.path) for file in files)
+            self._storage.sync_later((file.directory, file.path) for file in files)
 
     def failed(self, assignment: Assignment, message: str) -> None:
         """Write it into the journal, unless what failed is the disk."""
@@ -221,9 +221,9 @@ class FileOutput:
         """Return how full the unit's directory is, where there are several."""
         if len(self._storage.places) == 1:
             return None
-        number = unit.directory
+        number = self._stripes[unit.unit]
         units, size = self._filled.get(number, (0, 0))
-        size += sum(file.bytes for file in unit.result.files)
+        size += sum(file.bytes for file in unit.files)
         self._filled[number] = (units + 1, size)
         directory = self._storage.places[number].name
         return DirectoryFilled(directory=directory, units=units + 1, bytes=size)
@@ -259,13 +259,13 @@ class FileOutput:
     ) -> None:
         files = [
             CheckedFile(
-                path=self._storage.staged_file(self._stripes[unit.result.unit], file.path),
+                path=self._storage.staged_file(self._stripes[unit.unit], file.path),
                 written=file,
                 header=header,
                 part=self._part(unit),
             )
             for unit in units
-            for file in unit.result.files
+            for file in unit.files
         ]
         spec = self._keyed(self._output.spec(""))
         reading = Reading(spec=spec, parallelism=self._parallelism, fetched=fetched)
@@ -287,14 +287,14 @@ class FileOutput:
         moves: list[Move] = []
         published = []
         for finished in self._final(units, stop):
-            unit = self._units[finished.result.unit]
+            unit = self._units[finished.unit]
             number = self._stripes[unit.id]
             finals = []
-            for part, file in enumerate(finished.result.files):
+            for part, file in enumerate(finished.files):
                 name = self._naming.name(unit, part)
                 moves.append(Move(place=number, staged=file.path, final=name, upload=file.upload))
-                finals.append(replace(file, path=name, upload=None))
-            published.append(replace(finished, finals=tuple(finals), directory=number))
+                finals.append(replace(file, path=name, directory=number, upload=None))
+            published.append(replace(finished, files=tuple(finals)))
         # From here on a signal comes too late.
         _check_stop(stop)
         document = manifest(published, self._listed())
@@ -353,14 +353,14 @@ class FileOutput:
         return tuple(place.address for place in self._storage.places if several)
 
     def _part(self, unit: FinishedUnit) -> str:
-        return TABLE if self._one else f"unit {unit.result.unit}"
+        return TABLE if self._one else f"unit {unit.unit}"
 
     def _contents(self, units: Sequence[FinishedUnit]) -> dict[str, ContentSums]:
         """Return the checksums of what was fetched, by the part whose files hold it."""
         found: dict[str, list[ContentSums]] = {}
         for unit in units:
-            if unit.result.content is not None:
-                found.setdefault(self._part(unit), []).append(unit.result.content)
+            if unit.content is not None:
+                found.setdefault(self._part(unit), []).append(unit.content)
         return {part: total(contents) for part, contents in found.items()}
 
     def _final(self, ordered: Sequence[FinishedUnit], stop: Stop) -> Sequence[FinishedUnit]:
@@ -375,7 +375,7 @@ class FileOutput:
         from writers.files.merge import merge_files
 
         spec = self._keyed(self._output.spec(self._storage.staging(0).directory))
-        files = [file for unit in ordered for file in unit.result.files]
+        files = [file for unit in ordered for file in unit.files]
         joined = merge_files(
             files,
             spec,
@@ -386,8 +386,8 @@ class FileOutput:
         )
         first, *others = ordered
         return [
-            replace(first, result=replace(first.result, files=(joined,))),
-            *(replace(unit, result=replace(unit.result, files=())) for unit in others),
+            replace(first, files=(joined,)),
+            *(replace(unit, files=()) for unit in others),
         ]
 
 

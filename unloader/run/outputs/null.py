@@ -14,9 +14,8 @@ from msgspec.structs import replace
 from unloader.engine.schedule import Assignment
 from unloader.errors import UsageError
 from unloader.events import Event, Observer
-from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest
-from unloader.model import OutputTask
+from unloader.model import FinishedUnit, OutputTask
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
 from unloader.run.outputs.base import MakeManifest, Stop
@@ -102,9 +101,7 @@ class NullOutput:
     ) -> Steps[Manifest]:
         """Return the manifest of what was dropped."""
         dropped = [
-            replace(
-                unit, finals=tuple(replace(file, path=self._name) for file in unit.result.files)
-            )
+            replace(unit, files=tuple(replace(file, path=self._name) for file in unit.files))
             for unit in units
         ]
         document = manifest(dropped, ())

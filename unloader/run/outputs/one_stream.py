@@ -14,9 +14,8 @@ from msgspec.structs import replace
 from unloader.engine.schedule import Assignment
 from unloader.errors import UsageError
 from unloader.events import Event, Notice, Observer, UnitFailed
-from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest
-from unloader.model import OutputTask
+from unloader.model import FinishedUnit, OutputTask
 from unloader.resolve.outputs.naming import Naming
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
@@ -120,7 +119,7 @@ class StreamOutput:
 
     def record(self, unit: FinishedUnit) -> Event | None:
         """Count what belongs to finished units."""
-        self._finished_bytes += sum(file.bytes for file in unit.result.files)
+        self._finished_bytes += sum(file.bytes for file in unit.files)
         return None
 
     def failed(self, assignment: Assignment, message: str) -> None:
@@ -143,7 +142,7 @@ class StreamOutput:
         """Pass the rest on and end the stream."""
         self._stream.commit((), b"")
         sent = [
-            replace(unit, finals=tuple(replace(file, path=self.name) for file in unit.result.files))
+            replace(unit, files=tuple(replace(file, path=self.name) for file in unit.files))
             for unit in units
         ]
         document = manifest(sent, ())

@@ -24,9 +24,8 @@ from unloader.errors import (
 )
 from unloader.events import Event, Notice, Observer, RouteFinished, silent
 from unloader.failures import error_of, failure_of
-from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest, OtherRoute, RouteRecord
-from unloader.model import AttemptFailure, OutputTask
+from unloader.model import AttemptFailure, FinishedUnit, OutputTask
 from unloader.nouns import counted
 from unloader.resolve.outputs.one import of_output
 from unloader.resolve.resolved import ResolvedRun
@@ -137,7 +136,7 @@ class RouteOutputs:
 
     def record(self, unit: FinishedUnit) -> Event | None:
         """Put what each has of a unit on record; drop those that have failed with it."""
-        for result in unit.result.outputs or ():
+        for result in unit.outputs or ():
             route = self.routes[result.number]
             if result.failure is not None:
                 self._drop(route, result.failure)
@@ -146,7 +145,7 @@ class RouteOutputs:
             own = route.own(unit, result)
             event = self._try(route, partial(route.output.record, own))
             if route.is_open:
-                route.finished[unit.result.unit] = own
+                route.finished[unit.unit] = own
             if event is not None:
                 self._observe(event)
         return None
@@ -229,7 +228,7 @@ class RouteOutputs:
         return [route for route in self.routes if route.is_open]
 
     def _of(self, route: RouteState, units: Sequence[FinishedUnit]) -> list[FinishedUnit]:
-        return [route.finished[unit.result.unit] for unit in units]
+        return [route.finished[unit.unit] for unit in units]
 
     def _done_by_all(self) -> dict[str, FinishedUnit]:
         routes = self._open()

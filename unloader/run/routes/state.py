@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from unloader.manifest.build import FinishedUnit
 from unloader.manifest.model import Manifest
-from unloader.model import AttemptFailure, OutputResult
+from unloader.model import AttemptFailure, FinishedUnit, OutputResult
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.outputs.base import RunOutput
 
@@ -48,21 +47,17 @@ class RouteState(Struct, kw_only=True):
         """Return what it has of a unit, as if it were the only output."""
         return replace(
             unit,
-            result=replace(
-                unit.result,
-                rows=result.rows,
-                filtered=result.filtered,
-                files=result.files,
-                stages=result.stages,
-                content=result.content,
-                outputs=None,
-            ),
+            rows=result.rows,
+            filtered=result.filtered,
+            files=result.files,
+            stages=result.stages,
+            content=result.content,
+            outputs=None,
         )
 
 
 def as_read(units: Sequence[FinishedUnit]) -> FinishedUnit:
     """Return what routes have of a unit as what was read of it, for all of them."""
-    first = units[0].result
-    files = tuple(file for unit in units for file in unit.result.files)
-    result = replace(first, rows=first.scanned, filtered=None, files=files, content=None)
-    return replace(units[0], result=result)
+    first = units[0]
+    files = tuple(file for unit in units for file in unit.files)
+    return replace(first, rows=first.scanned, filtered=None, files=files, content=None)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import convert
+from msgspec.structs import replace
 
 from numa.model import BindReport, Residence, Seat
 from unloader.cli.display.placement import FEW_WORKERS, tables
-from unloader.manifest.model import NodeRecord, WorkerRecord
-from unloader.placement.evidence import Evidence, WorkerEvidence, nodes_json, workers_json
+from unloader.placement.evidence import Evidence, WorkerEvidence, node_records, worker_records
 
 
 def shown(count: int, nodes: int = 2, **unknown: Any) -> str:
@@ -32,14 +31,11 @@ def shown(count: int, nodes: int = 2, **unknown: Any) -> str:
     )
     evidence = Evidence(workers=workers, machine_pages={node: {} for node in range(nodes)})
 
-    def records(kind: type[Any], found: list[dict[str, Any]]) -> list[Any]:
-        own = {key: unknown[key] for key in unknown.keys() & found[0].keys()}
-        return [convert({**each, **own}, kind) for each in found]
+    def without(found: tuple[Any, ...]) -> list[Any]:
+        own = {key: value for key, value in unknown.items() if hasattr(found[0], key)}
+        return [replace(each, **own) for each in found]
 
-    return tables(
-        records(NodeRecord, nodes_json(evidence, [], 1.0)),
-        records(WorkerRecord, workers_json(evidence, [])),
-    )
+    return tables(without(node_records(evidence, [], 1.0)), without(worker_records(evidence, [])))
 
 
 def test_one_node_has_no_table() -> None:

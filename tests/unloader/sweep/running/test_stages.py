@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
+from stages import stages as no_time
 
-from unloader.model import StageLoad, Stages, UnitResult
+from unloader.model import StageLoad, UnitResult
 from unloader.sweep.running.stages import waits_of
 from writers import cpu_delay
 
@@ -29,7 +30,7 @@ IDLE = StageLoad(
 
 def unit(load: StageLoad | None, **seconds: float) -> UnitResult:
     """Return a unit of ten seconds."""
-    stages = Stages(**{"fetch_s": 0.0, "encode_s": 0.0, "write_s": 0.0, **seconds}, load=load)
+    stages = no_time(load=load, **seconds)
     return UnitResult(
         unit="0",
         attempt=1,
