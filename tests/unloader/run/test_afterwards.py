@@ -113,7 +113,7 @@ def test_the_status_of_a_home(broken: Path, finished: Path, tmp_path: Path) -> N
     assert found["state"] == "interrupted"
     assert (found["tables"]["total"], found["tables"]["done"]) == (len(SIZES), 1)
     page = command.ended("status", str(home)).stdout
-    assert "keeps 1 work unit of the 3 tables that are not complete" in page
+    assert "keeps 1 finished work unit of 3 incomplete tables" in page
     found = answer_of("status", str(finished))
     assert (found["state"], found["finished"]["tables"]) == ("finished", len(SIZES))
     assert found["finished"]["rows"] == sum(SIZES.values())
