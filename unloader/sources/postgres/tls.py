@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import quote
 
 from unloader.errors import ConfigError, SourceError
 from unloader.redaction import learn
@@ -25,7 +25,10 @@ _BUNDLES = (
 
 _SYSTEM = re.compile(r"([?&]sslrootcert=)system(?=&|$)")
 
-_UNTRUSTED = re.compile(r"certificate verify failed|does not match host name|root certificate file")
+_UNTRUSTED = re.compile(
+    "certificate verify failed|does not match host name|root certificate file|"
+    "host name must be specified"
+)
 _NO_TLS = "does not support SSL"
 """In the errors of libpq."""
 
@@ -81,12 +84,14 @@ def _last(error: BaseException) -> str:
 
 
 def _given(location: str) -> dict[str, str]:
-    """Return the settings of a URL, and behind them those of the service that it names."""
-    parts = urlsplit(location)
-    settings = dict(parse_qsl(parts.query))
-    hosts = unquote(parts.netloc.rpartition("@")[2])
-    if hosts:
-        settings["host"] = hosts
+    """Return the settings of a URL, and those of the service that it names."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        settings = {name: str(value) for name, value in conninfo_to_dict(location).items()}
+    except psycopg.ProgrammingError:
+        return {}  # The session reports what is wrong.
     service = settings.get("service") or os.environ.get("PGSERVICE")
     return {**(_service(service) if service else {}), **settings}
 
@@ -107,10 +112,10 @@ def _service(name: str) -> dict[str, str]:
 
 
 def _hosts(given: dict[str, str]) -> list[str]:
-    """Return the hosts without their ports; none is a socket of this machine."""
-    written = given.get("host") or os.environ.get("PGHOST") or ""
-    hosts = [host for host in re.split("[,;]", written) if host]
-    return [re.sub(r"(?<=\]):\d*$|^([^:]*):\d*$", r"\1", host).strip("[]") for host in hosts]
+    """Return the hosts and addresses; none is a socket of this machine."""
+    names = given.get("host") or os.environ.get("PGHOST") or ""
+    addresses = given.get("hostaddr") or os.environ.get("PGHOSTADDR") or ""
+    return [host for host in f"{names},{addresses}".split(",") if host]
 
 
 def _is_local(host: str) -> bool:

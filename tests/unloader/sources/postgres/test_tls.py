@@ -29,7 +29,14 @@ HOST = socket.gethostname()
 @pytest.fixture(autouse=True)
 def without_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Let no setting of whoever runs the tests count."""
-    for name in ("PGSSLMODE", "PGSSLROOTCERT", "PGSERVICE", "PGSERVICEFILE", "PGHOST"):
+    for name in (
+        "PGSSLMODE",
+        "PGSSLROOTCERT",
+        "PGSERVICE",
+        "PGSERVICEFILE",
+        "PGHOST",
+        "PGHOSTADDR",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
 
@@ -151,6 +158,8 @@ def test_what_is_local_or_decided_stays_as_it_is(url: str) -> None:
         "postgresql://u@[2001:db8::1]:5432/d",
         "postgresql://u@localhost,db01/d",
         "postgresql://u@/d?host=db01",
+        "postgresql://u@/d?hostaddr=10.0.0.7",
+        "postgresql://u@localhost/d?hostaddr=10.0.0.7",
         "postgresql:///d?service=sales",
     ],
 )
