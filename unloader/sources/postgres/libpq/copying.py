@@ -14,6 +14,7 @@ import time
 from enum import Enum
 from functools import cache
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from psycopg import OperationalError, pq
 from psycopg.abc import Buffer
@@ -21,9 +22,11 @@ from psycopg.pq.abc import PGconn
 from psycopg.pq.misc import find_libpq_full_path
 
 from unloader.sources.postgres.errors import Malformed
-from unloader.sources.postgres.libpq.buffers import BUFFERS
 from unloader.sources.postgres.statement import TextForm
 from writers import built_library
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ABI_VERSION = 3
 """Of the interface in `copy.cpp`, which has the same number."""
@@ -128,14 +131,16 @@ class Rows:
     def next(self) -> memoryview | None:
         """Return the next chunk, None after the last; `ended` then says why.
 
-        Its memory is used again once no view of it is left. A row too long for a
-        buffer is a view of libpq's memory.
+        Its memory is from Arrow's pool, which keeps it for the next chunk: the C library would
+        return it to the kernel each time. A row too long for a buffer is a view of libpq's memory.
 
         Raises:
             Malformed: A row is not in the text form.
         """
+        import pyarrow as pa
+
         most = self._chunk_bytes
-        buffer = BUFFERS.take(min(self._buffer_bytes, most), most)
+        buffer = pa.allocate_buffer(min(self._buffer_bytes, most))
         size = 0
         while self.ended is None:
             status = self._loop.fill(buffer, size, most)
@@ -148,18 +153,18 @@ class Rows:
                 return self._loop.wide()
             if status == _REFUSED:
                 raise self._malformed()
-            if status == _FULL and len(buffer) < most:
-                # Most tables are small, and a buffer is written to when it is made.
-                larger = BUFFERS.take(min(4 * len(buffer), most), most)
-                larger[:size] = memoryview(buffer)[:size]
+            if status == _FULL and buffer.size < most:
+                # Most tables are small.
+                larger = pa.allocate_buffer(min(4 * buffer.size, most))
+                _view(larger)[:size] = _view(buffer)[:size]
                 buffer = larger
-                self._buffer_bytes = len(buffer)
+                self._buffer_bytes = buffer.size
                 continue
             if status in _ENDS:
                 self.ended = _ENDS[status]
             # After a signal its handler has run by now, and there is more to come.
             if size and status != _SIGNAL:
-                return memoryview(buffer)[:size]
+                return _view(buffer)[:size]
         return None
 
     def _malformed(self) -> Malformed:
@@ -190,15 +195,13 @@ class _NativeLoop:
             raise MemoryError("not enough memory for a COPY")
         self.filled = _Filled()
 
-    def fill(self, buffer: bytearray, size: int, most: int) -> int:
+    def fill(self, buffer: pa.Buffer, size: int, most: int) -> int:
         """Put rows into a buffer after its first `size` bytes; return why it stopped.
 
         It is full, too, for a row that may fit into a buffer of `most` bytes.
         """
-        into = (ctypes.c_char * 0).from_buffer(buffer)
-        start, room = ctypes.addressof(into), len(buffer)
-        fill = self._library.unloader_copy_fill
-        return int(fill(self._copy, start, size, room, most, ctypes.byref(self.filled)))
+        fill, filled = self._library.unloader_copy_fill, ctypes.byref(self.filled)
+        return int(fill(self._copy, buffer.address, size, buffer.size, most, filled))
 
     def wide(self) -> memoryview:
         """Return a row that is too long for a buffer, without a copy: it may have a gigabyte."""
@@ -226,12 +229,12 @@ class _PlainLoop:
         self._waiting.register(pgconn.socket, select.POLLIN)
         self._waiting.register(wake, select.POLLIN)
 
-    def fill(self, buffer: bytearray, size: int, most: int) -> int:
+    def fill(self, buffer: pa.Buffer, size: int, most: int) -> int:
         """Put rows into a buffer after its first `size` bytes; return why it stopped.
 
         It is full, too, for a row that may fit into a buffer of `most` bytes.
         """
-        filled = self.filled
+        filled, view = self.filled, _view(buffer)
         filled.size, filled.rows = size, 0
         while True:
             if self._row is None:
@@ -249,12 +252,12 @@ class _PlainLoop:
                 self._row = row
                 self._napped += length
             end = filled.size + len(self._row)
-            if end >= len(buffer):
-                if filled.size or len(buffer) < most:
+            if end >= buffer.size:
+                if filled.size or buffer.size < most:
                     return _FULL
                 filled.rows = 1
                 return _WIDE
-            buffer[filled.size : end] = self._row
+            view[filled.size : end] = self._row
             self._row = None
             filled.size = end
             filled.rows += 1
@@ -288,6 +291,10 @@ class _PlainLoop:
     def close(self) -> None:
         """Free its memory."""
         self._row = None
+
+
+def _view(buffer: pa.Buffer) -> memoryview:
+    return memoryview(buffer).cast("B")
 
 
 class _Owner:
