@@ -36,8 +36,7 @@ from unloader.resolve.planning import check_sampling, keys_of, plan_of, planned_
 from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
-from unloader.sources.origin import with_origin
-from unloader.sources.projection import OutputNeeds, project
+from unloader.sources.projection import OutputNeeds, project, with_origin
 from unloader.sources.registry import source_of
 from unloader.storage.kinds import destination_kind, is_one_stream
 from writers.model import ParquetFormat, TextFormat

@@ -27,7 +27,7 @@ from unloader.run.state import TableState
 from unloader.run.table_run import source_rows
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
-from unloader.sources.several import count_tables
+from unloader.sources.many_tables import count_tables
 from writers.files.syncing import SyncThreads
 
 _LONG_ONES = 4

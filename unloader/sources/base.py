@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from unloader.sources.declared import Declared
+from unloader.sources.readings import Declared
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader.errors import SourceError
-from unloader.model import Projection, ReadColumn, ValueOptions
+from unloader.model import Extract, Projection, ReadColumn, ValueOptions
 from unloader.request.names import matching_any
 from unloader.sources.readings import ColumnReadings, Reading, Use, schema_message
 
@@ -258,3 +258,30 @@ class _Scan:
         elif reading.note and not self.columns[at][0].note:
             self.columns[at] = (replace(plain, note=reading.note), self.columns[at][1])
         return at
+
+
+def with_origin(extract: Extract) -> Extract:
+    """Return an extract whose schema has the source's kind, and the table or query, as metadata.
+
+    A Parquet file records it. Files of two runs over the same rows are equal byte by byte, so
+    neither the run nor its snapshot is among it; the manifest has both.
+    """
+    from writers.schema import read_schema, schema_text
+
+    projection = extract.projection
+    if not projection.schema:
+        return extract
+    table, keys, most = extract.table, extract.keys, extract.limit_rows
+    origin = {
+        "unloader:source": extract.source.kind,
+        "unloader:schema": table.schema if extract.query is None else None,
+        "unloader:table": table.name if extract.query is None else None,
+        "unloader:query": extract.query,
+        "unloader:where": extract.where,
+        "unloader:sample": None if keys is None else f"{keys.share * 100:.12g}% by {keys.column}",
+        "unloader:limit_rows": None if most is None else str(most),
+    }
+    schema = read_schema(projection.schema)
+    metadata = {**(schema.metadata or {}), **{key: text for key, text in origin.items() if text}}
+    text = schema_text(schema.with_metadata(metadata))
+    return replace(extract, projection=replace(projection, schema=text))

@@ -12,7 +12,7 @@ from typing import Any
 from unloader.errors import UsageError
 from unloader.model import FixedWidths, Projection, ReadColumn
 from unloader.request.names import Folding, one_column
-from unloader.sources.declared import Declared
+from unloader.sources.readings import Declared
 from writers.model import FixedField, TextFormat
 from writers.schema import read_schema, text_class
 from writers.text.encoded_widths import most_bytes_of_characters, most_bytes_of_utf8

@@ -16,8 +16,7 @@ from unloader.selection.listing import Obstacle
 from unloader.selection.problems import problem_of
 from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
-from unloader.sources.many_tables import describe_listed, list_tables
-from unloader.sources.several import hold_tables
+from unloader.sources.many_tables import describe_listed, hold_tables, list_tables
 
 _Key = tuple[str, str]
 

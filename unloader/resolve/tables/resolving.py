@@ -37,7 +37,7 @@ from unloader.selection.asked import TablesRequest
 from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
-from unloader.sources.several import hold_tables
+from unloader.sources.many_tables import hold_tables
 from unloader.storage.paths import RealPlaces
 from writers.codecs.choice import Choice
 from writers.model import Compression

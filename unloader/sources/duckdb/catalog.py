@@ -33,8 +33,8 @@ from unloader.sources.duckdb.statement import (
     selector_statement,
 )
 from unloader.sources.hashing import Hasher
+from unloader.sources.many_tables import counted_in_union
 from unloader.sources.readings import ColumnReadings
-from unloader.sources.several import counted_in_union
 from unloader.sources.statement import (
     check_condition,
     check_distinct,

@@ -25,9 +25,8 @@ from unloader.selection.listing import ListedTable, Obstacle
 from unloader.sources.base import Catalog
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.duckdb.file import relation
-from unloader.sources.many_tables import GONE, described_or_obstacle, quoted_name
+from unloader.sources.many_tables import GONE, described_or_obstacle, quoted_name, result_or_error
 from unloader.sources.readings import ColumnReadings
-from unloader.sources.several import result_or_error
 from unloader.sources.statement import qualified, select
 
 if TYPE_CHECKING:

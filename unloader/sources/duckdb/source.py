@@ -13,9 +13,7 @@ from partition_planner.model import Piece
 from unloader.errors import OutputFailed, SnapshotGone
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.request.locations import UrlForm
-from unloader.sources.arrow_width import batch_rows
 from unloader.sources.base import SHARES, Source
-from unloader.sources.declared import Declared, one_of
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.duckdb.catalog import FILE, DuckDBCatalog
 from unloader.sources.duckdb.file import (
@@ -29,6 +27,8 @@ from unloader.sources.duckdb.file import (
 )
 from unloader.sources.duckdb.statement import selector_statement
 from unloader.sources.file_state import FileAtSnapshot
+from unloader.sources.reading import batch_rows
+from unloader.sources.readings import Declared, one_of
 from unloader.sources.statement import quoted, select_list
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from unloader.model import Snapshot, SourceSpec
 from unloader.request.locations import HOSTS, UrlForm
 from unloader.sources.base import Source
-from unloader.sources.declared import Declared
 from unloader.sources.oracle.catalog import OracleCatalog
 from unloader.sources.oracle.columns.declared import declared
 from unloader.sources.oracle.connection.drivers import driver_warning
 from unloader.sources.oracle.options import OPTIONS
 from unloader.sources.oracle.snapshot import SCN
+from unloader.sources.readings import Declared
 
 if TYPE_CHECKING:
     from unloader.sources.oracle.reading.reader import OracleReader

@@ -26,6 +26,7 @@ from unloader.request.names import no_such_table, resolve
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities
 from unloader.sources.hashing import Hasher
+from unloader.sources.many_tables import Held, error_or_none, result_or_error
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.errors import AGAIN
 from unloader.sources.postgres.locking import held_tables, hold_called
@@ -63,7 +64,6 @@ from unloader.sources.postgres.types import (
     readings_of,
 )
 from unloader.sources.readings import ColumnReadings
-from unloader.sources.several import Held, error_or_none, result_or_error
 from unloader.sources.statement import (
     check_condition,
     check_distinct,

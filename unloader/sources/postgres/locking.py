@@ -21,11 +21,11 @@ from typing import Any
 from msgspec import Struct
 
 from unloader.errors import SnapshotGone, SourceError, TransientSourceError
+from unloader.sources.many_tables import Held
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.dictionary import SHORT_SECONDS
 from unloader.sources.postgres.errors import LOCK_NOT_AVAILABLE, state_of
 from unloader.sources.postgres.session import Session
-from unloader.sources.several import Held
 
 
 def held_tables(

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from unloader.model import Snapshot, SourceSpec
 from unloader.request.locations import HOSTS, UrlForm
 from unloader.sources.base import Source
-from unloader.sources.declared import Declared
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.options import OPTIONS
 from unloader.sources.postgres.reader import PostgresReader, session_in
 from unloader.sources.postgres.session import EXPORTED, PARENT_GATHER, Session, is_exported
 from unloader.sources.postgres.types import declared
+from unloader.sources.readings import Declared
 
 
 class PostgresSource(Source):

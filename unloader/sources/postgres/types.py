@@ -16,8 +16,18 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from partition_planner.model import ColumnInfo
-from unloader.sources.declared import Declared, decimal_digits, one_of, text_length
-from unloader.sources.readings import ENCODED_TYPE, TEXT, ColumnReadings, Mask, Reading, Use
+from unloader.sources.readings import (
+    ENCODED_TYPE,
+    TEXT,
+    ColumnReadings,
+    Declared,
+    Mask,
+    Reading,
+    Use,
+    decimal_digits,
+    one_of,
+    text_length,
+)
 from unloader.sources.statement import quoted
 from writers.model import TextFormat
 

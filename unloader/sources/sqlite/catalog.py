@@ -21,8 +21,8 @@ from unloader.model import (
 from unloader.request.names import no_such_table, resolve
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities, Catalog
+from unloader.sources.many_tables import counted_in_union
 from unloader.sources.readings import ColumnReadings
-from unloader.sources.several import counted_in_union
 from unloader.sources.sqlite import describing
 from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.statement import (

@@ -17,8 +17,7 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import TableSummary
 from unloader.selection.listing import ListedTable, Obstacle
 from unloader.sources.base import Catalog
-from unloader.sources.many_tables import GONE, described_or_obstacle, quoted_name
-from unloader.sources.several import result_or_error
+from unloader.sources.many_tables import GONE, described_or_obstacle, quoted_name, result_or_error
 from unloader.sources.sqlite.types import CHECKED, READING, ROWID, reading_of, value_of
 from unloader.sources.statement import qualified, quoted
 

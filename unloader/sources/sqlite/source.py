@@ -17,8 +17,8 @@ from unloader.errors import SourceError, UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.request.locations import UrlForm
 from unloader.sources.base import SHARES, ReadAgain, Source
-from unloader.sources.declared import Declared, one_of, text_length
 from unloader.sources.file_state import FileAtSnapshot
+from unloader.sources.readings import Declared, one_of, text_length
 from unloader.sources.registry import missing_driver
 from unloader.sources.sqlite import types as sqlite_types
 from unloader.sources.sqlite.catalog import SQLiteCatalog

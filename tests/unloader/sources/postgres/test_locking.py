@@ -18,11 +18,16 @@ from unloader.resolve.chosen_table import chosen_table
 from unloader.resolve.preparation import prepared_table
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.patterns import parse_pattern
-from unloader.sources.many_tables import describe_tables, described_or_obstacle, list_tables
+from unloader.sources.many_tables import (
+    count_tables,
+    describe_tables,
+    described_or_obstacle,
+    hold_tables,
+    list_tables,
+)
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.session import Session
 from unloader.sources.postgres.source import PostgresSource
-from unloader.sources.several import count_tables, hold_tables
 from writers.model import TextFormat
 
 SIZES = {"one": 1, 'Quo"ted': 20, "dropped": 30, "truncated": 40, "locked": 50, "none": 0}

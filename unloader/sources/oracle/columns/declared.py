@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from unloader.sources.declared import Declared, decimal_digits, one_of, text_length
+from unloader.sources.readings import Declared, decimal_digits, one_of, text_length
 
 _TEXTS = ("VARCHAR2", "NVARCHAR2", "CHAR", "NCHAR")
 _PADDED = ("CHAR", "NCHAR")

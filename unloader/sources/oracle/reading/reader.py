@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from partition_planner.model import Piece
 from unloader.errors import OutputFailed, SourceError, UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
-from unloader.sources.arrow_width import batch_rows as usual_rows
 from unloader.sources.base import ReadAgain
 from unloader.sources.oracle.connection.session import MAX_ACTION_BYTES, Session
 from unloader.sources.oracle.native.decoder import Refused
@@ -28,6 +27,7 @@ from unloader.sources.oracle.reading.large import LobFinder
 from unloader.sources.oracle.reading.route import Route
 from unloader.sources.oracle.reading.tuples import Fetched, NumberRefused
 from unloader.sources.oracle.reading.units import relation, selector_statement
+from unloader.sources.reading import batch_rows as usual_rows
 from unloader.sources.statement import quoted
 from writers.schema import read_schema
 
