@@ -1,12 +1,12 @@
 """Hides passwords in every text that leaves the program.
 
-There are two lines of defence. The first is not here: no message is made of an argument that was
-refused, because nobody knows what it holds. This module is the second. `redact` hides
+There are two lines of defence. The first is not here: no message shows an argument that was
+refused, because it may hold anything. This module is the second. `redact` hides
 
-- the secrets of this process, wherever they stand: those in variables that are called after a
-  secret (`is_secret`), and those that were read from a file or a catalog's configuration, or typed
-  at the prompt, and handed to `learn`;
-- whatever has the form of a password, known or not: `//user:password@`, `user/password@`,
+- the secrets of this process at any place: values of variables that are named after a secret
+  (`is_secret`), and secrets from a file, from a catalog's configuration or from the prompt, which
+  `learn` receives;
+- all text in the form of a password, known or not: `//user:password@`, `user/password@`,
   `password=...`, `IDENTIFIED BY ...`.
 
 Standard output and standard error pass it as a whole, in the workers, too (`guard_streams`); so a
@@ -58,7 +58,7 @@ LONG = 8
 _OUR_WORDS = frozenset(
     ("oracle", "postgres", "postgresql", "duckdb", "sqlite", "unloader", "password", "none")
 )
-"""Words of our own messages and URLs."""
+"""Words of the messages and URLs of this program."""
 
 _SECRET = (
     r"(?:passw(?:or)?d|passphrase|pwd|secret|token|(?<!load)credential|authorization|webhook"
@@ -66,7 +66,7 @@ _SECRET = (
     r"|(?:access|account|api|auth|encryption|hmac|mask|masking|master|parquet|private|secret|shared"
     r"|signing|ssl|storage)[_-]?key)s?\d{0,3}"
 )
-"""What the name of a secret has in it: that of a variable, and that of a field in a text."""
+"""A part of each name of a secret, as a variable or as a field in a text."""
 _ABOUT = (
     r"_?(?:file|path|dir|directory|keyring|prompt)|_(?:name|id|user|host|port|type|kind|count|"
     r"provider|service|age|ttl|timeout|length|size|limit)"
@@ -74,7 +74,7 @@ _ABOUT = (
 """What such a name ends with if it is about a secret, such as the place of one."""
 _VARIABLE = re.compile(rf"(?i){_SECRET}|_(?:headers|connection_string)$")
 _NO_SECRET = re.compile(rf"(?i)(?:{_ABOUT})$|^(?:OLD)?PWD$|^UNLOADER_")
-"""The variables of our options have secrets only where `VARIABLES` says so."""
+"""The variables of options have secrets only if `VARIABLES` lists them."""
 
 _QUOTED = r"""\\"[^"]*"|"(?:[^"\\]|\\.)*"|'[^']*'"""
 _BARE = r"""(?:\\.|[^\s;&'",)\\])+"""
@@ -114,15 +114,15 @@ _IDENTIFIED = re.compile(
 _SQL_PASSWORD = re.compile(r"(?i)(\bPASSWORD\s+)('[^']*')")
 
 _TOKEN = re.compile(r"\S{1,2000}")
-"""What has no blank in it; cut where it is far longer than any URL, to be done with it in time."""
+"""A word without blanks, cut far above the length of a URL, to limit the time."""
 _USER_PASSWORD = re.compile(r"(:/|//)([^/?#@\s:]{0,128}):(\S+)@")
 _PORT = re.compile(r"\d*(?:,[^/@?#\s]*)?(?:/[^@?#\s]*)?[?#]")
 """`//host:5432/db?user=a@b` has a port and a later @, and no password."""
 _SCHEMES = r"(?:[A-Za-z][\w+.-]{0,30}:){0,4}"
 _USER = r"(?:\"[^\"\s]{1,128}\"|[A-Za-z][\w$#.%\[\]-]{0,127})"
 _LOGIN = re.compile(rf"(?<![\w./@%~:+-])({_SCHEMES}{_USER}[/:])(?!/)(\S+)@")
-"""`user/password@`, as SQL*Plus takes it, and `user:password@`, both perhaps behind a scheme.
-Paths that begin with a slash or a dot are none."""
+"""`user/password@`, as SQL*Plus takes it, and `user:password@`, both perhaps after a scheme.
+Paths that begin with a slash or a dot are not logins."""
 _ORACLE_LOGIN = re.compile(rf"(?i)(oracle:/{{1,2}}{_USER}/)[^\s?]+@")
 
 _learned: set[str] = set()
@@ -161,7 +161,7 @@ def redact(text: str) -> str:
 
 
 def redact_forms(text: str) -> str:
-    """Return the text without what has the form of a password; no secret need be known."""
+    """Return the text without all text in the form of a password."""
     # A plan of 10,000 units has many lines, and few of them anything to look at.
     return "".join(map(_hide_in_line, text.splitlines(keepends=True)))
 
@@ -177,9 +177,9 @@ def holds_sql_password(sql: str) -> bool:
 
 
 def holds_secret(text: str) -> bool:
-    """Return whether a secret of this process stands in a text, and is no mere coincidence.
+    """Return whether a text contains a secret of this process that is long and odd.
 
-    Short ones and plain words may stand in any condition or path.
+    Short secrets and plain words may occur in any condition or path.
     """
     learned, open_words = _now()
     telling = frozenset(filter(_is_telling, learned))
@@ -199,12 +199,12 @@ class GuardedBytes:
         return len(data)
 
     def flush(self) -> None:
-        """Pass on what is written."""
+        """Pass on the written text."""
         self._text.flush()
 
 
 class GuardedStream:
-    """A text stream that redacts what is written, and has no way around that."""
+    """A text stream that redacts all written text, without a way around it."""
 
     def __init__(self, stream: TextIO) -> None:
         """Take the stream to write to."""
@@ -229,7 +229,7 @@ class GuardedStream:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        """Leave everything else to the stream; bytes cannot be written past us."""
+        """Return other attributes of the stream; bytes cannot be written past the filter."""
         if name in ("detach", "_stream"):
             raise AttributeError(name)
         return getattr(self._stream, name)
@@ -314,7 +314,7 @@ def _pattern_of(form: str, *, anywhere: bool) -> re.Pattern[str]:
 
 
 def _is_telling(secret: str) -> bool:
-    """Return whether a secret is so long and odd that it stands nowhere by chance."""
+    """Return whether a secret is too long and odd to occur by chance."""
     return len(secret) >= LONG and not secret.isalpha()
 
 
@@ -353,7 +353,7 @@ def _hide_value(match: re.Match[str]) -> str:
 
 
 def _hidden(value: str) -> str:
-    """Return what stands for a value: in its quotes, so that JSON stays JSON."""
+    """Return the replacement of a value, in its quotes, so that JSON stays JSON."""
     mark = _MARK.match(value)
     return f"{mark[0]}{HIDDEN}{mark[0]}" if mark else HIDDEN
 
@@ -372,7 +372,7 @@ def _hide_user_password(match: re.Match[str]) -> str:
 
 
 def _hide_login(match: re.Match[str]) -> str:
-    # `host1:1,host2:2/db?user=a@b`: what begins behind the comma has a port, too.
+    # `host1:1,host2:2/db?user=a@b`: the text after the comma has a port, too.
     port = match[1].endswith(":") and _PORT.match(match[2])
     return match[0] if port else f"{match[1]}{HIDDEN}@"
 

@@ -154,7 +154,7 @@ def _place(lake: DuckDBPyConnection, address: Address) -> str:
 
 
 def _table_id(lake: DuckDBPyConnection, address: Address) -> str:
-    """Return the id of the table, which no other table of this name has; empty without one."""
+    """Return the unique id of the table; empty without a table."""
     found = lake.execute(
         f"SELECT t.table_uuid FROM {RECORDS}.ducklake_table t "
         f"JOIN {RECORDS}.ducklake_schema s USING (schema_id) "

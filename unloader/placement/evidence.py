@@ -1,7 +1,7 @@
 """Where the workers of a run really ran: by worker, by node, and where that left the plan.
 
-Pure: seats, bindings and what was seen go in, the manifest's `workers`, `nodes` and `warnings` come
-out. `unloader.placement.observation` decides when to look.
+Pure: seats, bindings and observations go in, the manifest's `workers`, `nodes` and `warnings` come
+out. `unloader.placement.observation` makes the observations.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOCAL_SHARE = 0.9
 
 
 class WorkerEvidence(Struct, frozen=True, kw_only=True):
-    """One worker: what it was given and where it was seen."""
+    """One worker: its seat, and where it was seen."""
 
     seat: Seat
     bound: BindReport | None
@@ -39,14 +39,14 @@ class WorkerEvidence(Struct, frozen=True, kw_only=True):
 
     @property
     def local_share(self) -> float | None:
-        """Part of its own memory on its seat's memory node; None if unknown or nothing is bound."""
+        """Part of its private memory on its seat's memory node; None if unknown or not bound."""
         if self.residence is None or self.seat.memory_node is None or not _is_bound(self):
             return None
         return self.residence.local_share(self.seat.memory_node)
 
     @property
     def note(self) -> str | None:
-        """One line on what was refused or could not be measured; None if nothing was."""
+        """One line on refusals and failed measurements; None without any."""
         notes = [each.note for each in (self.bound, self.residence) if each is not None]
         return "; ".join(note for note in notes if note) or None
 
@@ -56,7 +56,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
     workers: tuple[WorkerEvidence, ...] = ()
     machine_pages: MachinePages = field(default_factory=dict)
-    """What the kernel counted by node while the run went on, of all processes of the machine."""
+    """The kernel's counts by node during the run, of all processes of the machine."""
     pages_of_hosts: Mapping[str, MachinePages] = field(default_factory=dict)
     """The same of other machines, by their names."""
     not_measured: tuple[str, ...] = ()
@@ -64,14 +64,14 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
     @property
     def warnings(self) -> dict[str, str]:
-        """One line for each way in which the placement is not as planned, by a key of its own."""
+        """One line for each difference from the planned placement, by a separate key."""
         return _warnings(self.workers)
 
 
 class WorkerRecord(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """One worker: where it was to be, where it was, and what it did."""
+    """One worker: its planned place, its real place and its work."""
 
     worker: int
     seat: BoundSeat
@@ -117,10 +117,10 @@ def node_records(
     run_seconds: float,
     kept: Collection[str] = (),
 ) -> tuple[NodeRecord, ...]:
-    """Return what the workers of each node did, by node; nothing where no worker has a node.
+    """Return the work of each node, by node; empty if no worker has a node.
 
-    Nodes without a worker are there, too, where the kernel counts for them. The rates are over the
-    whole run, so that those of the nodes add up to the run's.
+    Nodes without a worker are included if the kernel has counts of them. The rates are over the
+    whole run, so that the rates of the nodes add up to the rate of the run.
 
     Args:
         evidence: Of the run.

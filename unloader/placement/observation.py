@@ -4,10 +4,10 @@ The parent looks; the workers do nothing for it. A pass over their CPUs comes ev
 pages of a worker every few seconds and when one of its units ends. Either takes at most 0.5 % of
 the time that passes. At the end the workers not measured yet are measured: all are idle by then.
 
-Where there is one node all pages are on it, so those of a process are looked at once: the worker
-waits for its own memory meanwhile, and a second look would tell nothing.
+On a machine with one node all pages are on it, so the pages of a process are read only once. The
+worker waits for its memory meanwhile, and a second look would show nothing new.
 
-How busy the CPUs of each node are is what the kernel counts for the whole machine.
+The load of the CPUs of each node is the kernel's count for the whole machine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PAGE_SECONDS = 5.0
 
 
 class Watch:
-    """What is known of each worker's place. Used by the executor, from its thread."""
+    """The observed place of each worker. Used by the executor, from its thread."""
 
     def __init__(
         self, seats: tuple[Seat, ...], note: Callable[[str], None], *, looks: bool = True
@@ -79,11 +79,11 @@ class Watch:
         self.bound[event.worker] = event.bound
         if self._looks and pids.get(event.worker) == event.pid:
             pace = self._page_paces[event.worker] = Pace(PAGE_SECONDS)
-            # What it has right after its start says little.
+            # Its memory right after its start shows little.
             pace.done(0.0)
 
     def unit_done(self, worker: int, pids: Mapping[int, int]) -> None:
-        """Look at a worker that has done a unit, if there was no look just before.
+        """Look at a worker that has done a unit, unless the last look was just before.
 
         Args:
             worker: Its number.
@@ -96,7 +96,7 @@ class Watch:
             self._look(worker, pids[worker])
 
     def tick(self, pids: Mapping[int, int]) -> None:
-        """Look at what is due.
+        """Make the looks that are due.
 
         Args:
             pids: The process of each worker that has one; none of them is reaped before we return.
@@ -139,7 +139,7 @@ class Watch:
         self._note_deviations()
 
     def evidence(self, restarts: Mapping[int, int] | None = None) -> Evidence:
-        """Return all that is known by now.
+        """Return the evidence up to now.
 
         Args:
             restarts: Processes that each worker had after its first, where there were any.
@@ -151,7 +151,7 @@ class Watch:
         )
 
     def worker(self, seat: Seat, restarts: Mapping[int, int]) -> WorkerEvidence:
-        """Return what is known of one worker by now; `restarts` as for `evidence`."""
+        """Return the evidence about one worker; `restarts` as for `evidence`."""
         return WorkerEvidence(
             seat=seat,
             bound=self.bound.get(seat.worker),
@@ -186,7 +186,7 @@ class Watch:
 
 
 class CpuTime(Struct, frozen=True, kw_only=True):
-    """What the kernel has counted for a set of CPUs, in its ticks since the machine started."""
+    """The kernel's counts of a set of CPUs, in its ticks since the machine started."""
 
     busy: int
     all: int
@@ -200,12 +200,12 @@ class CpuTime(Struct, frozen=True, kw_only=True):
 
 
 def node_cpus(topology: Topology) -> dict[int, tuple[int, ...]]:
-    """Return the CPUs of each node that has any; those that we may use."""
+    """Return the usable CPUs of each node that has usable CPUs."""
     return {node.id: node.cpus for node in topology.nodes if node.cpus}
 
 
 def node_times(cpus: Mapping[int, tuple[int, ...]], stat: Path = STAT) -> dict[int, CpuTime]:
-    """Return what the kernel has counted for the CPUs of each node, of all processes.
+    """Return the kernel's counts of the CPUs of each node, of all processes.
 
     Args:
         cpus: Of each node.

@@ -1,4 +1,4 @@
-"""Which seats a run gets on this machine, and what the user should know about them."""
+"""The seats of a run on this machine, and notices about them for the user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Seating(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     memory_policy: str
     """What workers are to set."""
     notices: tuple[str, ...] = ()
-    """What was asked for and this machine cannot give, one line each."""
+    """Requests that this machine cannot meet, one line each."""
     near: DeviceNode | None = None
     """Where the device is that workers are to be near; None if none was named or looked at."""
 
@@ -52,7 +52,7 @@ class SeatPlan(Struct, frozen=True, kw_only=True):
         return is_one_node(self.topology)
 
     def first(self, workers: int) -> Seating:
-        """Return the seats of so many workers: those for fewer are the first of those for more."""
+        """Return the first seats: fewer workers have the first seats of more workers."""
         seats = self.seating.seats[:workers]
         if self.options.numa == "off":
             return replace(self.seating, seats=seats)
@@ -70,8 +70,8 @@ def seat_request(request: Request, parallelism: int | None = None) -> SeatPlan:
     """Decide how many workers a request may have on this machine, and their seats.
 
     Args:
-        request: What was asked.
-        parallelism: Of a plan made earlier; None is that of the request.
+        request: The request.
+        parallelism: The number of an earlier plan; None takes the number of the request.
 
     Raises:
         UsageError: `--max-sessions` leaves none for a worker.
@@ -85,15 +85,15 @@ def seat_request(request: Request, parallelism: int | None = None) -> SeatPlan:
 
 
 ADAPTIVE_FACTOR = 2
-"""Guess: with so many workers for each CPU that waits for a source or a disk are filled."""
+"""Workers for each CPU, so that waits for a source or a disk are filled (a guess)."""
 
 
 def most_workers(request: Request, parallelism: int | None, automatic: int) -> int:
     """Return how many workers there may be, within the sessions that the run may have.
 
     Args:
-        request: What was asked.
-        parallelism: Of a plan made earlier; None is that of the request.
+        request: The request.
+        parallelism: The number of an earlier plan; None takes the number of the request.
         automatic: How many there are where no number is asked for.
 
     Raises:
@@ -120,9 +120,9 @@ def most_workers(request: Request, parallelism: int | None, automatic: int) -> i
 
 
 def sessions_beside_workers(request: Request) -> int:
-    """Return how many sessions a run has beside those of its workers.
+    """Return the number of sessions of a run that do not belong to its workers.
 
-    The parent's; one that reads the load of the database; and the one that keeps the snapshot.
+    They are the parent's session, one that reads the load, and one that keeps the snapshot.
     """
     known = request.concurrency
     loads = known is not None and known.max_db_load is not None
@@ -139,10 +139,10 @@ def machine() -> Topology:
 
 
 def automatic_parallelism(topology: Topology, options: SeatOptions) -> int:
-    """Return the number of workers where none is asked for: the CPUs usable at once, at least 1.
+    """Return the number of workers without a requested number: the usable CPUs, at least 1.
 
-    Those are the CPUs of the nodes asked for, or of all, and at most the quota of the control
-    group. Nodes that are not there count for nothing: `seat_workers` names them.
+    They are the CPUs of the requested nodes, or of all, and at most the quota of the control
+    group. Missing nodes are ignored: `seat_workers` names them.
     """
     wanted = _nodes_of(options)
     if wanted is None:
@@ -220,7 +220,7 @@ def _can_bind() -> bool:
 
 def _losses(topology: Topology, options: SeatOptions) -> tuple[str, ...]:
     if not _can_bind() and options == SeatOptions():
-        return ()  # such systems tell of no nodes either: news only to those who ask for more
+        return ()  # Such systems do not show nodes either, so only explicit requests need a notice.
     return losses(topology, options.memory_policy, options.bind)
 
 
@@ -243,7 +243,7 @@ def _nodes_of(options: SeatOptions) -> tuple[int, ...] | None:
 def _near(
     topology: Topology, options: SeatOptions, device: DeviceNode | None
 ) -> tuple[int | None, str | None]:
-    """Return the node that the device hangs on, and what is to be said about it."""
+    """Return the node of the device, and a note for the user."""
     if device is None:
         return None, None
     if device.node is None:
@@ -256,7 +256,7 @@ def _near(
 
 
 def _check_memory(topology: Topology, options: SeatOptions) -> None:
-    """Refuse to bind to memory of a node asked for by name that has none for us."""
+    """Refuse to bind to memory of a requested node without memory for this process."""
     if options.memory_policy != "bind" or options.bind == "none":
         return
     for node in topology.nodes:
@@ -269,7 +269,7 @@ def _check_memory(topology: Topology, options: SeatOptions) -> None:
 
 
 def _why_no_memory(node: Node) -> str:
-    # First, as Linux allows no process the memory of a node that has none.
+    # First, because Linux allows the memory of a node without memory to no process.
     if node.memory_bytes == 0:
         return "it has no memory"
     return (

@@ -1,6 +1,6 @@
-"""What a machine has, and the seats that so many workers would get on it. Nothing is started.
+"""A machine, and the seats of a number of workers on it. Nothing is started.
 
-The machine is this one as this process may use it, or another one by the files that describe it.
+The machine is this one, as far as this process may use it, or another one by its recorded files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Survey(Struct, frozen=True, kw_only=True):
     topology: Topology
     seats: tuple[Seat, ...]
     options: SeatOptions
-    """As asked for; with `numa` off nothing is bound whatever the others say."""
+    """The requested options; with `numa` off nothing is bound."""
     automatic: bool
     """The parallelism is the number of usable CPUs, not one that was asked for."""
     notices: tuple[str, ...]
@@ -79,17 +79,17 @@ def survey(
     tree: Path | None = None,
     allowed_cpus: frozenset[int] | None = None,
 ) -> Survey:
-    """Return the machine and the seats of so many workers.
+    """Return the machine and the seats of its workers.
 
     Args:
         options: How workers are placed.
-        parallelism: Number of workers, which may exceed the CPUs; 0 = all CPUs we may use at once.
+        parallelism: Number of workers, which may exceed the CPUs; 0 = the number of usable CPUs.
         tree: Folder laid out as /sys/devices/system of another machine, or a file that
             `recording` made of one; None = this machine.
         allowed_cpus: Only these CPUs; None = all of the tree, or all that we may use here.
     Raises:
-        TopologyError: The tree is not there or cannot be read, or there is no such device.
-        PlacementError: A node that was asked for is not there or has no CPUs.
+        TopologyError: The tree or the device does not exist, or cannot be read.
+        PlacementError: A requested node does not exist or has no CPUs.
         ConfigError: CPUs that are not ours, or `--numa require` that cannot be met.
         UsageError: A device of this machine is asked for on another one.
     """
@@ -114,7 +114,7 @@ def recording(tree: Path | None = None) -> str:
     Args:
         tree: As for `survey`.
     Raises:
-        TopologyError: There are no such files.
+        TopologyError: The files do not exist.
     """
     if tree is None:
         return record()
