@@ -64,15 +64,15 @@ class Column(Struct, frozen=True, kw_only=True):
 
     field: pa.Field
     inputs: tuple[str, ...]
-    """The columns that went in and that it depends on."""
+    """The input columns that it depends on."""
     clear: frozenset[str]
-    """Those of them that it has unmasked values of."""
+    """The inputs whose unmasked values it has."""
     source: str = ""
-    """The column that went in and that this one is, changed or not; empty for a new one."""
+    """The input column that became this column; empty for a new column."""
     changes: tuple[str, ...] = ()
     masked: Masked | None = None
     origin: int | None = None
-    """The place of the input column that it is, unchanged; None where something was done to it."""
+    """The place of the unchanged input column; None if a step has changed it."""
 
     @property
     def name(self) -> str:
@@ -170,7 +170,7 @@ def constant(step: ConstantColumn, columns: Columns) -> tuple[Columns, Work]:
 
 
 def target(columns: Columns, name: str, what: str) -> tuple[int, str]:
-    """Return the place and the name of the column that a step sets; behind the last for a new one.
+    """Return the place and the name of the column that a step sets; a new column comes last.
 
     Raises:
         UsageError: The name may be several columns', or is empty.
@@ -182,12 +182,12 @@ def target(columns: Columns, name: str, what: str) -> tuple[int, str]:
 
 
 def with_column(columns: Columns, index: int, column: Column) -> Columns:
-    """Return columns with one in its place, or behind the last."""
+    """Return columns with one column replaced or appended."""
     return (*columns[:index], column, *columns[index + 1 :])
 
 
 def on_one(index: int, function: Callable[[pa.Array], pa.Array]) -> Work:
-    """Return the work that changes one column by itself."""
+    """Return the work that changes one column without others."""
     return setting(index, lambda arrays, _: function(plain_array(arrays[index])))
 
 
@@ -210,12 +210,12 @@ def found(names: Sequence[str], name: str, what: str) -> int:
     That is the column of exactly this name, else the only one that differs from it in case alone.
 
     Args:
-        names: Of the columns, in order; two may be the same.
-        name: As it was typed.
-        what: Who names it, in errors.
+        names: The names of the columns, in order; two may be the same.
+        name: The typed name.
+        what: The option or step with the name, for errors.
 
     Raises:
-        UsageError: There is none, or it may be several.
+        UsageError: The column does not exist, or several may be meant.
     """
     index = known(names, name, what)
     if index is None:
@@ -227,10 +227,10 @@ def found(names: Sequence[str], name: str, what: str) -> int:
 
 
 def known(names: Sequence[str], name: str, what: str) -> int | None:
-    """Return the place of the one column that a name means, None where there is none.
+    """Return the place of the one column that a name means; None if it does not exist.
 
     Raises:
-        UsageError: It may be several.
+        UsageError: Several columns may be meant.
     """
     exact = [index for index, each in enumerate(names) if each == name]
     folded = name.casefold()
@@ -249,7 +249,7 @@ def column_type(name: str) -> pa.DataType:
     """Return the type that a step names.
 
     Raises:
-        UsageError: There is none of this name.
+        UsageError: The type does not exist.
     """
     plain = _ZONED.sub(r"timestamp[\1, tz=UTC]", _ALIASES.get(name.strip().lower(), name.strip()))
     if match := _DECIMAL.fullmatch(plain):
@@ -265,7 +265,7 @@ def value_of(text: str | None, kind: pa.DataType, what: str) -> pa.Scalar:
     """Return a constant of a type, from its text; None is NULL.
 
     Raises:
-        UsageError: The text is no value of the type.
+        UsageError: The text is not a value of the type.
     """
     try:
         return pc.cast(pa.array([text], pa.string()), kind)[0]

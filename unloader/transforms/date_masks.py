@@ -1,7 +1,7 @@
 """Masks of dates and timestamps: cut to the month or year, or shifted by days.
 
-For far years the calendar is that of `writers.text.civil`, in integers: Arrow's own functions go
-wrong without a word for years past 32767. Infinite dates and timestamps stay infinite.
+Far years use the calendar of `writers.text.civil`, in integers, because the functions of Arrow are
+silently wrong for years past 32767. Infinite dates and timestamps stay infinite.
 """
 
 from __future__ import annotations

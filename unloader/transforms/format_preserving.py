@@ -31,7 +31,7 @@ ALPHABETS = {
 }
 SMALLEST_DOMAIN = 1_000_000
 REMEMBERED = 65_536
-"""Values whose encryption stays in memory, for those that come again in later batches."""
+"""Values whose encryption stays in memory for later batches."""
 _MOST_DIGITS = 38
 
 
@@ -80,7 +80,7 @@ def encrypted(step: EncryptColumn, field: pa.Field, key: bytes) -> Values:
     """Return the function that encrypts a column.
 
     Raises:
-        ConfigError: The key is none of AES.
+        ConfigError: The key has the wrong length for AES.
     """
     if len(key) not in KEY_BYTES:
         raise ConfigError(

@@ -63,14 +63,14 @@ def check_text(field: pa.Field, verb: str) -> None:
 
 
 def check_canonical(field: pa.Field, verb: str) -> None:
-    """Return if the values of a column have a canonical text.
+    """Check that the values of a column have a canonical text.
 
     Args:
         field: The column.
-        verb: What was to be done to it, for the error.
+        verb: The requested operation, for the error.
 
     Raises:
-        UsageError: They have none; the hint names the way out.
+        UsageError: They do not have one; the hint names another way.
     """
     kind = plain_type(field.type)
     if pa.types.is_floating(kind):
@@ -90,7 +90,7 @@ def canonical(array: pa.Array, field: pa.Field) -> pa.Array:
     """Return the canonical text of each value, null for null; bytes are their own.
 
     Raises:
-        OutputFailed: A value has none; it is not shown.
+        OutputFailed: A value without a canonical text, which is not shown.
     """
     kind = array.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
@@ -151,7 +151,7 @@ def derived(key: bytes, purpose: str, domain: str) -> bytes:
 
 
 def each_once(texts: pa.Array, made: Callable[[list[bytes]], pa.Array]) -> pa.Array:
-    """Return what is made of each value's bytes, null for null; each value is made once."""
+    """Apply a function to the bytes of each different value once; null stays null."""
     encoded = texts.dictionary_encode()
     values = encoded.dictionary
     binary = pa.large_binary() if pa.types.is_large_string(values.type) else pa.binary()
@@ -212,7 +212,7 @@ def _plain(digests: list[bytes]) -> pa.Array:
 
 
 def _uuids(digests: list[bytes]) -> pa.Array:
-    """Return UUIDs of version 8 (RFC 9562), whose bits are the maker's but for six."""
+    """Return UUIDs of version 8 (RFC 9562), which fixes six of their bits."""
     digits = _digits(digests)
     digits[12::_TOKEN_DIGITS] = b"8" * len(digests)
     digits[16::_TOKEN_DIGITS] = digits[16::_TOKEN_DIGITS].translate(_VARIANT)

@@ -1,8 +1,8 @@
-"""The keys of masks: where they are found, and what is demanded of them.
+"""The keys of masks: their places and their checks.
 
-A key is 16 to 256 random bytes, written in base64. It has a name, by which steps and manifests call
-it. A key `customers` is found where `key_place` is told, else in the variable
-UNLOADER_MASKING_KEY_CUSTOMERS, else in the systemd credential `unloader-masking-key-customers`.
+A key is 16 to 256 random bytes, written in base64. Steps and manifests use its name. A key
+`customers` is in the place of `--mask-key`, else in the variable UNLOADER_MASKING_KEY_CUSTOMERS,
+else in the systemd credential `unloader-masking-key-customers`.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def key_place(name: str, place: str = "") -> MaskingKey:
             in the usual places.
 
     Raises:
-        UsageError: The name or the place has another form. The place is not shown: whoever took it
-            for the key gave the key itself.
-        ConfigError: There is no such credential, or no key in the usual places.
+        UsageError: The name or the place has another form. The place is not shown, because it may
+            be the key.
+        ConfigError: The credential is missing, or the usual places have no key.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -81,11 +81,11 @@ def key_place(name: str, place: str = "") -> MaskingKey:
 
 
 def masking_key(key: MaskingKey) -> bytes:
-    """Return a key; no text of ours shows it.
+    """Return a key, and hide it in all output from now on.
 
     Raises:
-        ConfigError: It is not there, others can read its file, it is no key, or it is another one
-            than its proof was made of.
+        ConfigError: It is missing or invalid, other users can read its file, or it does not match
+            its proof.
     """
     text = _text_of(key).strip()
     if not text and key.kind == "environment":
@@ -123,16 +123,16 @@ def masking_keys(keys: Iterable[MaskingKey]) -> Mapping[str, bytes]:
     """Return keys by their names.
 
     Raises:
-        ConfigError: One is not there, cannot be read, or is none.
+        ConfigError: One is missing, unreadable or invalid.
     """
     return {key.name: masking_key(key) for key in keys}
 
 
 def with_proof(key: MaskingKey) -> MaskingKey:
-    """Return a key's place with a proof of the key that is there now; one that it has stays.
+    """Return a key's place with a proof of the present key; an existing proof stays.
 
     Raises:
-        ConfigError: It is not there, cannot be read, is none, or is not that of the proof.
+        ConfigError: It is missing, unreadable or invalid, or does not match its proof.
     """
     found = masking_key(key)
     return key if key.proof else replace(key, proof=_proof(found))

@@ -75,7 +75,7 @@ def masked(step: Mask, columns: Columns, keys: Keys | None) -> tuple[Columns, Wo
 
     Raises:
         UsageError: The column or an option is wrong.
-        ConfigError: A key is missing or is none for the mask.
+        ConfigError: A key is missing or invalid.
     """
     name = column_of(step)
     index = found(names_of(columns), name, f"--mask {name}={method_of(step)}")
@@ -107,7 +107,7 @@ def _field(step: Mask) -> str:
 
 
 def _one_column(step: Mask, field: pa.Field, keys: Keys | None) -> tuple[pa.Field, Values, str]:
-    """Return the masked column's field, its function, and what a manifest says of it."""
+    """Return the masked column's field, its function, and its description in a manifest."""
     if isinstance(step, HashColumn):
         return _hash(step, field, keys)
     if isinstance(step, TokenizeColumn):
@@ -188,7 +188,7 @@ def _key(name: str, keys: Keys | None) -> bytes:
 
 
 def _new(field: pa.Field, kind: pa.DataType) -> pa.Field:
-    # Without metadata: what a text stands for, and whether a date may be infinite, is over.
+    # Without metadata, because the class of a text and infinite dates do not apply any more.
     return pa.field(field.name, kind)
 
 
@@ -199,7 +199,7 @@ def _truncated(step: TruncateColumn) -> Values:
         kind = array.type
         large = pa.types.is_large_string(kind)
         data = array.cast(pa.large_binary() if large else pa.binary())
-        # What is kept is put together, and not what is cut off with it.
+        # Only the kept bytes are put together, without the bytes that are cut off.
         head = plain_array(pc.binary_slice(data, 0, step.characters)).view(kind)
         # Where all these bytes are ASCII they are the characters, at a quarter of the cost.
         if pc.all(pc.string_is_ascii(head)).as_py() is not False:

@@ -1,9 +1,9 @@
-"""What is to be done to rows between reading and writing: steps, as plain data.
+"""Steps on rows between reading and writing, as plain data.
 
 A `Transform` is a list of steps. Each works on the columns that the steps before it have left. The
 first field of a step names its column or columns, and no other class has that field.
 
-Steps name keys, and hold none. A `MaskingKey` says where a key is found.
+Steps contain the names of keys, and no keys. A `MaskingKey` has the place of a key.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DropColumns(_Step, frozen=True, kw_only=True, tag="drop"):
 
 
 class RenameColumns(_Step, frozen=True, kw_only=True, tag="rename"):
-    """Gives columns other names, all at once: two may change theirs for each other's."""
+    """Gives columns other names in one step, so that two columns may exchange their names."""
 
     rename: tuple[tuple[str, str], ...]
     """The name of each, and its new one."""
@@ -157,7 +157,7 @@ class EncryptColumn(_Step, frozen=True, kw_only=True, tag="ff1"):
     alphabet: Alphabet = "digits"
     """Characters that are encrypted, among themselves."""
     digits: int = 0
-    """Of whole numbers: they are encrypted as that many digits, with zeros in front."""
+    """Digits of encrypted whole numbers, which are padded with leading zeros."""
     others: Literal["refuse", "keep"] = "refuse"
     """What to do about characters that are not in the alphabet; keep: they stay where they are."""
     tweak: str = ""
@@ -206,11 +206,11 @@ class MaskingKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     place: str
     """The variable, the absolute path of the file, or `SERVICE/USER` in a keyring."""
     proof: str = ""
-    """Tells whether a key is the same, without telling what it is; empty until the run begins."""
+    """Shows whether a key is the same, and not the key; empty until the run begins."""
 
 
 class TransformOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was asked to be done to the rows of one output."""
+    """The requested steps on the rows of one output."""
 
     steps: tuple[Step, ...] = ()
     """In this order."""
@@ -250,8 +250,8 @@ class OutputColumn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     source: str = ""
     """The column that went in and that this one is, changed or not; empty for a new one."""
     changes: tuple[str, ...] = ()
-    """What was done to it on purpose, in words, masks aside; empty where its values are as read."""
+    """The requested changes in words, without masks; empty if its values are unchanged."""
     masked: Masked | None = None
-    """The last mask; None where it has none."""
+    """The last mask; None without a mask."""
     unmasked_inputs: tuple[str, ...] = ()
     """Columns that some step masks, and that this one got clear values of before that step."""

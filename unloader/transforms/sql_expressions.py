@@ -99,12 +99,12 @@ def checked(
 
     Args:
         connection: A session that parses.
-        sql: As it was typed.
-        names: Of the columns there are.
-        what: What it is for, in errors: `the SQL of column X`.
+        sql: The typed expression.
+        names: The names of the columns.
+        what: Its name in errors: `the SQL of column X`.
 
     Raises:
-        UsageError: It is no expression, or has in it what it may not.
+        UsageError: It is not an expression, or contains something that is refused.
     """
     document = _parsed(connection, sql, what)
     statement = document["statements"][0]
@@ -193,7 +193,7 @@ def _rewrite(node: Tree, names: Sequence[str], what: str, used: set[int]) -> Non
 
 def _check_function(node: Tree, what: str) -> None:
     name = str(node["function_name"]).lower()
-    # DuckDB's parser puts `main` before some names of its own.
+    # DuckDB's parser puts `main` before some of its names.
     path = [*node.get("qualified_name", {}).get("path", [])[:-1], node.get("schema") or "main"]
     if node.get("catalog") or set(path) - {"main"}:
         raise UsageError(f"{what} calls {name} with a dot in the name", f"write {name}(...)")
@@ -256,7 +256,7 @@ def functions() -> dict[str, frozenset[str]]:
 
     A scalar function is volatile where any form of it may give two results for one argument. Since
     2.0.1 DuckDB also marks the forms whose result follows the time zone of the session, like `+` of
-    a zoned timestamp and an interval. Here they are none: every session has the same zone.
+    a zoned timestamp and an interval. They are not volatile here: every session has the same zone.
     """
     connection = open_session()
     try:

@@ -90,10 +90,10 @@ def check_condition(
     schema: pa.Schema,
     what: str = "the filter",
 ) -> None:
-    """Return if an expression is a condition; `what` is what it is for, in errors.
+    """Check that an expression is a condition; `what` names it in errors.
 
     Raises:
-        UsageError: It is none.
+        UsageError: It is not a condition.
     """
     kind = str(_bound(connection, expression.sql, expression, schema, what).types[0])
     if kind not in ("BOOLEAN", '"NULL"'):
@@ -110,7 +110,7 @@ class Evaluation:
         condition: Expression | None,
         what: str = "the filter",
     ) -> None:
-        """Take what is to be computed; `what` is what the condition is called in errors."""
+        """Prepare expressions and a condition; `what` names the condition in errors."""
         self._connection = connection
         self._what = what
         self._computed = computed
@@ -155,7 +155,7 @@ class Evaluation:
 
         Args:
             batches: Evaluated together; they have the same columns.
-            columns: Those that the condition was given, by their places there.
+            columns: The places of the columns of the condition.
 
         Raises:
             OutputFailed: As `results`.
@@ -200,7 +200,7 @@ def _bound(
     try:
         return connection.from_arrow(_given(empty, expression.columns, 0)).project(f"{sql} AS o0")
     except duckdb.Error as error:
-        # There are no rows yet, so the message has words of the expression and names alone.
+        # Without rows the message has only words of the expression and names.
         message = str(error).partition("\n")[0]
         names = {f"c{index}": schema.field(index).name for index in expression.columns}
         message = re.sub(r"\bc\d+\b", lambda match: names.get(match[0], match[0]), message)
@@ -235,7 +235,7 @@ def _plain_zone(kind: pa.DataType) -> pa.DataType:
 
 
 class SqlStage:
-    """Expressions over the same columns, and perhaps a condition on the rows, computed at once."""
+    """Expressions over the same columns and perhaps a condition, computed together."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -289,7 +289,7 @@ class SqlSteps:
         """The input columns that expressions look at."""
 
     def add(self, step: ComputeColumn | FilterRows, columns: Columns, stages: list[Any]) -> Columns:
-        """Return the columns after a step, which is put behind the stages, or into the last.
+        """Return the columns after a step, which is added to the last stage or to a new one.
 
         Raises:
             UsageError: The step cannot be done.
@@ -325,7 +325,7 @@ class SqlSteps:
 
 
 def _column(computed: Computed, columns: Columns) -> Column:
-    """Return what is known of a computed column by those that it is computed from."""
+    """Return a computed column with the inputs and masks of its input columns."""
     used = [columns[index] for index in computed.columns]
     inputs = dict.fromkeys(name for column in used for name in column.inputs)
     masked = [column.masked for column in used if column.masked is not None]

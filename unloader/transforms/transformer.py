@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 TOGETHER_ROWS = 16_384
 TOGETHER_BYTES = 16 * 1024 * 1024
-"""How much is worked on together. A step of SQL costs 1.3 ms of CPU however few the rows are, and
-one of Arrow some 0.1 ms (measured); memory is that of these batches."""
+"""The size of a joint batch. A step of SQL costs at least 1.3 ms of CPU, and a step of Arrow about
+0.1 ms (measured)."""
 
 
 def held_bytes(batch: pa.RecordBatch) -> int:
@@ -53,17 +53,17 @@ def held_bytes(batch: pa.RecordBatch) -> int:
 
 
 class Checked(Struct, frozen=True, kw_only=True):
-    """What comes out of a transform."""
+    """The result of a transform."""
 
     schema: pa.Schema
     """With the metadata that writers look at."""
     columns: tuple[OutputColumn, ...]
     looked_at: frozenset[str]
-    """Names of the columns that went in and whose values some step looks at."""
+    """Names of the input columns whose values a step reads."""
 
 
 def check(transform: Transform, schema: pa.Schema, keys: Sequence[MaskingKey] = ()) -> Checked:
-    """Return what comes out of a transform; no row and no key is read.
+    """Return the result of a transform; no row and no key is read.
 
     Args:
         transform: The steps.
@@ -72,7 +72,7 @@ def check(transform: Transform, schema: pa.Schema, keys: Sequence[MaskingKey] = 
 
     Raises:
         UsageError: A step names no column, or several, or does not suit its type; an expression is
-            none, or has in it what it may not.
+            invalid or refused.
         ConfigError: A library is missing.
     """
     compiled = _Compiling(transform, schema, keys=None)
@@ -101,7 +101,7 @@ class Transformer:
 
         Raises:
             UsageError: As `check`.
-            ConfigError: A key is missing, or is none for its mask; a library is missing.
+            ConfigError: A key is missing or invalid; a library is missing.
         """
         compiled = _Compiling(transform, schema, keys=keys)
         self._given = schema
@@ -232,11 +232,11 @@ class _Compiling:
 
     @property
     def schema(self) -> pa.Schema:
-        """What comes out, with what the schema that goes in says of itself."""
+        """The schema of the output, with the metadata of the input."""
         return steps.schema_of(self.columns).with_metadata(self._given.metadata)
 
     def looked_at(self) -> frozenset[str]:
-        """Return the columns that went in and whose values some step looks at."""
+        """Return the input columns whose values a step reads."""
         names = self._given.names
         found = {
             name
