@@ -2,7 +2,7 @@
 
 Measured: of a child started so 99.5 % of the pages were on its own node; of one that bound itself
 after its start 0.5 %, as its interpreter stays where it was born. Nothing here raises because a
-machine cannot bind: the report says what was had.
+machine cannot bind: the report has the actual binding.
 """
 
 import errno
@@ -27,7 +27,7 @@ _MODES = {
     "interleave": mempolicy.INTERLEAVE,
 }
 
-# The most CPUs that a kernel can be built for (NR_CPUS); it leaves out those that are not there.
+# The most CPUs that a kernel can be built for (NR_CPUS); it ignores missing CPUs.
 _EVERY_CPU = range(8192)
 
 _Restores: TypeAlias = list[Callable[[], None]]
@@ -56,7 +56,7 @@ def probe_memory_policy() -> str | None:
 def probe_cpu_binding() -> str | None:
     """Return why processes cannot be bound to CPUs here, None if they can.
 
-    Really sets the mask of the calling thread, to what it is already.
+    This sets the mask of the calling thread to its present value.
     """
     if not hasattr(os, "sched_setaffinity"):
         return "this system cannot bind a process to CPUs"
@@ -71,8 +71,8 @@ def probe_cpu_binding() -> str | None:
 def seated(seat: Seat, memory_policy: str) -> Iterator[BindReport]:
     """Bind the calling thread to the seat's CPUs and memory; put both back at the end.
 
-    Both are put back after any exception, too, one of a signal handler included. CPUs or nodes that
-    are no longer ours by then are no reason to stay on the seat: the thread gets all that are left.
+    Both are put back after any exception, too, one of a signal handler included. If CPUs or nodes
+    are no longer allowed by then, the thread gets all the remaining ones.
 
     Args:
         seat: Empty `cpus` leave the CPUs alone, and then `local` the memory, too, which may have a
@@ -80,11 +80,11 @@ def seated(seat: Seat, memory_policy: str) -> Iterator[BindReport]:
         memory_policy: `local`, `preferred`, `bind`, or `interleave`: over the allowed nodes that
             have CPUs, as the memory of the others is there for something else or is slower.
     Yields:
-        What was applied. Where all the seat's CPUs are refused, as they are off by now, those left
-        of its node are taken; where there is none, the memory is left alone, too. A refused memory
-        policy leaves the CPUs bound. Either is said in the note.
+        The actual binding. If all the seat's CPUs are refused, as they are off by now, the other
+        CPUs of its node are taken; without any, the memory policy stays unchanged, too. A refused
+        memory policy leaves the CPUs bound. The note names both.
     Raises:
-        PlacementError: There is no such memory policy.
+        PlacementError: The memory policy does not exist.
     """
     if memory_policy not in _MODES:
         raise PlacementError(
@@ -101,15 +101,15 @@ def seated(seat: Seat, memory_policy: str) -> Iterator[BindReport]:
 
 
 def losses(topology: Topology, memory_policy: str, bind: str = "node") -> tuple[str, ...]:
-    """Return what to show before a run where seats come to less than was asked for, a line a fact.
+    """Return notices before a run whose seats are less than requested, a line for each fact.
 
-    That is: a degraded topology, nodes whose CPUs are all denied while one node is left, and what
-    the kernel refuses, CPUs or memory policy. A plain machine of one node loses nothing.
+    They name a degraded topology, nodes whose CPUs are all denied while one node remains, and
+    CPUs or a memory policy that the kernel refuses. A plain machine of one node loses nothing.
 
     Args:
         topology: As this process may use it.
-        memory_policy: What workers are to set.
-        bind: What they are bound to, as `place` takes it.
+        memory_policy: The policy of workers.
+        bind: As for `place`.
     """
     notes: list[str] = [] if topology.note is None else [topology.note]
     seated_on = [node.id for node in topology.nodes if node.cpus]
@@ -131,7 +131,7 @@ def losses(topology: Topology, memory_policy: str, bind: str = "node") -> tuple[
     return tuple(notes)
 
 
-# One text each for what is reported before a run and again by the binding, or both would show.
+# The notices before a run and the binding share these texts, so that each shows only once.
 
 
 def _unbound(refusal: str) -> str:
@@ -189,7 +189,7 @@ def _cpus_left(node_id: int) -> tuple[int, ...]:
 
 @contextmanager
 def _put_back() -> Iterator[_Restores]:
-    """Restore at the end what was added to the list."""
+    """Run the functions of the list at the end."""
     restores: _Restores = []
     try:
         try:
@@ -197,7 +197,7 @@ def _put_back() -> Iterator[_Restores]:
         finally:
             _run(restores)
     finally:
-        # Again, as the exception of a signal handler may have broken off the first time.
+        # Again, because the exception of a signal handler may have interrupted the first time.
         _run(restores)
 
 

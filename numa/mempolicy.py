@@ -1,4 +1,4 @@
-"""The memory-policy system calls, made raw through libc: there is no library to install.
+"""The memory-policy system calls, made through libc without a library.
 
 Each call is about the calling thread. Source: set_mempolicy(2), get_mempolicy(2) and the kernel's
 system-call tables; on aarch64 and riscv64 number 238 is migrate_pages, so an unknown machine
@@ -73,7 +73,7 @@ def allowed_nodes() -> frozenset[int]:
 
 
 def apply(policy: Policy) -> None:
-    """Give the calling thread, and what it starts from now on, this policy.
+    """Set the policy of the calling thread and of later child processes.
 
     Raises:
         OSError: As `current`; also `EINVAL` for a node without memory or outside our cpuset.

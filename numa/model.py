@@ -23,7 +23,7 @@ class Node(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """To each node, in the order of `Topology.nodes` (10 = itself); empty if not known."""
     cores: tuple[tuple[int, ...], ...] = ()
     """`cpus` grouped by physical core, the fastest cores first and then ascending; empty = every
-    CPU is a core of its own."""
+    CPU is a separate core."""
     speeds: tuple[int, ...] = ()
     """Relative speed of each of `cores`; empty if all are alike or it is not known."""
     package: int | None = None
@@ -67,7 +67,7 @@ class Topology(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def usable_cpus(self) -> int:
-        """CPUs we may use at once: those of all nodes, at most the quota rounded down, least 1."""
+        """The number of CPUs of all nodes, at most the quota rounded down, at least 1."""
         count = len({cpu for node in self.nodes for cpu in node.cpus})
         if self.cpu_quota is not None:
             count = min(count, math.floor(self.cpu_quota))
@@ -95,19 +95,19 @@ class BindReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     memory_policy: str | None
     """`local`, `preferred`, `bind` or `interleave`; None = none was set."""
     note: str | None
-    """One line on what was asked for and refused; None if nothing was."""
+    """One line on refused requests; None without a refusal."""
 
 
 class Residence(Struct, frozen=True, kw_only=True):
-    """Where a process was seen to be, as far as the kernel reports it. All that was seen so far."""
+    """The places where a process was seen so far, as the kernel reports them."""
 
     cpus: tuple[int, ...]
     """CPUs that its threads were on when looked at, ascending."""
     looks: int
     """How many times it was looked at."""
     memory: tuple[tuple[int, int], ...]
-    """(node, bytes) of its own memory at the last look, ascending by node; empty if not known.
-    Its own is what no file is behind: heap, stacks, buffers."""
+    """(node, bytes) of its private memory at the last look, ascending by node; empty if unknown.
+    Private memory has no file: heap, stacks, buffers."""
     file_memory: tuple[tuple[int, int], ...]
     """(node, bytes) of the files it maps (programs, libraries): shared by all who map them, and
     where the first of them put them; empty if not known."""
@@ -117,7 +117,7 @@ class Residence(Struct, frozen=True, kw_only=True):
     """One line on what could not be seen; None if all could."""
 
     def local_share(self, node: int) -> float | None:
-        """Return the part of its own memory that is on the node, 0 to 1; None if not known."""
+        """Return the part of its private memory that is on the node, 0 to 1; None if unknown."""
         total = sum(size for _, size in self.memory)
         return dict(self.memory).get(node, 0) / total if total else None
 

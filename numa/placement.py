@@ -24,7 +24,7 @@ less than a socket does that works while another idles.
 
 `close` fills the slots of one node after the other on each level: first the wanted node (or the one
 nearest to it that we may use; without one the lowest id), then the others by their distance from
-it, of equals those of its package, then by id. When all CPUs are taken it goes on as `spread` does.
+it, then its package first, then by id. When all CPUs are taken it continues like `spread`.
 """
 
 import heapq
@@ -43,7 +43,7 @@ from numa.sysfs.kernel_files import cpu_list_text
 PLACEMENTS = ("spread", "close")
 BINDS = ("node", "core", "none")
 
-# What the kernel takes for the distances of a machine that tells none (LOCAL_, REMOTE_DISTANCE).
+# The kernel's distances on a machine that does not report them (LOCAL_, REMOTE_DISTANCE).
 _LOCAL, _REMOTE = 10, 20
 
 
@@ -100,9 +100,9 @@ class _Host(NamedTuple):
     slots: tuple[int, ...]
     """Number of slots on each level, level 1 first; they sum to the CPUs."""
     package: tuple[bool, int]
-    """A node whose package is not known counts as one of its own."""
+    """A node whose package is unknown counts as a separate package."""
     distance: int
-    """To the wanted node; the same for all if there is none."""
+    """To the wanted node; equal for all without a wanted node."""
 
 
 def _hosts(
@@ -209,7 +209,7 @@ class _Rank(NamedTuple):
 def _even(hosts: Sequence[_Host], sizes: Sequence[int]) -> Iterator[_Host]:
     """Deal out seats for ever, each to the host with the smallest part of its size taken.
 
-    A package's queue changes only when one of its own is served, and within it all have the same
+    A package's queue changes only when one of its hosts is served, and all its hosts have the same
     package: so the heads of all queues, ranked with their packages' fill in the third place, have
     the best host of all at their head.
     """
@@ -236,7 +236,7 @@ def _even(hosts: Sequence[_Host], sizes: Sequence[int]) -> Iterator[_Host]:
 
 
 class _Head(NamedTuple):
-    """The best node of a package among those of the others."""
+    """The best node of a package, to compare with other packages."""
 
     filled: int
     smallness: tuple[int, ...]
@@ -251,7 +251,7 @@ def _head(best: _Rank, package_filled: int, package: tuple[bool, int]) -> _Head:
 
 
 class _Desks(Struct, kw_only=True):
-    """What the seats of one node bind to."""
+    """The CPUs and the memory of the seats of one node."""
 
     node: int
     memory_node: int | None

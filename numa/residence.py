@@ -11,7 +11,7 @@ the process waits for as long as the reader is kept from its CPU: 0.1 to 0.3 s w
 4 GB. So `Pace` goes by what a look really took.
 
 The kernel also counts the memory handed out by node, as numastat(8) shows it. Those figures are of
-all processes together: with other work on the machine they say how the machine did.
+all processes together, so other work on the machine changes them.
 """
 
 import errno
@@ -53,24 +53,24 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # left out, as theirs is unknown.
 _HUGE = re.compile(rb" huge(?: |$)")
 
-# The kernel gives memory that is shared with children, or of huge pages, a file nobody opened.
+# The kernel gives memory shared with children, or of huge pages, a file that no process opened.
 _UNNAMED = (b" file=/dev/zero\\040(deleted)", b" file=/anon_hugepage")
 
 
 class Pages(Struct, frozen=True, kw_only=True):
-    """What a process's `numa_maps` says, in bytes by node."""
+    """The content of a process's `numa_maps`, in bytes by node."""
 
     own: dict[int, int]
-    """Behind which there is no file."""
+    """Memory without a file."""
     of_files: dict[int, int]
 
 
 def pages_of(numa_maps: bytes) -> Pages:
     """Return how much memory is on which node, by the text of a `numa_maps`.
 
-    Pages are counted with the size that their line gives; a line without pages has none. Source:
+    Pages are counted with the size in their line, which a line without pages lacks. Source:
     numa(7), and `show_numa_map` in the kernel's fs/proc/task_mmu.c: transparent huge pages are
-    counted in small ones, those of hugetlbfs in huge ones.
+    counted as small pages, pages of hugetlbfs as huge ones.
     """
     own: dict[int, int] = {}
     of_files: dict[int, int] = {}
@@ -111,7 +111,7 @@ class Pace:
 
 
 class _Seen(Struct, kw_only=True):
-    """All that was seen of one process."""
+    """The observations of one process."""
 
     pid: int
     cpus: set[int]
@@ -137,7 +137,7 @@ class _Seen(Struct, kw_only=True):
 
 
 class Residences:
-    """What was seen of the processes of some workers, by worker: of each its last process."""
+    """The observations of workers, by worker: of each its last process."""
 
     def __init__(self, proc_root: Path = PROC) -> None:
         """Take the folder that has one for each process."""
@@ -145,10 +145,10 @@ class Residences:
         self._seen: dict[int, _Seen] = {}
 
     def glance(self, worker: int, pid: int) -> Residence:
-        """Look at the CPUs of a worker's process; return all that was seen of it so far.
+        """Look at the CPUs of a worker's process; return the observations so far.
 
         Args:
-            worker: Its number; another process than at the last look begins anew.
+            worker: Its number; a new process starts without observations.
             pid: A process that is not reaped yet, or its number may belong to another one by now.
         """
         seen = self._seen_of(worker, pid)
@@ -163,7 +163,7 @@ class Residences:
         return seen.residence()
 
     def seen(self, worker: int) -> Residence | None:
-        """Return all that was seen of a worker's last process, None if it was never looked at."""
+        """Return the observations of a worker's last process, None before the first look."""
         seen = self._seen.get(worker)
         return None if seen is None else seen.residence()
 
@@ -184,7 +184,7 @@ class Residences:
             threads = os.listdir(folder)
         except OSError as error:
             if _lives(seen.pid):
-                # Without the number, or each worker had a line of its own.
+                # Without the number, or each worker would have a separate line.
                 why = f"{self._root}/PID/task cannot be read ({_why(error)})"
                 seen.hidden = f"{why}: is /proc mounted hidepid?"
             return
@@ -205,11 +205,11 @@ class Residences:
         except ProcessLookupError:
             return
         except OSError as error:
-            # Without the process there is no file either; that is no refusal.
+            # An ended process has no file, and that is not a refusal.
             if path.parent.exists():
                 seen.refused = f"{path.name} cannot be read ({_why(error)})"
             return
-        # A process that is about to end has no pages left; what was seen before counts.
+        # A process that is about to end has no pages left; earlier observations count.
         if pages.own or pages.of_files:
             seen.pages = pages
 
@@ -222,7 +222,7 @@ def _processor(stat: Path) -> int | None:
 
 
 def _allowed(pid: int) -> tuple[int, ...]:
-    """Return the CPUs that the process's main thread may use, without those that are off."""
+    """Return the CPUs that are on and that the process's main thread may use."""
     affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
     if affinity is None:
         return ()
@@ -247,7 +247,7 @@ def _why(error: OSError) -> str:
 
 
 def machine_pages(nodes_root: Path = NODES) -> MachinePages:
-    """Return the counters since the machine started; empty where there are none.
+    """Return the counters since the machine started; empty without counters.
 
     Args:
         nodes_root: Folder with `nodeN/numastat` (kernel doc: sysfs-devices-node).
@@ -263,7 +263,7 @@ def machine_pages(nodes_root: Path = NODES) -> MachinePages:
 
 
 def machine_pages_since(before: MachinePages, now: MachinePages) -> MachinePages:
-    """Return what was counted between two readings, for the nodes that are in both."""
+    """Return the counts between two readings, for the nodes in both."""
     return {node: _grown(before[node], now[node]) for node in sorted(before.keys() & now.keys())}
 
 

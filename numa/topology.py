@@ -1,8 +1,8 @@
 """Reads the machine's NUMA nodes from sysfs, cut down to what this process may use.
 
 Sources of truth: sysfs-devices-node and cputopology.rst of the kernel for the files, our affinity
-mask for the CPUs, `Mems_allowed_list` for the memory. What seats depend on must be understood, or
-it is an error that names the file; what is only nice to know may be missing.
+mask for the CPUs, `Mems_allowed_list` for the memory. A file that seats depend on must be valid, or
+an error names it; other files may be missing.
 """
 
 import os
@@ -77,9 +77,9 @@ def detect(
 
 
 def recorded(sysfs_root: Path, *, allowed_cpus: frozenset[int] | None = None) -> Topology:
-    """Return the nodes of another machine, from a copy of its files; nothing of ours counts.
+    """Return the nodes of another machine, from a copy of its files.
 
-    There is no quota, and all memory is allowed.
+    A quota and the limits of this process do not apply, and all memory is allowed.
 
     Args:
         sysfs_root: Folder laid out as /sys/devices/system, with `node/`, `cpu/` or both.

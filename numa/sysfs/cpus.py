@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 _CORE_LISTS = ("core_cpus_list", "thread_siblings_list")
 _PACKAGE_LISTS = ("package_cpus_list", "core_siblings_list")
 
-# Arm's and RISC-V's scale first (since kernel 6.12 x86 has it, too), then what the firmware says.
+# Arm's and RISC-V's scale first (since kernel 6.12 x86 has it, too), then the firmware's.
 _SPEEDS = ("cpu_capacity", "acpi_cppc/highest_perf")
 
 # Cores of one kind are ranked by their luck in manufacture, a boost step or two of 100 MHz apart:
@@ -88,9 +88,9 @@ def _listed_in(path: Path, notes: list[str]) -> frozenset[int] | None:
 
 
 def cores_of(cpu_root: Path, cpus: tuple[int, ...]) -> tuple[Core, ...]:
-    """Group the CPUs by core, ascending; each is in one core, whatever the files say.
+    """Group the CPUs by core, ascending; each CPU is in one core, also with wrong files.
 
-    A CPU without topology files is a core of its own. CPUs not asked for are left out.
+    A CPU without topology files is a separate core. Other CPUs are left out.
 
     Raises:
         TopologyError: A list of siblings cannot be parsed; the message has the file and its text.

@@ -27,13 +27,13 @@ class DeviceNode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A device, and the node it is attached to."""
 
     name: str
-    """As the kernel has it: `eth0`, `nvme0n1p1`; a path if no device is behind it."""
+    """The kernel's name: `eth0`, `nvme0n1p1`; a path without a device."""
     kind: str
     """`network` or `block`."""
     node: int | None
     """None = the kernel does not say, or it is made of devices of several nodes."""
     note: str | None
-    """One line on why there is no node; None if there is one."""
+    """One line on why the node is unknown; None with a node."""
 
 
 def node_of_device(
@@ -45,18 +45,18 @@ def node_of_device(
 ) -> DeviceNode:
     """Return the node whose CPUs are nearest to a network interface or a disk.
 
-    A partition has the node of its disk; what is made of others (bond, bridge, VLAN, device mapper,
-    RAID) the node of those, if they have one and the same; and any device that of the nearest one
-    above it with a node: a disk's is its controller's.
+    A partition has the node of its disk. A device that is made of others (bond, bridge, VLAN,
+    device mapper, RAID) has their node, if they have the same. Any other device has the node of the
+    nearest device above it: a disk has the node of its controller.
 
     Args:
         name: A network interface (`eth0`), a block device (`nvme0n1`, `/dev/dm-0`), or the path of
-            a file or folder, which stands for the block device of its file system.
+            a file or folder, which means the block device of its file system.
         sys_root: Where sysfs is mounted.
         dev_root: Where the device files are.
         proc_root: For `self/mountinfo`, of file systems that do not name their device (btrfs).
     Raises:
-        TopologyError: There is no such device or file; the message has those there are.
+        TopologyError: It does not exist; the message has the existing devices.
     """
     for kind, folder in (("network", "net"), ("block", "block")):
         entry = sys_root / "class" / folder / name
@@ -126,7 +126,7 @@ def _node_above(device: Path, sys_root: Path) -> int | None:
 
 
 def _entry_of_path(name: str, path: Path, sys_root: Path, proc_root: Path) -> Path | None:
-    """The sysfs folder of the block device behind a path; None if the file system has none."""
+    """Return the sysfs folder of the block device of a path; None without a block device."""
     disks = sys_root / "class" / "block"
     try:
         found = os.stat(path)
@@ -148,7 +148,7 @@ def _entry_of_path(name: str, path: Path, sys_root: Path, proc_root: Path) -> Pa
 
 
 def _mounted(path: Path, proc_root: Path) -> Path | None:
-    """What the mount table says is mounted where the path is (proc_pid_mountinfo(5))."""
+    """Return the mounted device of the path, from the mount table (proc_pid_mountinfo(5))."""
     best: tuple[int, Path] | None = None
     try:
         table = text_of(proc_root / "self" / "mountinfo") or ""

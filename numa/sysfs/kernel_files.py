@@ -22,10 +22,10 @@ _HIGHEST_NUMBER = 1_000_000
 
 
 def text_of(path: str | Path) -> str | None:
-    """Return the file's text, None if there is no such file.
+    """Return the file's text, None if the file does not exist.
 
-    What cannot be read (no permission, a folder, a pipe, a device that went away) counts as not
-    there: every caller must be able to do without it.
+    An unreadable file (no permission, a folder, a pipe, a removed device) counts as missing: each
+    caller must work without it.
 
     Raises:
         TopologyError: The file is larger than 4 MiB, which no file of the kernel's is.
@@ -54,7 +54,7 @@ def text_of(path: str | Path) -> str | None:
 
 
 def not_understood(path: str | Path, wanted: str, text: str) -> TopologyError:
-    """Return the error for a file that holds something else than what is wanted."""
+    """Return the error for a file whose content is not the wanted one."""
     return TopologyError(
         f"{path} does not contain a {wanted}: {text.strip()[:80]!r}.",
         "run with --numa off, or report the file's text.",
@@ -65,7 +65,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
     """Return the numbers of a kernel list such as `0-3,8`, ascending, each once; `()` if blank.
 
     Raises:
-        TopologyError: The text is no such list; the message has the text.
+        TopologyError: The text is not such a list; the message has the text.
     """
     numbers: set[int] = set()
     counted = 0

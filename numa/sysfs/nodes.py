@@ -19,11 +19,11 @@ _MEM_TOTAL = re.compile(r"\bMemTotal:\s*(\d{1,18}) kB", re.ASCII)
 
 
 class NodeFiles(Struct, frozen=True, kw_only=True):
-    """One node as the machine has it, whatever we may use of it."""
+    """One whole node of the machine, with CPUs that this process may not use."""
 
     id: int
     listed_cpus: tuple[int, ...]
-    """As in `cpulist`; another node may list the same."""
+    """The CPUs of `cpulist`; another node may list the same."""
     memory_bytes: int | None
     """None = there is no `meminfo`, or none that we may read."""
     distances: tuple[int, ...]

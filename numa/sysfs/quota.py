@@ -42,8 +42,7 @@ def cpu_quota(cgroup_root: Path, proc_root: Path) -> float | None:
     Args:
         cgroup_root: Where the control groups are mounted, `/sys/fs/cgroup`; other mounts of them
             do not count.
-        proc_root: `/proc`; `self/cgroup` under it says which group is ours, `self/mountinfo` which
-            group is mounted where.
+        proc_root: `/proc`; `self/cgroup` in it names our group, `self/mountinfo` the place of each.
     Raises:
         TopologyError: A quota cannot be parsed; the message has the file and its text.
     """
@@ -115,7 +114,7 @@ def _mounts(cgroup_root: Path, proc_root: Path) -> list[_Mount]:
 
 
 def _mount(line: str) -> _Mount | None:
-    """Read a line of mountinfo (proc_pid_mountinfo(5)); None if it is no mount for us."""
+    """Read a line of mountinfo (proc_pid_mountinfo(5)); None for other mounts."""
     fixed, dash, rest = line.partition(" - ")
     words, kind = fixed.split(), rest.split()
     if not dash or len(words) < 5 or len(kind) < 3:
@@ -145,7 +144,7 @@ def _steps(shown: str | None, own: str) -> tuple[str, ...] | None:
     if ".." in mine or (".." in top and set(top) != {".."}):
         return None
     # Either a mount from outside our namespace, which shows an ancestor as `/..` and not the way
-    # down from it, or the two files disagree: what is mounted for us then is taken for ours.
+    # down from it, or the two files disagree: the mounted group then counts as ours.
     return ()
 
 

@@ -1,9 +1,9 @@
 """Turns the files that describe a machine into one small text, and back into a folder.
 
-The text is what somebody sends of a machine we have not got: readable, with nothing in it but what
-`numa.topology` reads. One file a line, `relative/path: content`; numbers in braces stand for
-several files of the same content, as in `cpu/cpu{0,4}/topology/core_cpus_list: 0,4`. Blank lines
-and lines that begin with `#` say nothing.
+Users send the text of their machine: it is readable, and contains only what `numa.topology` reads.
+Each file is a line, `relative/path: content`; numbers in braces mean several files of the same
+content, as in `cpu/cpu{0,4}/topology/core_cpus_list: 0,4`. Blank lines and lines that begin with
+`#` are ignored.
 """
 
 import re
@@ -61,8 +61,8 @@ def lay_out(text: str, folder: Path) -> None:
     """Write a recorded text's files below a folder, which `recorded` then can read.
 
     Raises:
-        TopologyError: A line is none of the format's (the message has its number and text; nothing
-            is written then), or a file cannot be written.
+        TopologyError: A line has another format (the message has its number and text; nothing is
+            written then), or a file cannot be written.
     """
     files: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):

@@ -1,8 +1,8 @@
 """Text encrypted with age (age-encryption.org/v1), by the package `pyrage`.
 
-Bytes go through in pieces of 64 KiB, so the memory does not depend on the size of a file. What is
-encrypted differs each time, for every file has a key of its own. This is the only module that
-knows the library.
+Bytes go through in pieces of 64 KiB, so the memory does not depend on the size of a file. Each file
+has a separate key, so equal texts have different files. This is the only module that knows the
+library.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ IDENTITY = "AGE-SECRET-KEY-1"
 
 
 def check_recipients(recipients: Sequence[str]) -> None:
-    """Refuse what is no public key of age; it is not shown, as it may be a private one.
+    """Refuse texts that are not public keys of age; they are not shown: they may be private keys.
 
     Raises:
-        FormatError: The message has the number of the first such key, or names what is missing.
+        FormatError: The message has the number of the first such text, or names the library.
     """
     library = _library()
     for number, recipient in enumerate(recipients, 1):
@@ -49,7 +49,7 @@ def public_keys(identities: Sequence[str]) -> tuple[str, ...]:
     """Return the public keys of private ones.
 
     Raises:
-        FormatError: One is no private key of age; it is not shown.
+        FormatError: One is not a private key of age; it is not shown.
     """
     return tuple(str(each.to_public()) for each in _identities(identities))
 
@@ -62,8 +62,8 @@ def encrypt(
     """Encrypt bytes as they come.
 
     Args:
-        pieces: The bytes. What it raises comes through, and the file has no valid end then.
-        put: Takes the encrypted bytes; what it raises comes through.
+        pieces: The bytes. Its errors pass through, and the file has no valid end then.
+        put: Takes the encrypted bytes; its errors pass through.
         recipients: Public keys, at least one.
 
     Raises:
@@ -75,7 +75,7 @@ def encrypt(
     try:
         library.encrypt_io(source, target, known)
     except library.EncryptError as error:
-        # The library makes a text of whatever its source and its target raise.
+        # The library turns errors of its source and its target into a text.
         failure = target.failure or source.failure
         if failure is not None:
             raise failure from None
@@ -85,7 +85,7 @@ def encrypt(
 class Decrypted(io.RawIOBase):
     """The bytes of an encrypted file before they were encrypted, from the first to the last.
 
-    A thread decrypts into a pipe, so the memory is that of the pipe. Reading raises ValueError
+    A thread decrypts into a pipe, which limits the memory. Reading raises ValueError
     where the file is damaged, not whole, or for others.
 
     Args:
@@ -93,7 +93,7 @@ class Decrypted(io.RawIOBase):
         identities: Private keys.
 
     Raises:
-        FormatError: One is no private key of age.
+        FormatError: One is not a private key of age.
     """
 
     def __init__(self, file: Any, identities: Sequence[str]) -> None:

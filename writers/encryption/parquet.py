@@ -1,7 +1,7 @@
 """Parquet's own encryption: one key for the footer and for all columns, AES in GCM.
 
 The key is used as it is, without one wrapped around it, and no prefix is mixed into the
-authentication: so DuckDB can read the files, too. Every page is encrypted with a nonce of its own.
+authentication: so DuckDB can read the files, too. Every page is encrypted with a separate nonce.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def check_encryption(spec: OutputSpec) -> None:
     """Refuse to write files that would not be encrypted as they are to be.
 
     Raises:
-        FormatError: There is no key, or none that can be used, or the format cannot be encrypted.
+        FormatError: The key is missing or unusable, or the format cannot be encrypted.
     """
     if spec.encryption.recipients:
         raise FormatError("Parquet cannot be encrypted with age.", "give a Parquet key.")
@@ -48,7 +48,7 @@ def writing_options(encryption: Encryption) -> dict[str, Any]:
     """Return the options of `pyarrow.parquet.ParquetWriter` for one file.
 
     Raises:
-        FormatError: The files are to be encrypted, and there is no key or none that can be used.
+        FormatError: The key of encrypted files is missing or unusable.
     """
     if not encryption.keyed:
         return {}
@@ -60,7 +60,7 @@ def reading_options(encryption: Encryption) -> dict[str, Any]:
     """Return the options of `pyarrow.parquet.ParquetFile` for one file.
 
     Raises:
-        FormatError: The files are encrypted, and there is no key or none that can be used.
+        FormatError: The key of encrypted files is missing or unusable.
     """
     if not encryption.keyed:
         return {}

@@ -34,7 +34,7 @@ class RemoteFile(Struct, frozen=True, kw_only=True):
 
 
 Readable = Path | RemoteFile
-"""Whatever can be read again."""
+"""A file that can be read again."""
 
 
 def open_bytes(file: Readable) -> Any:
@@ -59,7 +59,7 @@ def arrow_stream(file: Readable) -> Any:
     if not isinstance(file, Path):
         return pa.PythonFile(file.open(), mode="r")
     with open_bytes(file) as opened:
-        # Arrow takes a path only. This one leads to the file that is open, whatever has its name.
+        # Arrow takes a path only. This path leads to the open file, even if its name was reused.
         return pa.OSFile(f"/proc/self/fd/{opened.fileno()}")
 
 
