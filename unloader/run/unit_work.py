@@ -203,7 +203,7 @@ class UnitWork:
         It would where the snapshot is gone with the source, or the output takes no second.
         """
         gone = self._snapshot_gone(failure)
-        why = self.output.not_repeatable(attempt.unit.id)
+        why = self.output.not_repeatable()
         if gone is not None or not why:
             return gone or failure
         return replace(
@@ -253,8 +253,7 @@ class UnitWork:
         )
 
     def _tell(self, event: Event) -> None:
-        for shown in self.output.filter_event(event):
-            self.observe(shown)
+        self.observe(self.output.shown_event(event))
 
     def _snapshot_gone(self, failure: AttemptFailure) -> AttemptFailure | None:
         if not is_a(failure, SourceError):

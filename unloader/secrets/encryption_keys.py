@@ -24,6 +24,7 @@ from unloader.secrets.secret_places import (
     secret_in,
     usual_credential,
 )
+from writers.encryption.age import public_keys
 from writers.encryption.parquet import KEY_BYTES
 from writers.model import OutputSpec
 
@@ -110,8 +111,6 @@ def check_identities(found: Sequence[str], recipients: Sequence[str]) -> None:
         ConfigError: The private keys cannot read the files.
         FormatError: One is not a private key of age.
     """
-    from writers.encryption.age import public_keys
-
     if not set(public_keys(found)) & set(recipients):
         raise ConfigError(
             "no private key in the file of --decrypt-with belongs to a recipient of the files",

@@ -7,7 +7,6 @@ and workers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec import Struct
@@ -30,11 +29,9 @@ from unloader.transforms.model import (
     Step,
     Transform,
 )
+from unloader.transforms.sql_steps import SqlStage, SqlSteps
 from writers.large_rows import LargeRow
 from writers.schema import check_schema
-
-if TYPE_CHECKING:
-    from unloader.transforms.sql_steps import SqlStage, SqlSteps
 
 TOGETHER_ROWS = 16_384
 TOGETHER_BYTES = 16 * 1024 * 1024
@@ -249,8 +246,6 @@ class _Compiling:
     def _add(self, step: Step, keys: Keys | None) -> None:
         if isinstance(step, (ComputeColumn, FilterRows)):
             if self.sql is None:
-                from unloader.transforms.sql_steps import SqlSteps
-
                 self.sql = SqlSteps()
             self.columns = self.sql.add(step, self.columns, self.stages)
             return

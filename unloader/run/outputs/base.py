@@ -142,11 +142,11 @@ class RunOutput(Protocol):
     def check(self) -> None:
         """Raise OutputFailed if the place is lost; called several times a second."""
 
-    def filter_event(self, event: Event) -> tuple[Event, ...]:
-        """Take an event of the run on its way to the display; return what is shown in its place."""
+    def shown_event(self, event: Event) -> Event:
+        """Return an event of the run as it is displayed."""
 
-    def not_repeatable(self, unit: str) -> str:
-        """Return why a broken attempt at a unit cannot be repeated; empty if it can."""
+    def not_repeatable(self) -> str:
+        """Return why a failed attempt cannot be repeated; empty if it can."""
 
     def record(self, unit: FinishedUnit) -> Event | None:
         """Put a finished unit on record; return the event that follows from it, if any."""

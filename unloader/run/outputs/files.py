@@ -186,11 +186,11 @@ class FileOutput:
         """Look whether a place was lost; what cannot be written, workers find out themselves."""
         self._storage.check()
 
-    def filter_event(self, event: Event) -> tuple[Event, ...]:
-        """Let an event pass."""
-        return (event,)
+    def shown_event(self, event: Event) -> Event:
+        """Return the event."""
+        return event
 
-    def not_repeatable(self, unit: str) -> str:
+    def not_repeatable(self) -> str:
         """Return that every attempt can be repeated."""
         return ""
 

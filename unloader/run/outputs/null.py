@@ -70,11 +70,11 @@ class NullOutput:
     def check(self) -> None:
         """Do nothing: nothing can be lost."""
 
-    def filter_event(self, event: Event) -> tuple[Event, ...]:
-        """Let an event pass."""
-        return (event,)
+    def shown_event(self, event: Event) -> Event:
+        """Return the event."""
+        return event
 
-    def not_repeatable(self, unit: str) -> str:
+    def not_repeatable(self) -> str:
         """Return that every attempt can be repeated."""
         return ""
 

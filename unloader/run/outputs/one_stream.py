@@ -102,15 +102,15 @@ class StreamOutput:
         """Raise OutputFailed if the reader has gone or the stream refused."""
         self._stream.check()
 
-    def filter_event(self, event: Event) -> tuple[Event, ...]:
-        """Let an event pass, with the name that the user knows."""
+    def shown_event(self, event: Event) -> Event:
+        """Return the event with the name that the user knows."""
         if isinstance(event, UnitFailed):
             path = self._stream.staging(0).stream
             event = replace(event, message=event.message.replace(str(path), self.name))
-        return (event,)
+        return event
 
-    def not_repeatable(self, unit: str) -> str:
-        """Return why the running attempt cannot be repeated: something of it has left."""
+    def not_repeatable(self) -> str:
+        """Return why the running attempt cannot be repeated: the reader has bytes of it."""
         if self._stream.taken <= self._finished_bytes:
             return ""
         return (

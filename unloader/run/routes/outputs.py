@@ -126,11 +126,11 @@ class RouteOutputs:
         for route in self._open():
             self._try(route, route.output.check)
 
-    def filter_event(self, event: Event) -> tuple[Event, ...]:
-        """Let an event pass."""
-        return (event,)
+    def shown_event(self, event: Event) -> Event:
+        """Return the event."""
+        return event
 
-    def not_repeatable(self, unit: str) -> str:
+    def not_repeatable(self) -> str:
         """Return that every attempt can be repeated: all is files, or dropped."""
         return ""
 
