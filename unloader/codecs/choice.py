@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from numa.model import ProcessLimits
+from numa.topology import detect
 from partition_planner.model import WorkUnit
 from unloader.codecs.model import Sample, SampleBudget, Sampled, SampleTask
 from unloader.codecs.places import disks_of, scratch
@@ -23,7 +24,7 @@ from unloader.errors import Interrupted, SourceError, WorkerLost
 from unloader.events import Notice, Observer
 from unloader.failures import error_of, is_a
 from unloader.model import AttemptFailure, RetryOptions
-from unloader.placement.seating import automatic_parallelism, machine, seat_workers
+from unloader.placement.seating import automatic_parallelism, seat_workers
 from writers.codecs.choice import (
     CANDIDATES,
     PRESETS,
@@ -248,7 +249,7 @@ def _answer(ready: Sampled, task: SampleTask, stop: Callable[[], bool]) -> Sampl
     engine = Engine(schedule=schedule, work=work, attempt_seconds=patience)
     if ready.request.uses_cluster:
         # The seats are on other machines, and the sample is taken here.
-        seating = seat_workers(machine(), 1, ready.request.seats)
+        seating = seat_workers(detect(), 1, ready.request.seats)
     else:
         seating = replace(ready.seating, seats=ready.seating.seats[:1])
     limits = ProcessLimits(start_seconds=patience)

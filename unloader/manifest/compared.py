@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
+from numa.topology import detect
 from unloader.ceilings.efficiency import RunRates, efficiency
 from unloader.ceilings.machine import existing_directory, mount_of, this_machine
 from unloader.ceilings.model import Ceilings, Efficiency, Mount
 from unloader.manifest.model import TotalsRecord
-from unloader.placement.seating import machine
 from unloader.redaction import redact
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.kinds import destination_kind
@@ -29,7 +29,7 @@ def compared(
     extract, options = run.extract, run.output.options
     raw = None if resumed else totals.uncompressed_bytes
     rates = RunRates(
-        machine=this_machine(machine()),
+        machine=this_machine(detect()),
         workers=len(run.seating.seats),
         mounts=_mounts(options.destinations),
         direct_io=options.direct_io,

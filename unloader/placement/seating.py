@@ -79,7 +79,7 @@ def seat_request(request: Request, parallelism: int | None = None) -> SeatPlan:
         PlacementError: As `seat_workers`.
         TopologyError: As `seat_workers`, or the kernel's files cannot be read.
     """
-    topology = machine()
+    topology = detect()
     automatic = automatic_parallelism(topology, request.seats)
     return _seat_plan(topology, most_workers(request, parallelism, automatic), request.seats)
 
@@ -127,15 +127,6 @@ def sessions_beside_workers(request: Request) -> int:
     known = request.concurrency
     loads = known is not None and known.max_db_load is not None
     return 1 + int(loads) + int(request.source.session.keep_snapshot_seconds > 0)
-
-
-def machine() -> Topology:
-    """Return what this process may use of the machine.
-
-    Raises:
-        TopologyError: The kernel's files cannot be read.
-    """
-    return detect()
 
 
 def automatic_parallelism(topology: Topology, options: SeatOptions) -> int:

@@ -21,7 +21,7 @@ from numa.sysfs.recording import lay_out, record
 from numa.topology import cpu_list_text, detect, own_cpus, recorded
 from unloader.errors import ConfigError, UsageError
 from unloader.model import SeatOptions
-from unloader.placement.seating import automatic_parallelism, deal, machine, seat_workers
+from unloader.placement.seating import automatic_parallelism, deal, seat_workers
 
 if TYPE_CHECKING:
     from numa.sysfs.devices import DeviceNode
@@ -148,10 +148,8 @@ def seat_json(seat: Seat) -> dict[str, Any]:
 
 
 def _here(allowed_cpus: frozenset[int] | None) -> Topology:
-    if allowed_cpus is None:
-        return machine()
     ours = own_cpus()
-    if not allowed_cpus <= ours:
+    if allowed_cpus is not None and not allowed_cpus <= ours:
         raise ConfigError(
             f"this process may not use CPUs {cpu_list_text(allowed_cpus - ours)}",
             f"give some of {cpu_list_text(ours)}; to read another machine's files, use --sysfs",

@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 from msgspec.json import decode, encode
 from msgspec.structs import replace
 
+from numa.topology import detect
 from unloader.errors import OutputFailed, PlanFailed
 from unloader.lakehouse.lake_formats import absolute_name
 from unloader.model import (
@@ -23,7 +24,7 @@ from unloader.model import (
     SecretReference,
     Setting,
 )
-from unloader.placement.seating import automatic_parallelism, machine
+from unloader.placement.seating import automatic_parallelism
 from unloader.request.directory_names import directory_name, has_fields
 from unloader.resolve.outputs.directories import directory_values
 from unloader.resolve.resolved import ResolvedRun
@@ -139,7 +140,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
             workers: None is the number of usable cores of this machine.
         """
         asked = self.run.request
-        workers = workers or automatic_parallelism(machine(), asked.seats)
+        workers = workers or automatic_parallelism(detect(), asked.seats)
         others = tuple(each for each in asked.settings if each.name != setting.name)
         limits = replace(asked.limits, parallelism=workers)
         known = asked.concurrency

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from numa.topology import detect
 from unloader.errors import ConfigError, OutputFailed, UsageError, VerifyMismatch
 from unloader.events import Notice, Observer, PhaseStarted
 from unloader.manifest.digest import is_intact
@@ -20,7 +21,6 @@ from unloader.manifest.read import (
 )
 from unloader.model import EncryptionOptions, SourceSpec
 from unloader.nouns import counted
-from unloader.placement.seating import machine
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath
@@ -93,7 +93,7 @@ def verify(
     spec = keyed_spec(_spec_of(destination, manifest), manifest, checks.keys)
     if not spec.encryption.is_readable:
         _check_unread(checks.level, keyed=spec.encryption.keyed, observe=observe)
-    parallelism = checks.parallelism or machine().usable_cpus
+    parallelism = checks.parallelism or detect().usable_cpus
     state = said() if said else ask_source(manifest, source, checks, observe)
     observe(PhaseStarted(phase="verifying"))
     fetched = _fetched(manifest, checks.level, state)
@@ -190,7 +190,7 @@ def ask_source(
         manifest=manifest,
         source=source,
         values=checks.level == "source",
-        parallelism=checks.parallelism or machine().usable_cpus,
+        parallelism=checks.parallelism or detect().usable_cpus,
     )
     if sources is not None:
         return ask(question, sources, observe)

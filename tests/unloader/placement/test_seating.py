@@ -16,10 +16,11 @@ from numa.affinity import probe_memory_policy
 from numa.errors import PlacementError, TopologyError
 from numa.model import Node, Topology
 from numa.sysfs.devices import node_of_device
+from numa.topology import detect
 from unloader.errors import ConfigError
 from unloader.model import SeatOptions
 from unloader.placement import seating as seating_module
-from unloader.placement.seating import automatic_parallelism, machine, seat_workers
+from unloader.placement.seating import automatic_parallelism, seat_workers
 
 ROOT = Path(__file__).parents[3]
 
@@ -299,6 +300,6 @@ def test_a_node_that_is_not_there_is_named() -> None:
 
 def test_this_machine_has_a_seat() -> None:
     """The machine the tests run on can seat a worker on CPUs it may use."""
-    here = machine()
+    here = detect()
     (seat,) = seat_workers(here, 1, SeatOptions()).seats
     assert set(seat.cpus) <= {cpu for node in here.nodes for cpu in node.cpus}

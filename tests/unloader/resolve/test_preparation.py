@@ -120,7 +120,7 @@ def test_automatic_parallelism_keeps_to_quota_and_nodes(
         cpu_quota=quota,
         note=None,
     )
-    monkeypatch.setattr("unloader.placement.seating.machine", lambda: shape)
+    monkeypatch.setattr("unloader.placement.seating.detect", lambda: shape)
     limits = PlanOptions(split="range", unit_bytes=10_000)
     job = replace(job_of(path), limits=limits, seats=SeatOptions(nodes=nodes))
     with prepared(job) as ready:

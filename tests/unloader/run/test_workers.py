@@ -83,7 +83,7 @@ def test_a_quota_lowers_the_automatic_number(
     """
     node = Node(id=0, cpus=(0, 1), memory_bytes=1 << 30)
     shape = Topology(nodes=(node,), cpu_quota=quota, note=None)
-    monkeypatch.setattr("unloader.placement.seating.machine", lambda: shape)
+    monkeypatch.setattr("unloader.placement.seating.detect", lambda: shape)
     with opened(job_of(database, 0)) as executor:
         assert len(executor.pids()) == started
 

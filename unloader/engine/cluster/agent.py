@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from numa.model import ProcessLimits, Seat
 from numa.processes.fork_server import ForkServer
+from numa.topology import detect
 from unloader.engine.executor import (
     AttemptFailed,
     ExecutorEvent,
@@ -42,7 +43,7 @@ from unloader.errors import WorkerLost, translate
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, Preload, Proof, SeatOptions
 from unloader.placement.evidence import Evidence, WorkerEvidence
-from unloader.placement.seating import Seating, is_one_node, machine, seat_workers
+from unloader.placement.seating import Seating, is_one_node, seat_workers
 from unloader.sources.registry import source_of
 from unloader.worker.preparing import load_for_machines
 
@@ -181,7 +182,7 @@ class Agent:
             TopologyError: As `seat_workers`.
         """
         self._opening = opening
-        topology = machine()
+        topology = detect()
         seating = seat_workers(topology, opening.seats_of_machine, opening.options)
         seats = tuple(
             replace(seating.seats[number], worker=place) for place, number in opening.places

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from numa.model import ProcessLimits
+from numa.topology import detect
 from unloader.engine.cluster.agent import Opening, machine_id
 from unloader.engine.cluster.executor import DaskExecutor
 from unloader.engine.cluster.security import certificates_at, check_reachable
@@ -20,7 +21,7 @@ from unloader.engine.cluster.team import Stop, Team, in_time
 from unloader.errors import ConfigError, ConnectFailed, Interrupted, UsageError
 from unloader.model import Preload, Request
 from unloader.nouns import are, counted
-from unloader.placement.seating import Seating, SeatPlan, machine, most_workers
+from unloader.placement.seating import Seating, SeatPlan, most_workers
 from unloader.request.clusters import own_workers
 from unloader.sources.registry import source_of
 
@@ -187,7 +188,7 @@ def _seated(request: Request, parallelism: int | None, team: Team) -> SeatPlan:
         )
         notices = (*notices, text)
     return SeatPlan(
-        topology=machine(),
+        topology=detect(),
         # The agents have decided where the seats are.
         options=replace(request.seats, numa="off"),
         seating=Seating(seats=seats, memory_policy="local", notices=notices),

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from numa.topology import detect
 from unloader.errors import ConfigError
 from unloader.events import ParallelismChanged
 from unloader.model import ConcurrencyOptions, Request
 from unloader.placement.seating import (
     automatic_parallelism,
-    machine,
     sessions_beside_workers,
 )
 from unloader.sources.abilities import open_load
@@ -127,7 +127,7 @@ class RunSteering(Struct, kw_only=True):
 
     def _first(self) -> int:
         """Return how many begin where the best number is to be found: few for this machine."""
-        cpus = automatic_parallelism(machine(), self.request.seats)
+        cpus = automatic_parallelism(detect(), self.request.seats)
         return max(_FEWEST, cpus // _CPUS_A_WORKER)
 
     def _show(self, status: ParallelismStatus) -> None:
