@@ -89,7 +89,6 @@ FLOORS = {
             "unloader.ownership",
             "unloader.redaction",
         },
-        {"unloader.canonical_json"},
         {
             "unloader.identity",
             "unloader.json_fields",
