@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 from long_tests import OTHER_ROUTES
+from msgspec import to_builtins
 
 from unloader.ceilings.model import ConnectionCeiling
-from unloader.json_fields import to_json
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Fields = dict[str, str]
@@ -155,7 +155,7 @@ def documents(unloader: Run, database: str) -> list[tuple[str, dict[str, Any]]]:
         all_bytes_per_second=2e6,
     )
     return [
-        ("connection-ceiling", to_json(connection)),
+        ("connection-ceiling", to_builtins(connection)),
         *(
             (section, json.loads(unloader(*arguments, "--json").stdout))
             for section, *arguments in calls
