@@ -55,7 +55,12 @@ FLOORS = {
         {"unloader.api"},
         {"unloader.report"},
         {"unloader.run"},
-        {"unloader.checking", "unloader.preflight", "unloader.sizing", "unloader.retention"},
+        {
+            "unloader.checking",
+            "unloader.retention",
+            "unloader.tuning.preflight_measuring",
+            "unloader.tuning.sizing_basis",
+        },
         {"unloader.status"},
         {
             "unloader.lakehouse.lake_runs",
@@ -65,8 +70,12 @@ FLOORS = {
         {"unloader.manifest"},
         {"unloader.resolve"},
         {
-            "unloader.ceilings",
-            "unloader.codecs",
+            "unloader.tuning.ceiling_records",
+            "unloader.tuning.codec_choice",
+            "unloader.tuning.codec_sampling",
+            "unloader.tuning.efficiency",
+            "unloader.tuning.measuring_tasks",
+            "unloader.tuning.preflight_worker",
             "unloader.sweep.measuring",
             "unloader.sweep.model",
         },

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unloader.api.translation import translated
-from unloader.codecs.model import SampleBudget
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import Request, SeatOptions
 from unloader.resolve.preparation import prepared
+from unloader.tuning.codec_choice import SampleBudget
 
 if TYPE_CHECKING:
-    from unloader.ceilings.model import Ceilings
-    from unloader.codecs.choice import CodecReport
     from unloader.placement.survey import Survey
-    from unloader.preflight.model import Budget
-    from unloader.sizing.model import Question, Sizing
+    from unloader.tuning.ceiling_records import Ceilings
+    from unloader.tuning.codec_choice import CodecReport
+    from unloader.tuning.preflight_measuring import Budget
+    from unloader.tuning.sizing_records import Question, Sizing
 
 
 def measure_codecs(
@@ -39,7 +39,7 @@ def measure_codecs(
     Raises:
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
     """
-    from unloader.codecs.choice import report
+    from unloader.tuning.codec_choice import report
 
     with translated(), prepared(request, stop, observe) as ready:
         observe(PhaseStarted(phase="measuring"))
@@ -65,7 +65,7 @@ def preflight(
     Raises:
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
     """
-    from unloader.preflight.measuring import measure
+    from unloader.tuning.preflight_measuring import measure
 
     with translated():
         return measure(request, budget, observe=observe, stop=stop)
@@ -83,8 +83,8 @@ def size(question: Question, *, files: tuple[str, ...], like_record: bool = Fals
         UnloaderError: UsageError if something is missing, ConfigError or OutputFailed if a file
             cannot be used.
     """
-    from unloader.sizing.arithmetic import size as reckon
-    from unloader.sizing.reading import basis_of
+    from unloader.tuning.sizing_arithmetic import size as reckon
+    from unloader.tuning.sizing_basis import basis_of
 
     with translated():
         return reckon(question, basis_of(files, like_record=like_record))

@@ -35,7 +35,7 @@ from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.slow_installation import missing_libraries
 
 if TYPE_CHECKING:
-    from unloader.ceilings.model import Ceilings, Efficiency
+    from unloader.tuning.ceiling_records import Ceilings, Efficiency
 
 
 class RunFacts(Struct, frozen=True, kw_only=True):

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 
 from numa.topology import detect
-from unloader.ceilings.efficiency import RunRates, efficiency
-from unloader.ceilings.machine import existing_directory, mount_of, this_machine
-from unloader.ceilings.model import Ceilings, Efficiency, Mount
 from unloader.manifest.model import TotalsRecord
 from unloader.redaction import redact
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.kinds import destination_kind
+from unloader.tuning.ceiling_records import Ceilings, Efficiency, Mount
+from unloader.tuning.efficiency import (
+    RunRates,
+    efficiency,
+    existing_directory,
+    mount_of,
+    this_machine,
+)
 from writers.model import TextFormat
 
 

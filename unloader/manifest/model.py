@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from unloader.ceilings.model import Efficiency
 from unloader.events import ParallelismChanged
 from unloader.manifest.asked import (
     ColumnRecord,
@@ -20,6 +19,7 @@ from unloader.manifest.asked import (
 )
 from unloader.model import FinishedUnit, LakeTable, Setting, Snapshot, VerifyLevel
 from unloader.placement.evidence import NodeRecord, WorkerRecord
+from unloader.tuning.ceiling_records import Efficiency
 from writers.model import WrittenFile
 
 FORMAT_VERSION = 2

@@ -10,10 +10,10 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from unloader.ceilings.model import Efficiency
 from unloader.manifest.asked import SourceRecord
 from unloader.manifest.model import TotalsRecord, VerifiedRecord
 from unloader.model import Cause, Snapshot, Stages
+from unloader.tuning.ceiling_records import Efficiency
 
 FORMAT_VERSION: Literal[1] = 1
 

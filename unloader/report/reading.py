@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from unloader.ceilings.file import read_ceilings
 from unloader.errors import OutputFailed, UnloaderError
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import manifest_data, parse_any_manifest, read_manifest
@@ -20,6 +19,7 @@ from unloader.storage.directories.leftovers import RUN
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath, path_of
+from unloader.tuning.ceiling_records import read_ceilings
 from writers.files.regular import read_regular
 from writers.objects.location import Location
 

@@ -11,12 +11,12 @@ from typing import Any, Literal
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import asdict
 
-from unloader.ceilings.model import Ceilings
 from unloader.errors import ConfigError
 from unloader.report.model import FORMAT_VERSION, Bar
 from unloader.report.timeline import bars_of
 from unloader.sweep.model import PARALLELISM, PointReport, SweepDocument, label
 from unloader.tuning.analysis import Analysis, KneeInterval, MeasuredLevel, Work
+from unloader.tuning.ceiling_records import Ceilings
 
 MOST_LEVELS = 300
 _HOUR = 3600.0

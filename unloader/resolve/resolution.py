@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from unloader.codecs.choice import chosen
 from unloader.errors import PlanFailed
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.lakehouse.lake_formats import lake_kind
@@ -30,6 +29,7 @@ from unloader.resolve.parts import (
 from unloader.resolve.preparation import Prepared, prepared
 from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
 from unloader.sources.base import Catalog
+from unloader.tuning.codec_choice import chosen
 from writers.codecs.choice import Choice
 from writers.model import Compression
 

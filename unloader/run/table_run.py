@@ -53,7 +53,7 @@ from unloader.worker.masked_failures import masks_any, source_words_left_out
 from writers.files.syncing import Steps, alone
 
 if TYPE_CHECKING:
-    from unloader.ceilings.model import Ceilings
+    from unloader.tuning.ceiling_records import Ceilings
 
 
 class Circumstances(Struct, kw_only=True):

@@ -47,7 +47,7 @@ from unloader.storage.kinds import KEPT, destination_kind
 from unloader.storage.opening import storage_at
 
 if TYPE_CHECKING:
-    from unloader.ceilings.model import Ceilings
+    from unloader.tuning.ceiling_records import Ceilings
 
 
 _NOTHING = Left(what="nothing")
@@ -435,7 +435,7 @@ def check_ceilings(request: Request) -> None:
         ConfigError: It cannot.
     """
     if request.ceilings is not None:
-        from unloader.ceilings.file import read_ceilings
+        from unloader.tuning.ceiling_records import read_ceilings
 
         read_ceilings(Path(request.ceilings))
 
@@ -447,7 +447,7 @@ def ceilings_of(request: Request, observe: Observer) -> Ceilings | None:
     """
     if request.ceilings is None:
         return None
-    from unloader.ceilings.file import read_ceilings
+    from unloader.tuning.ceiling_records import read_ceilings
 
     try:
         return read_ceilings(Path(request.ceilings))

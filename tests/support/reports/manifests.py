@@ -7,7 +7,6 @@ from typing import Any, get_args, get_origin
 
 from msgspec import structs
 
-from unloader.ceilings.model import Efficiency, EfficiencyPart
 from unloader.events import ParallelismChanged
 from unloader.manifest.asked import OptionsRecord, PlanRecord, SourceRecord, TableRecord
 from unloader.manifest.model import (
@@ -19,6 +18,7 @@ from unloader.manifest.model import (
 )
 from unloader.model import BoundSeat, FinishedUnit, Setting, Snapshot, Stages
 from unloader.placement.evidence import NodeRecord, WorkerRecord
+from unloader.tuning.ceiling_records import Efficiency, EfficiencyPart
 from writers.model import Compression, TextFormat, WrittenFile
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&amp;<svg/onload=alert(2)>{{7*7}}\u202e"

@@ -6,8 +6,6 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from unloader.ceilings.model import Ceilings, DiskCeiling, SourceCeiling, SourceLevel, WriteSettings
-from unloader.ceilings.model import Machine as CeilingsMachine
 from unloader.sweep.measuring.load import CpuShares, MachineLoad, NodeLoad, ProcessShares
 from unloader.sweep.measuring.sampler import Moment
 from unloader.sweep.model import (
@@ -33,6 +31,14 @@ from unloader.tuning.analysis import (
     Spread,
     Work,
 )
+from unloader.tuning.ceiling_records import (
+    Ceilings,
+    DiskCeiling,
+    SourceCeiling,
+    SourceLevel,
+    WriteSettings,
+)
+from unloader.tuning.ceiling_records import Machine as CeilingsMachine
 from unloader.tuning.points import Load
 
 PUBLISHED = {

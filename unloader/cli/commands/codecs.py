@@ -16,8 +16,7 @@ from unloader.cli.signals import stop_on_signals
 from unloader.nouns import counted
 
 if TYPE_CHECKING:
-    from unloader.codecs.choice import CodecReport
-    from unloader.codecs.model import SampleBudget
+    from unloader.tuning.codec_choice import CodecReport, SampleBudget
     from writers.codecs.choice import Prediction
 
 
@@ -65,7 +64,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
 
 
 def _budget(sample_bytes: int) -> SampleBudget:
-    from unloader.codecs.model import SampleBudget
+    from unloader.tuning.codec_choice import SampleBudget
 
     return SampleBudget(
         bytes=sample_bytes,

@@ -17,9 +17,9 @@ from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.cli.signals import stop_on_signals
 
 if TYPE_CHECKING:
-    from unloader.ceilings.model import Part
     from unloader.model import Request
-    from unloader.preflight.model import Budget
+    from unloader.tuning.ceiling_records import Part
+    from unloader.tuning.preflight_measuring import Budget
 
 
 @click.command(
@@ -56,13 +56,13 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     parts = measuring.measured_parts(values)
     job = _job(context, argument, values)
     if values["save"] is not None:
-        from unloader.ceilings.file import check_saveable
+        from unloader.tuning.ceiling_records import check_saveable
 
         check_saveable(Path(values["save"]))
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
         found = api.preflight(job, _budget(values, parts), observe=display, stop=stop)
     if values["save"] is not None:
-        from unloader.ceilings.file import save_ceilings
+        from unloader.tuning.ceiling_records import save_ceilings
 
         save_ceilings(Path(values["save"]), found)
     if values["json"]:
@@ -85,7 +85,7 @@ def _job(context: click.Context, argument: SourceArgument, values: dict[str, Any
 
 
 def _budget(values: dict[str, Any], parts: tuple[Part, ...]) -> Budget:
-    from unloader.preflight.model import Budget
+    from unloader.tuning.preflight_measuring import Budget
 
     return Budget(
         parts=parts,

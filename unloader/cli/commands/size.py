@@ -11,7 +11,7 @@ from unloader.cli.options.command import JobCommand, declared_options
 from unloader.errors import UsageError
 
 if TYPE_CHECKING:
-    from unloader.sizing.model import Question
+    from unloader.tuning.sizing_records import Question
 
 
 @click.command(
@@ -46,7 +46,7 @@ def command(**values: Any) -> None:
 
 
 def _question(values: dict[str, Any]) -> Question:
-    from unloader.sizing.model import Question
+    from unloader.tuning.sizing_records import Question
 
     if values["window"] is not None and not values["window"]:
         raise UsageError("--window is 0", "give the time in which the unload must end, such as 1h")

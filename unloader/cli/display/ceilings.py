@@ -10,7 +10,7 @@ from unloader.cli.display.columns import facts, terminal_width
 from unloader.nouns import counted
 
 if TYPE_CHECKING:
-    from unloader.ceilings.model import (
+    from unloader.tuning.ceiling_records import (
         Ceilings,
         CodecCeiling,
         ConnectionCeiling,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from unloader.cli.display import render
 from unloader.cli.display.columns import folded, terminal_width
-from unloader.sizing.sheet import shown
+from unloader.tuning.sizing_arithmetic import shown
 
 if TYPE_CHECKING:
-    from unloader.sizing.model import Needed, Sizing, Space, Step
+    from unloader.tuning.sizing_records import Needed, Sizing, Space, Step
 
 
 def page(found: Sizing) -> str:

@@ -10,7 +10,7 @@ from unloader.cli.options import rules
 from unloader.errors import UsageError
 
 if TYPE_CHECKING:
-    from unloader.ceilings.model import Part
+    from unloader.tuning.ceiling_records import Part
 
 _OF_A_SOURCE = ("table", "query", "columns", "exclude", "where", "partition", "levels")
 
@@ -43,7 +43,7 @@ def measured_parts(values: Mapping[str, Any]) -> tuple[Part, ...]:
     Raises:
         UsageError: `--without` names something else, or everything.
     """
-    from unloader.ceilings.model import PARTS
+    from unloader.tuning.ceiling_records import PARTS
 
     for name in values["without"]:
         if name not in PARTS:

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from partition_planner.errors import PlanError
 from partition_planner.several import estimated_bytes, unit_bytes
-from unloader.codecs.choice import chosen
 from unloader.errors import ConfigError, Interrupted, SourceError, UnloaderError, translate
 from unloader.events import Notice, Observer, PhaseStarted, silent
 from unloader.model import Snapshot, SourceSpec
@@ -39,6 +38,7 @@ from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.sources.many_tables import hold_tables
 from unloader.storage.paths import RealPlaces
+from unloader.tuning.codec_choice import chosen
 from writers.codecs.choice import Choice
 from writers.model import Compression
 

@@ -105,8 +105,8 @@ def machine_of(directories: Sequence[str]) -> Machine:
     """
     from numa.errors import TopologyError
     from numa.topology import detect
-    from unloader.ceilings.machine import this_machine
     from unloader.sweep.measuring.readings import disk_of, link_speeds
+    from unloader.tuning.efficiency import this_machine
 
     disks = frozenset(filter(None, map(disk_of, directories)))
     try:

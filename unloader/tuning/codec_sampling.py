@@ -1,7 +1,7 @@
-"""Reads a sample of the user's rows and measures codecs on it; runs in a process of its own.
+"""Reads a sample of the rows of the user and measures codecs on it; runs in a separate process.
 
-It opens the source as a worker does, at the run's snapshot, and takes the first rows of several
-work units. Rows with a value too large for a batch are passed over.
+It opens the source as a worker does, at the snapshot of the run, and takes the first rows of
+several work units. Rows with a value too large for a batch are skipped.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from unloader.codecs.model import Sample, SampleTask
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure
 from unloader.sources.base import SHARES, Reader, TextReader, is_large_row
 from unloader.sources.reading import read_again, unit_batches, unit_text
 from unloader.sources.registry import source_of
+from unloader.tuning.codec_choice import Sample, SampleTask
 from unloader.worker.masked_failures import failure_without_values
 from unloader.worker.memory import tune
 from writers.codecs.measuring import encode_sample, measure_disk, measure_parquet, measure_text
@@ -29,6 +29,7 @@ from writers.model import TextFormat
 if TYPE_CHECKING:
     from partition_planner.model import WorkUnit
     from unloader.transforms.model import TransformOptions
+
 
 _BATCHES = 4
 """Of each unit, at least, where it has the rows."""

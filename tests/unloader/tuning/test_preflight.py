@@ -16,10 +16,10 @@ import pytest
 from long_tests import OTHER_ROUTES, also
 from processes import command
 
-from unloader.ceilings.model import WriteSettings
 from unloader.model import AttemptFailure
-from unloader.preflight import process
-from unloader.preflight.tasks import WriteTask, Written
+from unloader.tuning import preflight_worker as process
+from unloader.tuning.ceiling_records import WriteSettings
+from unloader.tuning.measuring_tasks import WriteTask, Written
 
 SMALL = (
     *("--disk-bytes", "256kB", "--rounds", "2", "--overlap-buffer", "16KiB"),

@@ -12,8 +12,8 @@ import pytest
 from long_tests import OTHER_ROUTES, also
 from processes import command
 
-from unloader.ceilings.file import save_ceilings
-from unloader.ceilings.model import (
+from unloader.errors import ConfigError, OutputFailed
+from unloader.tuning.ceiling_records import (
     Ceilings,
     CodecCeiling,
     DiskCeiling,
@@ -22,9 +22,9 @@ from unloader.ceilings.model import (
     SourceCeiling,
     SourceLevel,
     WriteSettings,
+    save_ceilings,
 )
-from unloader.errors import ConfigError, OutputFailed
-from unloader.sizing.reading import basis_of
+from unloader.tuning.sizing_basis import basis_of
 
 QUESTION = ("--rows", "10G", "--row-bytes", "165", "--window", "1h", "--cores", "16")
 

@@ -1,12 +1,19 @@
-"""Holds the rates of a run against ceilings, where those are of the same machine and places."""
+"""Compares the rates of a run with ceilings of the same machine, places and source."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from msgspec import Struct
 
-from unloader.ceilings.model import (
+from numa.model import Topology
+from unloader.nouns import counted
+from unloader.storage.machine import host_name
+from unloader.storage.opening import storage_at
+from unloader.tuning.ceiling_records import (
     Ceilings,
     DiskCeiling,
     Efficiency,
@@ -17,7 +24,6 @@ from unloader.ceilings.model import (
     SourceCeiling,
     SourceLevel,
 )
-from unloader.nouns import counted
 
 
 class RunRates(Struct, frozen=True, kw_only=True):
@@ -60,7 +66,7 @@ def efficiency(found: Ceilings, path: str, run: RunRates) -> Efficiency:
         return Efficiency(ceilings=path, taken_at=found.taken_at, parts=(), not_compared=(reason,))
     parts: list[EfficiencyPart] = []
     reasons: list[str] = []
-    for what in (_disk(found, run), _source(found, run), _encoder(found, run)):
+    for what in (_disk_parts(found, run), _source_parts(found, run), _encoder_parts(found, run)):
         for each in what:
             if isinstance(each, str):
                 reasons.append(each)
@@ -71,7 +77,7 @@ def efficiency(found: Ceilings, path: str, run: RunRates) -> Efficiency:
     )
 
 
-def _disk(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
+def _disk_parts(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
     if not found.disks:
         yield "disk: it was not measured"
     elif not run.mounts:
@@ -110,7 +116,7 @@ def _key(mount: Mount | None) -> tuple[str, str, str] | None:
     return None if mount is None else (mount.point, mount.source, mount.type)
 
 
-def _source(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
+def _source_parts(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
     source = found.source
     if source is None:
         yield "source: it was not measured"
@@ -147,7 +153,7 @@ def level_for(source: SourceCeiling, workers: int) -> SourceLevel:
     return same[0] if same else max(source.levels, key=lambda each: each.rows_per_second)
 
 
-def _encoder(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
+def _encoder_parts(found: Ceilings, run: RunRates) -> Iterator[EfficiencyPart | str]:
     encoder = found.encoder
     if encoder is None or encoder.bytes_per_cpu_second is None:
         yield "encoder: it was not measured"
@@ -175,3 +181,65 @@ def _encoder_part(
         share=round(run.uncompressed_bytes_per_second / ceiling, 4),
         basis=f"{counted(cores, 'core that encodes', 'cores that encode')} only {encoder.format}",
     )
+
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_CPUS = Path("/proc/cpuinfo")
+_MODEL = re.compile(r"^(?:model name|Hardware|cpu model)\s*:\s*(.+)$", re.MULTILINE)
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+def this_machine(topology: Topology) -> Machine:
+    """Return what is written down of this machine."""
+    # A node that does not tell its cores has one for each of its CPUs.
+    cores = sum(len(node.cores or node.cpus) for node in topology.nodes)
+    usable = topology.usable_cpus
+    return Machine(
+        name=host_name(),
+        cpus=usable,
+        cores=max(1, min(usable, cores)),
+        model=_cpu_model(),
+    )
+
+
+def _cpu_model() -> str | None:
+    try:
+        found = _MODEL.search(_CPUS.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
+    return found[1].strip() if found else None
+
+
+def existing_directory(place: str) -> str | None:
+    """Return a directory, or the nearest one above it that exists; None if it is none."""
+    disk = storage_at(place).disk(place)
+    return None if disk is None else disk.directory
+
+
+def mount_of(directory: str) -> Mount | None:
+    """Return the file system of a directory (proc(5), mountinfo); None if that is not known.
+
+    The last entry of the longest mount point that holds it counts: mounts may lie on mounts.
+    """
+    try:
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        real = os.path.realpath(directory)
+    except OSError:
+        return None
+    best: Mount | None = None
+    for line in lines:
+        front, _, behind = line.partition(" - ")
+        fields, last = front.split(" "), behind.split(" ")
+        if len(fields) < 5 or len(last) < 2:
+            continue
+        point = _unescaped(fields[4])
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        if inside and (best is None or len(point) >= len(best.point)):
+            best = Mount(point=point, source=_unescaped(last[1]), type=last[0])
+    return best
+
+
+def _unescaped(text: str) -> str:
+    plain = _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
+    # What is not UTF-8 could not be written into a file of JSON.
+    return plain.encode("utf-8", "replace").decode("utf-8")

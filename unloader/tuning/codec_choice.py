@@ -1,13 +1,17 @@
-"""Measures codecs on the user's own rows before a run, and lets a preset choose among them.
+"""Measures codecs on the rows of the user before a run, and lets a preset choose among them.
 
-The rows are read and measured by a process of its own, on the seat of the first worker, so that a
-source that hangs can be given up, and the parent stays as small as it was.
+The rows are read and measured by a separate process, on the seat of the first worker, so that a
+source that hangs can be abandoned, and the parent stays as small as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,16 +19,14 @@ from msgspec.structs import replace
 from numa.model import ProcessLimits
 from numa.topology import detect
 from partition_planner.model import WorkUnit
-from unloader.codecs.model import Sample, SampleBudget, Sampled, SampleTask
-from unloader.codecs.places import disks_of, scratch
-from unloader.engine.engine import Engine, Work
 from unloader.engine.local import LocalExecutor
-from unloader.engine.schedule import Attempt, Schedule
-from unloader.errors import Interrupted, SourceError, WorkerLost
+from unloader.errors import Interrupted, SourceError, UnloaderError, WorkerLost
 from unloader.events import Notice, Observer
-from unloader.failures import error_of, is_a
-from unloader.model import AttemptFailure, RetryOptions
+from unloader.model import OutputOptions
 from unloader.placement.seating import automatic_parallelism, seat_workers
+from unloader.storage.kinds import destination_kind
+from unloader.storage.opening import storage_at
+from unloader.tuning.measuring_tasks import measure_together
 from writers.codecs.choice import (
     CANDIDATES,
     PRESETS,
@@ -39,7 +41,102 @@ from writers.codecs.choice import (
 )
 from writers.model import Compression, TextFormat
 
-ENTRY = "unloader.codecs.sampling:work"
+if TYPE_CHECKING:
+    from numa.model import Topology
+    from partition_planner.model import Plan, WorkUnit
+    from unloader.model import Extract, Request
+    from unloader.placement.seating import Seating
+    from unloader.transforms.model import TransformOptions
+    from writers.codecs.choice import CodecFigures
+    from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+
+
+class Sampled(Protocol):
+    """What rows are sampled of: a request, and what has been decided of it so far."""
+
+    @property
+    def request(self) -> Request:
+        """What was asked."""
+
+    @property
+    def format(self) -> TextFormat | ParquetFormat:
+        """The final format."""
+
+    @property
+    def extract(self) -> Extract:
+        """What is read."""
+
+    @property
+    def plan(self) -> Plan:
+        """The work units that rows are taken from."""
+
+    @property
+    def topology(self) -> Topology:
+        """The machine that the seats are on."""
+
+    @property
+    def seating(self) -> Seating:
+        """The first seat is where the sample is measured."""
+
+    @property
+    def task_transform(self) -> TransformOptions | None:
+        """What is done to the rows before they are encoded."""
+
+
+class SampleBudget(Struct, frozen=True, kw_only=True):
+    """How much a sample may take."""
+
+    bytes: int
+    """Of rows in memory, as they are fetched; one batch of each unit more at most."""
+    fetch_seconds: float
+    """No batch is asked for after them."""
+    codec_seconds: float
+    """For all codecs together; one that is being measured is let finish its frame or file."""
+    disk_seconds: float
+    """For each disk; 0 measures none."""
+    patience_seconds: float
+    """After which the whole is given up: the source does not answer."""
+
+
+class SampleTask(Struct, frozen=True, kw_only=True):
+    """Everything that the measuring process needs."""
+
+    extract: Extract
+    units: tuple[WorkUnit, ...]
+    """Those the rows come from, the same share from each."""
+    spec: OutputSpec
+    """Its directory is for passing files, and its codec is not used."""
+    candidates: tuple[Compression, ...]
+    """Quick ones first; the first is "none"."""
+    budget: SampleBudget
+    fetch_bytes: int
+    disks: tuple[str, ...]
+    """A directory on each disk that the run would write to."""
+    transform: TransformOptions | None = None
+    """What is done to the rows before they are encoded."""
+
+
+class Sample(Struct, frozen=True, kw_only=True):
+    """What was read and measured."""
+
+    whole: bool
+    """The units were read to their end."""
+    rows: int = 0
+    """On the encoded route about as many: ends of line are counted."""
+    bytes: int = 0
+    """Of these rows as they are written without a codec."""
+    fetch_seconds: float = 0.0
+    """Wall seconds of waiting for the rows, without the beginning of each unit's statement."""
+    fetch_cpu_seconds: float = 0.0
+    encode_cpu_seconds: float = 0.0
+    """0 on the encoded route."""
+    figures: tuple[CodecFigures, ...] = ()
+    """Empty without rows."""
+    disk_bytes_per_second: float | None = None
+    """Of all disks together; None if one of them could not be measured."""
+
+
+ENTRY = "unloader.tuning.codec_sampling:work"
 
 SAMPLED_UNITS = 5
 """Units that rows are taken from, evenly over the table."""
@@ -114,8 +211,6 @@ def report(
         listed = (*listed, own)
     disks = disks_of(ready.request.output)
     sample, units = _sample(ready, listed, budget, disks, stop)
-    if isinstance(sample, AttemptFailure):
-        raise error_of(sample)
     return _report(ready, sample, units, disks)
 
 
@@ -132,9 +227,12 @@ def chosen(
     """
     candidates = CANDIDATES[_format_name(ready)]
     disks = disks_of(ready.request.output)
-    sample, units = _sample(ready, candidates, BEFORE_A_RUN, disks, stop)
-    if isinstance(sample, AttemptFailure):
-        choice = replace(choose(preset, ()), reason=f"no codec could be measured: {sample.message}")
+    try:
+        sample, units = _sample(ready, candidates, BEFORE_A_RUN, disks, stop)
+    except Interrupted:
+        raise
+    except UnloaderError as error:
+        choice = replace(choose(preset, ()), reason=f"no codec could be measured: {error.message}")
     else:
         found = _report(ready, sample, units, disks)
         disk = sample.disk_bytes_per_second
@@ -186,7 +284,7 @@ def _sample(
     budget: SampleBudget,
     disks: tuple[str, ...],
     stop: Callable[[], bool],
-) -> tuple[Sample | AttemptFailure, tuple[WorkUnit, ...]]:
+) -> tuple[Sample, tuple[WorkUnit, ...]]:
     units = spread_units(ready.plan.units)
     if not units or not ready.seating.seats:
         return Sample(whole=True), units
@@ -211,42 +309,9 @@ def spread_units(units: tuple[WorkUnit, ...]) -> tuple[WorkUnit, ...]:
     return tuple(ordered[(2 * at + 1) * len(ordered) // (2 * count)] for at in range(count))
 
 
-class _Measuring(Struct, frozen=True, kw_only=True):
-    """The one unit of the schedule."""
-
-    id: str
-    task: SampleTask
-
-
-@dataclass(slots=True)
-class _SampleWork(Work[_Measuring]):
-    """Has one sample taken, and keeps it."""
-
-    stop: Callable[[], bool]
-    sample: Sample | None = None
-
-    def task(self, attempt: Attempt[_Measuring]) -> SampleTask:
-        return attempt.unit.task
-
-    def check(self) -> None:
-        if self.stop():
-            raise Interrupted("stopped by a signal while codecs were measured")
-
-    def record(self, place: int, attempt: Attempt[_Measuring], result: object) -> None:
-        assert isinstance(result, Sample)
-        self.sample = result
-
-    def overdue(self, place: int, attempt: Attempt[_Measuring], seconds: float) -> AttemptFailure:
-        return _source_failure(f"the source returned no sample within {seconds:g} s")
-
-
-def _answer(ready: Sampled, task: SampleTask, stop: Callable[[], bool]) -> Sample | AttemptFailure:
-    """Have a new process do the task; an answer that does not come is a failure."""
+def _answer(ready: Sampled, task: SampleTask, stop: Callable[[], bool]) -> Sample:
+    """Return the sample that a new process takes."""
     patience = task.budget.patience_seconds
-    work = _SampleWork(stop)
-    unit = _Measuring(id="sample", task=task)
-    schedule = Schedule(units=(unit,), retry=RetryOptions(retries=0))
-    engine = Engine(schedule=schedule, work=work, attempt_seconds=patience)
     if ready.request.uses_cluster:
         # The seats are on other machines, and the sample is taken here.
         seating = seat_workers(detect(), 1, ready.request.seats)
@@ -254,24 +319,51 @@ def _answer(ready: Sampled, task: SampleTask, stop: Callable[[], bool]) -> Sampl
         seating = replace(ready.seating, seats=ready.seating.seats[:1])
     limits = ProcessLimits(start_seconds=patience)
     with LocalExecutor(seating, ENTRY, limits, looks=False) as executor:
-        executor.resize(1)
-        engine.run(executor)
-    if work.sample is not None:
-        return work.sample
-    failure = engine.failure or schedule.given_up[unit.id]
-    if is_a(failure, WorkerLost):
-        return _source_failure(f"cannot take a sample: {failure.message}")
-    return failure
-
-
-def _source_failure(message: str) -> AttemptFailure:
-    return AttemptFailure(
-        error=SourceError.__name__,
-        message=message,
-        hint="try again, or name a codec with --compression",
-        retryable=True,
-    )
+        try:
+            (sample,) = measure_together(executor, [task], patience_seconds=patience, stop=stop)
+        except WorkerLost as error:
+            raise SourceError(
+                f"cannot take a sample: {error.message}",
+                "try again, or name a codec with --compression",
+            ) from error
+    assert isinstance(sample, Sample)
+    return sample
 
 
 def _format_name(ready: Sampled) -> str:
     return "csv" if isinstance(ready.format, TextFormat) else "parquet"
+
+
+_SHARED_MEMORY = Path("/dev/shm")
+
+
+@contextmanager
+def scratch(wanted_bytes: int) -> Iterator[str]:
+    """Yield a directory for passing files, in memory if there is room: they tell rows."""
+    base: str | None = None
+    try:
+        room = os.statvfs(_SHARED_MEMORY)
+        if room.f_bavail * room.f_frsize >= wanted_bytes and os.access(_SHARED_MEMORY, os.W_OK):
+            base = str(_SHARED_MEMORY)
+    except OSError:
+        base = None
+    with tempfile.TemporaryDirectory(prefix="unloader-sample-", dir=base) as directory:
+        yield directory
+
+
+def disks_of(output: OutputOptions) -> tuple[str, ...]:
+    """Return a directory on each disk that is written to, existing ones in place of new ones.
+
+    Without a destination that is the current directory. Empty if anything but a directory is among
+    them (the speed of a pipe is that of its reader), or one that the run will be refused, too.
+    """
+    destinations = output.destinations if output.destination else (".",)
+    if destination_kind(destinations) != "directories":
+        return ()
+    found: dict[int, str] = {}
+    for place in destinations:
+        disk = storage_at(place).disk(place)
+        if disk is None:
+            return ()
+        found.setdefault(disk.number, disk.directory)
+    return tuple(found.values())

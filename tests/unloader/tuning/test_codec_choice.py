@@ -11,14 +11,20 @@ from msgspec.structs import replace
 
 from partition_planner.model import WholeTable, WorkUnit
 from unloader import api
-from unloader.codecs.choice import BEFORE_A_RUN, SAMPLED_UNITS, chosen, spread_units
-from unloader.codecs.places import disks_of, scratch
 from unloader.errors import Interrupted
 from unloader.events import Event, Notice, PhaseStarted
 from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec
 from unloader.request.names import parse_table
 from unloader.resolve.preparation import prepared
 from unloader.resolve.resolution import resolved
+from unloader.tuning.codec_choice import (
+    BEFORE_A_RUN,
+    SAMPLED_UNITS,
+    chosen,
+    disks_of,
+    scratch,
+    spread_units,
+)
 from writers.model import Compression, TextFormat
 
 

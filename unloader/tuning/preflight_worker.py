@@ -1,4 +1,4 @@
-"""The measuring side: one process a seat, which writes files or fetches rows and tells the time.
+"""The measuring side of a preflight: a process for each seat, which writes files or fetches rows.
 
 A file goes through `writers.files.sink`, as the files of a run do: the same buffers, checksum,
 write-ahead and sync. It has no name where the file system can do that, so that nothing is left of
@@ -9,23 +9,33 @@ from __future__ import annotations
 
 import atexit
 import os
+import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from tempfile import mkstemp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from msgspec import Struct
 
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, Preload
-from unloader.preflight.connections import Traffic, traffic
-from unloader.preflight.tasks import Connected, ConnectTask, Fetched, FetchTask, WriteTask, Written
-from unloader.preflight.timed_reader import TimedReader
 from unloader.redaction import guard_streams
-from unloader.sources.base import Reader
+from unloader.sources.base import Reader, Text, TextReader
 from unloader.sources.registry import source_of
+from unloader.tuning.measuring_tasks import (
+    Connected,
+    ConnectTask,
+    Fetched,
+    FetchTask,
+    WriteTask,
+    Written,
+)
 from unloader.worker.memory import tune
+from unloader.worker.progress import RowEstimate
 from unloader.worker.unit import copy_unit
 from writers.errors import WriteError
 from writers.files.os_errors import write_error
@@ -33,7 +43,10 @@ from writers.files.sink import Sink
 from writers.model import Compression
 
 if TYPE_CHECKING:
+    from partition_planner.model import Piece
     from unloader.model import Extract
+    from writers.model import TextFormat
+
 
 tune()
 
@@ -189,3 +202,115 @@ class _Fetching:
             self.bytes += sum(each.bytes for each in copied.files)
             if reader.is_over:
                 return
+
+
+T = TypeVar("T")
+
+
+class TimedReader:
+    """Passes on what a reader gives; a `unloader.sources.base.TextReader` if that one is.
+
+    A unit that is cut off looks like one that ended, so what was read of it counts. The first item
+    of all is waited for, however long it takes: without one there is no figure.
+    """
+
+    def __init__(
+        self, reader: Reader, until: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Take a reader, and the time after which nothing more is asked of it.
+
+        Args:
+            reader: An open one, which the caller closes.
+            until: By the clock.
+            clock: Tells the time.
+        """
+        self._reader = reader
+        self._until = until
+        self._clock = clock
+        self._estimate = RowEstimate()
+        self._has_begun = self._is_cut = False
+        self.encoded_rows = 0
+        """Of the last text: as the source counts them, or estimated where it was cut off."""
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the time is over."""
+        return self._has_begun and self._clock() >= self._until
+
+    def batches(self, extract: Extract, piece: Piece, *, batch_bytes: int) -> Iterator[Any]:
+        """Yield batches as `Reader.batches` does, until the time is over."""
+        return self._timed(lambda: self._reader.batches(extract, piece, batch_bytes=batch_bytes))
+
+    def encoded(
+        self, extract: Extract, piece: Piece, text: TextFormat
+    ) -> Iterator[tuple[Text, ...]]:
+        """Yield text as `TextReader.encoded` does, until the time is over."""
+        reader = cast(TextReader, self._reader)
+        estimated = 0
+        for each in self._timed(lambda: reader.encoded(extract, piece, text)):
+            estimated += self._estimate(each)
+            yield each
+        # A statement that was cut off has no count.
+        self.encoded_rows = estimated if self._is_cut else reader.encoded_rows
+
+    def close(self) -> None:
+        """Leave the reader open: it is the caller's."""
+
+    def _timed(self, items: Callable[[], Iterator[T]]) -> Iterator[T]:
+        self._is_cut = self.is_over
+        if self._is_cut:
+            return
+        iterator = items()
+        for item in iterator:
+            self._has_begun = True
+            yield item
+            del item
+            self._is_cut = self.is_over
+            if self._is_cut:
+                break
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            close()
+
+
+_ROUND_TRIP_AT = 68  # tcpi_rtt, in microseconds: linux/tcp.h, struct tcp_info
+_RECEIVED_AT = 128  # tcpi_bytes_received, from Linux 4.1 on
+_INFO_BYTES = 192
+
+
+class Traffic(Struct, frozen=True, kw_only=True):
+    """All TCP connections of this process together."""
+
+    received: int
+    """Bytes so far."""
+    round_trip_seconds: float
+    """Of the connection that has received most, as the kernel smoothes it."""
+
+
+def traffic() -> Traffic | None:
+    """Return what this process has received; None without a connection whose figures are known."""
+    found = list(_connections())
+    if not found:
+        return None
+    busiest = max(found)
+    return Traffic(received=sum(size for size, _ in found), round_trip_seconds=busiest[1])
+
+
+def _connections() -> Iterator[tuple[int, float]]:
+    """Yield of each established connection the bytes received and the round trip in seconds."""
+    try:
+        descriptors = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        return
+    for descriptor in descriptors:
+        with suppress(OSError, struct.error):
+            if not os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(descriptor)) as each:
+                if each.family not in (socket.AF_INET, socket.AF_INET6):
+                    continue
+                each.getpeername()  # Raises unless it is connected.
+                info = each.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+                (received,) = struct.unpack_from("=Q", info, _RECEIVED_AT)
+                (microseconds,) = struct.unpack_from("=I", info, _ROUND_TRIP_AT)
+                yield received, microseconds / 1e6

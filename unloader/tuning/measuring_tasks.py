@@ -1,9 +1,10 @@
-"""Has several processes begin one task each at the same moment, and waits for all answers."""
+"""The tasks of measuring processes, their answers, and how several processes work at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -13,6 +14,64 @@ from unloader.engine.schedule import Attempt, Schedule
 from unloader.errors import Interrupted, SourceError
 from unloader.failures import error_of
 from unloader.model import AttemptFailure, RetryOptions
+from unloader.tuning.ceiling_records import WriteSettings
+
+if TYPE_CHECKING:
+    from unloader.model import Extract, UnitTask
+
+
+class WriteTask(Struct, frozen=True, kw_only=True):
+    """Write one file as a worker would, and remove it."""
+
+    directory: str
+    """An existing one."""
+    writing: WriteSettings
+    bytes: int
+    seconds: float
+    """No buffer is begun after them."""
+
+
+class Written(Struct, frozen=True, kw_only=True):
+    """One file that was written and synced."""
+
+    bytes: int
+    began: float
+    """By the monotonic clock, which all processes of a machine share."""
+    ended: float
+
+
+class ConnectTask(Struct, frozen=True, kw_only=True):
+    """Open the source, and keep it open for the next task."""
+
+    extract: Extract
+
+
+class Connected(Struct, frozen=True, kw_only=True):
+    """The source is open."""
+
+
+class FetchTask(Struct, frozen=True, kw_only=True):
+    """Fetch rows as a worker would, and throw them away; the source is closed after that."""
+
+    units: tuple[UnitTask, ...]
+    """One after the other, and from the first one again once all are read."""
+    seconds: float
+    """No batch is asked for after them."""
+
+
+class Fetched(Struct, frozen=True, kw_only=True):
+    """What one worker fetched."""
+
+    rows: int
+    bytes: int
+    began: float
+    ended: float
+    cpu_seconds: float
+    wraps: int
+    """How often it began with the first unit again."""
+    network_bytes: int | None
+    """Received by its connections; None where that is not known."""
+    network_round_trip_seconds: float | None
 
 
 class _One(Struct, frozen=True, kw_only=True):
@@ -41,7 +100,7 @@ class _Together(Work[_One]):
 
     def check(self) -> None:
         if self.stop():
-            raise Interrupted("stopped by a signal while ceilings were measured")
+            raise Interrupted("stopped by a signal during the measurement")
 
     def record(self, place: int, attempt: Attempt[_One], result: object) -> None:
         self.results[attempt.unit.id] = result
@@ -50,7 +109,7 @@ class _Together(Work[_One]):
         return AttemptFailure(
             error=SourceError.__name__,
             message=f"a measurement did not end within {seconds:g} s",
-            hint="try again, or leave that part out with --without",
+            hint="try again, or measure less",
             retryable=False,
         )
 
@@ -71,7 +130,7 @@ def measure_together(
         stop: Asked several times a second; True ends the measuring.
 
     Raises:
-        UnloaderError: What the first task that failed came to.
+        UnloaderError: The error of the first task that failed.
         Interrupted: `stop` returned True.
     """
     units = tuple(_One(id=f"{at:06d}", task=task) for at, task in enumerate(tasks))

@@ -12,10 +12,9 @@ from long_tests import OTHER_ROUTES
 from msgspec.structs import replace
 from processes import command
 
-from unloader.ceilings.efficiency import RunRates, efficiency
-from unloader.ceilings.file import read_ceilings
-from unloader.ceilings.model import Ceilings, Machine
 from unloader.errors import ConfigError
+from unloader.tuning.ceiling_records import Ceilings, Machine, read_ceilings
+from unloader.tuning.efficiency import RunRates, efficiency
 
 
 @pytest.fixture(scope="module")

@@ -1,1 +1,0 @@
-"""Ceilings: what disks, source, encoder and codecs of one machine gave when they were measured."""

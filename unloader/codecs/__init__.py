@@ -1,1 +1,0 @@
-"""Choosing a codec by measuring a sample of the rows."""

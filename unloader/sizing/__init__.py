@@ -1,1 +1,0 @@
-"""How much machine a night needs: pure arithmetic on what was measured, each step shown."""

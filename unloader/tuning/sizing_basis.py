@@ -1,0 +1,455 @@
+"""What is known of the speed of an unload, from files: manifests, points of a sweep, ceilings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from unloader.errors import ConfigError
+from unloader.manifest.model import Manifest
+from unloader.manifest.read import read_manifest
+from unloader.nouns import counted
+from unloader.tuning.ceiling_records import Ceilings, EncoderCeiling, SourceLevel, read_ceilings
+from unloader.tuning.points import FOR_SIZE, MOST_POINTS, MOST_WORKERS, points_of
+from unloader.tuning.sizing_records import Basis, CodecSpace, Measured
+from writers.files.regular import read_regular
+
+_KNOWN_FILES = (
+    "give the directory or manifest of a finished run, the points of a sweep, or ceilings"
+)
+
+
+def basis_of(paths: tuple[str, ...], *, like_record: bool) -> Basis:
+    """Return what all files say together; a measured run counts more than a prediction.
+
+    Args:
+        paths: Files, or directories of finished runs.
+        like_record: The published record is asked for.
+
+    Raises:
+        ConfigError: A file cannot be read, or says nothing about the speed of an unload.
+        OutputFailed: A directory holds no finished run, or its manifest is damaged.
+    """
+    found = [_read(Path(path)) for path in paths]
+    if like_record:
+        found.append(RECORD)
+    return merged(tuple(found))
+
+
+def merged(found: tuple[Basis, ...]) -> Basis:
+    """Return several as one: the first that says something counts, and runs before predictions."""
+    if not found:
+        return Basis(origins=())
+    runs = [each for each in found if each.measured and not each.predicted]
+    first = (runs or [each for each in found if each.measured] or [found[0]])[0]
+    others = (first, *(each for each in found if each is not first))
+
+    def known(name: str) -> Any:
+        values = (getattr(each, name) for each in others)
+        return next((value for value in values if value is not None), None)
+
+    every = [each for basis in reversed(others) for each in basis.spaces]
+    return Basis(
+        origins=tuple(origin for each in found for origin in each.origins),
+        measured=first.measured,
+        predicted=first.predicted,
+        rows=known("rows"),
+        row_bytes=known("row_bytes"),
+        disk_rate=known("disk_rate"),
+        source_rows_per_second=known("source_rows_per_second"),
+        network_row_bytes=known("network_row_bytes"),
+        spaces=tuple({(each.format, each.codec): each for each in every}.values()),
+        notes=tuple(note for each in found for note in each.notes),
+    )
+
+
+def _read(path: Path) -> Basis:
+    if path.is_dir():
+        return basis_of_run(path)
+    try:
+        text = read_regular(path, follow=True).decode()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}", _KNOWN_FILES) from error
+    except ValueError as error:
+        raise ConfigError(f"{path} is not text in UTF-8", _KNOWN_FILES) from error
+    if not text.lstrip().startswith(("{", "[")):
+        return points_of_csv(path, text)
+    try:
+        document = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigError(f"{path} is not JSON: {error}", _KNOWN_FILES) from error
+    if isinstance(document, dict) and "units" in document and "totals" in document:
+        return basis_of_manifest(path)
+    if isinstance(document, dict) and "disks" in document and "machine" in document:
+        found = basis_of_ceilings(read_ceilings(path))
+        return replace(found, origins=(f"the ceilings in {path}",))
+    return points_of_json(path, document)
+
+
+_NUMBERS = ("parallelism", "seconds", "rows", "bytes", *FOR_SIZE)
+_LARGEST = 1e18
+_SWEEP_FILE = "give what unloader sweep --json wrote, or CSV with the head parallelism,seconds"
+_DROPPED = {
+    "null:": "the sweep wrote to null: - the time of the destination is not in its rates",
+    "null:rows": "the sweep wrote to null:rows - its rates are of the source alone: nothing was "
+    "encoded, compressed or written",
+}
+
+
+def points_of_csv(path: Path, text: str) -> Basis:
+    """Return the points of a CSV file, as `unloader sweep --replay` reads it.
+
+    Raises:
+        ConfigError: It has no points, or a figure that is none; the message names the line.
+    """
+    file = points_of(path, text)
+    found = []
+    for number, (point, others) in enumerate(zip(file.points, file.others, strict=True), 1):
+        settings = {name: cell for name, cell in others.items() if name not in FOR_SIZE}
+        own = {"bytes": point.bytes, **others}
+        if "row_bytes" in others:
+            # A sweep has written it: what it calls bytes may be compressed.
+            own["bytes"] = None
+        cells = {
+            **own,
+            "parallelism": point.parallelism,
+            "seconds": point.seconds,
+            "rows": point.rows,
+        }
+        place = f"point {number} of {path}"
+        found.append((_settings_text(settings), _measured_point(cells, place, settings)))
+    return _basis_of_points(found, path)
+
+
+def points_of_json(path: Path, document: object) -> Basis:
+    """Return the points of a document that has them as `points` or `levels`, or is their list.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    whole = document if isinstance(document, dict) else {}
+    points = whole.get("points", whole.get("levels")) if whole else document
+    if not isinstance(points, list):
+        raise ConfigError(
+            f"{path} is not a manifest or a file of ceilings, and has no points of a sweep",
+            "give one of these files",
+        )
+    same = {"cores": whole.get("cores"), **_work_of_levels(whole)}
+    found = []
+    for number, each in enumerate(points, 1):
+        place = f"point {number} of {path}"
+        if not isinstance(each, dict):
+            raise ConfigError(f"{place} is not an object", _SWEEP_FILE)
+        settings = each.get("settings") or {}
+        if not isinstance(settings, dict):
+            raise ConfigError(f"the settings of {place} are not an object", _SWEEP_FILE)
+        for cells in _measurements(each, place):
+            found.append(
+                (_settings_text(settings), _measured_point({**same, **cells}, place, settings))
+            )
+    basis = _basis_of_points(found, path)
+    dropped = _DROPPED.get(str(whole.get("destination")))
+    return replace(
+        basis,
+        rows=_number(whole.get("whole_rows"), "whole_rows", str(path)),
+        notes=(*basis.notes, *((dropped,) if dropped else ())),
+    )
+
+
+def _work_of_levels(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the seconds of the levels of an analysis are for; nothing for single points."""
+    work = document.get("work")
+    if "points" in document or not isinstance(work, dict):
+        return {}
+    return {work["unit"]: work.get("amount")} if work.get("unit") in ("rows", "bytes") else {}
+
+
+def _measurements(point: Mapping[str, Any], place: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the single measurements of a point; one without any is one itself."""
+    inner = point.get("measurements")
+    if inner is None:
+        yield point
+        return
+    if not isinstance(inner, list) or not all(isinstance(each, dict) for each in inner):
+        raise ConfigError(f"the measurements of {place} are not a list of objects", _SWEEP_FILE)
+    for each in inner:
+        costs = each.get("costs")
+        million = costs.get("total") if isinstance(costs, dict) else None
+        rows = _number(each.get("rows"), "rows", place)
+        cpu = _number(million, "total of the costs", place)
+        yield {
+            "parallelism": point.get("parallelism"),
+            "cpu_seconds": None if cpu is None or rows is None else cpu * rows / 1e6,
+            **each,
+            # What a sweep has written may be compressed: the width of a row tells its text.
+            "bytes": None,
+        }
+
+
+def _settings_text(settings: Mapping[str, Any]) -> str:
+    parts = (f"{name} {value}" for name, value in settings.items() if name != "parallelism")
+    return ", ".join(parts)
+
+
+def _basis_of_points(found: list[tuple[str, Measured]], path: Path) -> Basis:
+    if not found:
+        raise ConfigError(f"{path} has no points", _SWEEP_FILE)
+    if len(found) > MOST_POINTS:
+        raise ConfigError(f"{path} has more than {MOST_POINTS:,} points", "give fewer points")
+    fastest, _ = max(found, key=lambda each: (each[1].rows or 1.0) / each[1].seconds)
+    measured = tuple(point for key, point in found if key == fastest)
+    varied = len({key for key, _ in found}) > 1
+    widths = [each.bytes / each.rows for each in measured if each.bytes and each.rows]
+    return Basis(
+        origins=(f"{counted(len(measured), 'point')} of a sweep in {path}",),
+        measured=measured,
+        row_bytes=max(widths, default=None),
+        notes=(f"of the settings in {path} the fastest: {fastest}",) if varied else (),
+    )
+
+
+def _measured_point(cells: Mapping[str, Any], place: str, settings: Mapping[str, Any]) -> Measured:
+    values = {name: _number(cells.get(name), name, place) for name in _NUMBERS}
+    workers, seconds, rows = values["parallelism"], values["seconds"], values["rows"]
+    if workers is None or seconds is None:
+        missing = "parallelism" if workers is None else "seconds"
+        raise ConfigError(f"{place} has no {missing}", _SWEEP_FILE)
+    if not workers.is_integer() or workers > MOST_WORKERS:
+        raise ConfigError(
+            f"the parallelism of {place} is not a whole number from 1 to {MOST_WORKERS}",
+            _SWEEP_FILE,
+        )
+    size = None if _is_compressed(settings) else values["bytes"]
+    width, cores = values["row_bytes"], values["cores"]
+    return Measured(
+        workers=int(workers),
+        seconds=seconds,
+        rows=rows,
+        bytes=rows * width if rows is not None and width is not None else size,
+        cores=None if cores is None else min(workers, cores),
+        cpu_seconds=values["cpu_seconds"],
+    )
+
+
+def _is_compressed(settings: Mapping[str, Any]) -> bool:
+    """Return whether the bytes of a point are no text."""
+    codec = str(settings.get("compression") or "none").lower()
+    return codec != "none" or str(settings.get("format") or "csv").lower() != "csv"
+
+
+def _number(value: object, name: str, place: str) -> float | None:
+    """Return a number above 0; None for a cell without text."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    try:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError
+        found = float(value)
+    except (ValueError, OverflowError):
+        raise ConfigError(f"the {name} of {place} is not a number", _SWEEP_FILE) from None
+    if not math.isfinite(found) or not 0 < found <= _LARGEST:
+        raise ConfigError(f"the {name} of {place} is not a number above 0", _SWEEP_FILE)
+    return found
+
+
+_OTHER = "give the manifest of a longer run"
+
+
+def basis_of_run(directory: Path) -> Basis:
+    """Return what the finished run in a directory says.
+
+    Raises:
+        OutputFailed: There is none, or its manifest is damaged.
+        ConfigError: It was too short to be reckoned with.
+    """
+    return _basis_of_finished(read_manifest(directory), str(directory))
+
+
+def basis_of_manifest(path: Path) -> Basis:
+    """Return what a manifest says, wherever it lies and whatever its name.
+
+    Raises:
+        OutputFailed: It is damaged.
+        ConfigError: The run was too short to be reckoned with, or did not end.
+    """
+    return _basis_of_finished(read_manifest(path.parent, path.name), str(path))
+
+
+def _basis_of_finished(manifest: Manifest, where: str) -> Basis:
+    totals, compression = manifest.totals, manifest.options.compression
+    size = totals.uncompressed_bytes or (totals.bytes if compression.codec == "none" else None)
+    if manifest.status != "complete":
+        raise ConfigError(
+            f"the run of {where} is not complete", "give the manifest of a finished run"
+        )
+    if not totals.rows or not totals.bytes or totals.seconds <= 0:
+        raise ConfigError(f"the run of {where} wrote no rows, or took no time", _OTHER)
+    seconds, cpu = totals.seconds, totals.cpu_seconds or None
+    notes: tuple[str, ...] = ()
+    told = totals.rows_per_second
+    if told is not None and told < 0.99 * totals.rows / seconds - 1:
+        # The rate is that of the last process alone, and so are seconds and CPU time.
+        if not told:
+            raise ConfigError(
+                f"the run of {where} was resumed when everything was already done", _OTHER
+            )
+        seconds, cpu = totals.rows / told, None
+        notes = (f"the run in {where} was resumed: the rate comes from its last process",)
+    workers = len(manifest.workers) or manifest.options.parallelism or 1
+    text = manifest.options.format == "csv"
+    if size is None:
+        size = totals.bytes
+    level = "" if compression.level is None else f":{compression.level}"
+    return Basis(
+        origins=(f"the run {manifest.run_id} in {where}: {counted(workers, 'worker')}",),
+        measured=(
+            Measured(
+                workers=workers,
+                seconds=seconds,
+                rows=totals.rows,
+                bytes=size if text else None,
+                cpu_seconds=cpu,
+            ),
+        ),
+        rows=totals.rows,
+        # Of text alone: how wide the text of Parquet's rows would be is not known.
+        row_bytes=size / totals.rows if text else None,
+        spaces=(
+            CodecSpace(
+                format=manifest.options.format,
+                codec=f"{compression.codec}{level}",
+                row_bytes=None if text else size / totals.rows,
+                ratio=size / totals.bytes,
+                bytes_per_cpu_second=(
+                    size / totals.compress_cpu_seconds if totals.compress_cpu_seconds else None
+                ),
+            ),
+        ),
+        notes=notes,
+    )
+
+
+def basis_of_ceilings(found: Ceilings) -> Basis:
+    """Return disks, codecs, and a predicted point for each parallelism of the source.
+
+    A point needs the source and the encoder: the rows of a second are the lowest of what the source
+    gave, what so many workers encode, and what the cores have time for.
+    """
+    encoder, source = found.encoder, found.source
+    measured: tuple[Measured, ...] = ()
+    network = None
+    if source is not None and encoder is not None:
+        measured = tuple(
+            _predicted_point(each, encoder, found.machine.cores) for each in source.levels
+        )
+    if source is not None:
+        widths = [
+            each.network_bytes_per_second / each.rows_per_second
+            for each in source.levels
+            if each.network_bytes_per_second
+        ]
+        network = max(widths, default=None)
+    text = encoder is not None and encoder.format == "csv"
+    return Basis(
+        origins=("ceilings",),
+        measured=measured,
+        predicted=True,
+        row_bytes=encoder.row_bytes if encoder is not None and text else None,
+        disk_rate=max((each.bytes_per_second for each in found.disks), default=None),
+        source_rows_per_second=_most_of_source(source.levels) if source is not None else None,
+        network_row_bytes=network,
+        spaces=_spaces_of_encoder(encoder) if encoder is not None else (),
+    )
+
+
+def _most_of_source(levels: tuple[SourceLevel, ...]) -> float | None:
+    """Return the most that a source gives; None where the last level still rose with its workers.
+
+    It has levelled off where further workers bring less than half of what they should.
+    """
+    *others, last = sorted(levels, key=lambda each: each.parallelism)
+    if not others:
+        return None
+    before = others[-1]
+    expected = before.rows_per_second * last.parallelism / before.parallelism
+    gained, wanted = (
+        last.rows_per_second - before.rows_per_second,
+        expected - before.rows_per_second,
+    )
+    if gained >= wanted / 2:
+        return None
+    return max(each.rows_per_second for each in levels)
+
+
+def _predicted_point(level: SourceLevel, encoder: EncoderCeiling, cores: int) -> Measured:
+    workers = level.parallelism
+    encode = encoder.encode_cpu_seconds / encoder.sample_rows
+    cost = level.cpu_seconds / level.rows + encode
+    rates = [level.rows_per_second]
+    if encode:
+        rates.append(workers / encode)
+    if cost:
+        rates.append(min(workers, cores) / cost)
+    rate = min(rates)
+    return Measured(
+        workers=workers,
+        seconds=1.0,
+        rows=rate,
+        bytes=rate * encoder.row_bytes if encoder.format == "csv" else None,
+        cores=min(workers, cores),
+        cpu_seconds=rate * cost,
+    )
+
+
+def _spaces_of_encoder(encoder: EncoderCeiling) -> tuple[CodecSpace, ...]:
+    return tuple(
+        CodecSpace(
+            format=encoder.format,
+            codec=each.codec if each.level is None else f"{each.codec}:{each.level}",
+            # Text is as wide as the question says; what Parquet makes of other rows is not known.
+            row_bytes=None if encoder.format == "csv" else encoder.row_bytes,
+            ratio=each.ratio,
+            bytes_per_cpu_second=each.bytes_per_cpu_second,
+        )
+        for each in encoder.codecs
+    )
+
+
+_RECORD_ROWS = 1e10
+_RECORD_ROW_BYTES = 165.0
+_RECORD_CORES = 16
+_RECORD_SECONDS = {
+    32: 3497,
+    28: 4740,
+    24: 4463,
+    20: 5260,
+    16: 6298,
+    12: 7158,
+    8: 6805,
+    4: 12841,
+    3: 18380,
+    2: 23760,
+}
+
+RECORD = Basis(
+    origins=("the published record of 2015: Oracle, 2 x Xeon E5-2630 v3, 16 cores",),
+    measured=tuple(
+        Measured(
+            workers=workers,
+            seconds=seconds,
+            rows=_RECORD_ROWS,
+            bytes=_RECORD_ROWS * _RECORD_ROW_BYTES,
+            cores=min(workers, _RECORD_CORES),
+        )
+        for workers, seconds in sorted(_RECORD_SECONDS.items())
+    ),
+    rows=_RECORD_ROWS,
+    row_bytes=_RECORD_ROW_BYTES,
+    disk_rate=496.897 * 2**20,
+    notes=("the record comes from another program, machine and year",),
+)
