@@ -50,10 +50,17 @@ FLOORS = {
             "unloader.cli.signals",
             "unloader.cli.streams",
         },
-        {"unloader.demo", "unloader.sweep"},
+        {"unloader.demo", "unloader.tuning.live_sweep"},
         {"unloader.operations"},
         {"unloader.api"},
-        {"unloader.report"},
+        {
+            "unloader.tuning.page_charts",
+            "unloader.tuning.report_charts",
+            "unloader.tuning.report_page",
+            "unloader.tuning.report_sources",
+            "unloader.tuning.run_report",
+            "unloader.tuning.sweep_report",
+        },
         {"unloader.run"},
         {
             "unloader.checking",
@@ -76,8 +83,10 @@ FLOORS = {
             "unloader.tuning.efficiency",
             "unloader.tuning.measuring_tasks",
             "unloader.tuning.preflight_worker",
-            "unloader.sweep.measuring",
-            "unloader.sweep.model",
+            "unloader.tuning.load_sampler",
+            "unloader.tuning.machine_load",
+            "unloader.tuning.sweep_document",
+            "unloader.tuning.sweep_measurement",
         },
         {"unloader.engine"},
         {"unloader.worker"},
@@ -247,15 +256,15 @@ def test_libraries_stay_in_their_rooms(package: str) -> None:
             if top in ("click", "rich"):
                 assert module.startswith("unloader.cli"), f"{module} imports {imported}"
             if top == "psutil":
-                assert module.startswith("unloader.sweep.measuring"), f"{module} imports {imported}"
+                assert module == "unloader.tuning.machine_load", f"{module} imports {imported}"
             if top in ("prometheus_client", "opentelemetry"):
                 assert module.startswith("unloader.operations"), f"{module} imports {imported}"
             if top in ("distributed", "dask", "tornado"):
                 assert module.startswith("unloader.engine.cluster"), f"{module} imports {imported}"
             if top == "vl_convert":
-                assert module == "unloader.report.charts.drawing", f"{module} imports {imported}"
+                assert module == "unloader.tuning.report_charts", f"{module} imports {imported}"
             if top in ("jinja2", "markupsafe"):
-                assert module == "unloader.report.page", f"{module} imports {imported}"
+                assert module == "unloader.tuning.report_page", f"{module} imports {imported}"
             if top == "pyarrow":
                 rooms = ("writers", "unloader.sources.", "unloader.transforms.")
                 rooms += ("unloader.lakehouse.",)

@@ -11,10 +11,9 @@ from unloader.api.translation import translated
 from unloader.storage.paths import AnyPlace, path_of
 
 if TYPE_CHECKING:
-    from unloader.report.model import RunReport
-    from unloader.report.of_tables import TablesReport
-    from unloader.report.sweep_report import SweepPage
     from unloader.tuning.analysis import Analysis
+    from unloader.tuning.run_report import RunReport, TablesReport
+    from unloader.tuning.sweep_report import SweepPage
 
 
 def report(
@@ -32,7 +31,7 @@ def report(
         UnloaderError: OutputFailed if there is no manifest, or it is damaged; ConfigError if the
             sweep has no points.
     """
-    from unloader.report.reading import report_at
+    from unloader.tuning.report_sources import report_at
 
     with translated():
         return report_at(path_of(place), ceilings)
@@ -43,8 +42,7 @@ def report_of(manifest: dict[str, Any]) -> RunReport | TablesReport:
     from unloader.manifest.model import Manifest
     from unloader.manifest.routes import ROUTES
     from unloader.manifest.tables import TablesManifest
-    from unloader.report.of_run import run_report
-    from unloader.report.of_tables import tables_report
+    from unloader.tuning.run_report import run_report, tables_report
 
     if "tables" in manifest:
         return tables_report(convert(manifest, TablesManifest))
@@ -57,7 +55,7 @@ def report_of(manifest: dict[str, Any]) -> RunReport | TablesReport:
 
 def sweep_report(found: Analysis) -> SweepPage:
     """Return what the page of a sweep shows."""
-    from unloader.report.sweep_report import sweep_report
+    from unloader.tuning.sweep_report import sweep_report
 
     return sweep_report(found)
 
@@ -68,7 +66,7 @@ def report_page(report: RunReport | TablesReport | SweepPage) -> str:
     Raises:
         UnloaderError: ConfigError if a library is missing.
     """
-    from unloader.report.pages import page_of
+    from unloader.tuning.report_page import page_of
 
     return page_of(report)
 
@@ -79,9 +77,9 @@ def check_report(path: Path) -> None:
     Raises:
         UnloaderError: ConfigError if it cannot.
     """
-    from unloader.report.writing import check
+    from unloader.tuning.report_page import check_page_file
 
-    check(path)
+    check_page_file(path)
 
 
 def write_report(path: Path, report: RunReport | TablesReport | SweepPage) -> None:
@@ -90,6 +88,6 @@ def write_report(path: Path, report: RunReport | TablesReport | SweepPage) -> No
     Raises:
         UnloaderError: ConfigError if a library is missing, or the file system refused.
     """
-    from unloader.report.writing import write
+    from unloader.tuning.report_page import write_page_file
 
-    write(path, report_page(report))
+    write_page_file(path, report_page(report))

@@ -15,8 +15,8 @@ from unloader.sources.options import every_option
 if TYPE_CHECKING:
     import click
 
-    from unloader.sweep.model import SweepDocument
     from unloader.tuning.analysis import Analysis
+    from unloader.tuning.sweep_document import SweepDocument
 
 JOB_SUFFIX = ".toml"
 """By it `unloader run` knows a job file."""
@@ -70,7 +70,7 @@ def write_points(path: Path, report: SweepDocument) -> None:
     Raises:
         OutputFailed: The file system refused.
     """
-    from unloader.sweep.points import points_csv
+    from unloader.tuning.sweep_document import points_csv
 
     _write(path, points_csv(report), "--csv")
 

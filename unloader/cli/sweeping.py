@@ -26,7 +26,7 @@ from unloader.tuning.analysis import MOST_LEVELS, Rules
 
 if TYPE_CHECKING:
     from unloader.model import SourceSpec
-    from unloader.sweep.model import SweepDocument, SweepOptions, Variant
+    from unloader.tuning.sweep_document import SweepDocument, SweepOptions, Variant
 
 _VARIED = ("parallelism", *AXES)
 MOST_POINTS = 500
@@ -38,11 +38,11 @@ def live_sweep(
     """Measure the points that the options ask for.
 
     Raises:
-        UnloaderError: As `unloader.sweep.running.sweep.sweep`, and for options that contradict
+        UnloaderError: As `unloader.tuning.live_sweep.sweep`, and for options that contradict
             each other.
     """
     from unloader.cli.options.credentials import connect_to
-    from unloader.sweep.running.sweep import sweep
+    from unloader.tuning.live_sweep import sweep
 
     if not values["to"]:
         raise UsageError(
@@ -119,7 +119,7 @@ def rules_of(values: Mapping[str, Any]) -> Rules:
 
 
 def _options(values: Mapping[str, Any]) -> SweepOptions:
-    from unloader.sweep.model import SweepOptions
+    from unloader.tuning.sweep_document import SweepOptions
 
     return SweepOptions(
         repeats=values["repeats"],
@@ -219,7 +219,7 @@ def _given(
 
 def _variant(settings: Mapping[str, str], one: Mapping[str, Any], source: SourceSpec) -> Variant:
     from unloader.cli.options.request_of import request_of
-    from unloader.sweep.model import Variant
+    from unloader.tuning.sweep_document import Variant
 
     return Variant(
         settings=settings,

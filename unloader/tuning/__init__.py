@@ -1,1 +1,1 @@
-"""Tuning: what measured levels of parallelism say of the best one, and of what limits it."""
+"""What measures instead of unloading: sweeps, ceilings, codecs, sizing, and reports of runs."""

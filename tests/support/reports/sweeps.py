@@ -6,20 +6,6 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from unloader.sweep.measuring.load import CpuShares, MachineLoad, NodeLoad, ProcessShares
-from unloader.sweep.measuring.sampler import Moment
-from unloader.sweep.model import (
-    Curve,
-    Measurement,
-    PointReport,
-    Queueing,
-    StageCosts,
-    SweepDocument,
-    SweepOptions,
-    UnitTime,
-    Waits,
-    WholeTable,
-)
 from unloader.tuning.analysis import (
     Analysis,
     KneeInterval,
@@ -39,7 +25,21 @@ from unloader.tuning.ceiling_records import (
     WriteSettings,
 )
 from unloader.tuning.ceiling_records import Machine as CeilingsMachine
+from unloader.tuning.load_sampler import Moment
+from unloader.tuning.machine_load import CpuShares, MachineLoad, NodeLoad, ProcessShares
 from unloader.tuning.points import Load
+from unloader.tuning.sweep_document import (
+    Curve,
+    Measurement,
+    PointReport,
+    Queueing,
+    StageCosts,
+    SweepDocument,
+    SweepOptions,
+    UnitTime,
+    Waits,
+    WholeTable,
+)
 
 PUBLISHED = {
     **{32: 3497, 28: 4740, 24: 4463, 20: 5260, 16: 6298},

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from unloader.cli.display import render
 from unloader.cli.display.sweeps import answer
 from unloader.nouns import counted
-from unloader.sweep.model import label
+from unloader.tuning.sweep_document import label
 
 if TYPE_CHECKING:
-    from unloader.sweep.measuring.load import MachineLoad
-    from unloader.sweep.model import Curve, Measurement, PointReport, SweepDocument
+    from unloader.tuning.machine_load import MachineLoad
+    from unloader.tuning.sweep_document import Curve, Measurement, PointReport, SweepDocument
 
 
 def shown(found: SweepDocument) -> str:

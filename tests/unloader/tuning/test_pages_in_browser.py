@@ -13,9 +13,9 @@ from reports import sweeps
 from reports.manifests import HOSTILE, manifest
 from reports.reading import Figure, agrees, at
 
-from unloader.report.of_run import run_report
-from unloader.report.pages import page_of
-from unloader.report.sweep_report import sweep_report
+from unloader.tuning.report_page import page_of
+from unloader.tuning.run_report import run_report
+from unloader.tuning.sweep_report import sweep_report
 
 KIND = "a browser"
 

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from unloader.sweep.measuring.database import database_roots
-from unloader.sweep.measuring.load import machine_of
-from unloader.sweep.measuring.readings import disk_of, read_machine
-from unloader.sweep.measuring.sampler import Sampler
+from unloader.tuning.load_sampler import Sampler, database_roots
+from unloader.tuning.machine_load import disk_of, machine_of, read_machine
 
 BUSY = "import time\nwhile time.process_time() < 0.4: pass"
 

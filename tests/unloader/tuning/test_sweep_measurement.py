@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from stages import stages as no_time
 
 from unloader.model import StageLoad, UnitResult
-from unloader.sweep.running.stages import waits_of
+from unloader.tuning.sweep_measurement import waits_of
 from writers import cpu_delay
 
 IDLE = StageLoad(

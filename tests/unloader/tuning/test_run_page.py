@@ -13,15 +13,14 @@ from reports.manifests import BYTES, HOSTILE, ROWS, manifest
 from reports.reading import Page, agrees, at
 
 from unloader.errors import ConfigError
-from unloader.report.of_run import run_report
-from unloader.report.pages import run_page
-from unloader.report.timeline import MOST_BARS, bars_of
+from unloader.tuning.report_page import page_of
+from unloader.tuning.run_report import MOST_BARS, bars_of, run_report
 
 
 @pytest.fixture(scope="module")
 def hostile() -> Page:
     """The page of a run in which everything has a hostile name."""
-    return Page(run_page(run_report(manifest(name=HOSTILE))))
+    return Page(page_of(run_report(manifest(name=HOSTILE))))
 
 
 def test_every_figure_is_that_of_the_json(hostile: Page) -> None:
@@ -113,7 +112,7 @@ def test_no_units_no_bars() -> None:
     empty = manifest(units=0, workers=1, failed=0)
     found = run_report(replace(empty, samples=(), nodes=()))
     assert found.spread.median_s is None
-    assert "svg" in Page(run_page(found)).tags
+    assert "svg" in Page(page_of(found)).tags
 
 
 def test_units_of_an_earlier_process() -> None:
@@ -124,7 +123,7 @@ def test_units_of_an_earlier_process() -> None:
     assert (found.spread.units, found.spread.units_kept) == (6, 2)
     assert [bar.unit for bar in found.bars] == ["00003", "00005", "00004", "00006"]
     assert [each.ended_s is not None for each in found.workers] == [True, True]
-    page = Page(run_page(found))
+    page = Page(page_of(found))
     shown = {each.key: each.shown for each in page.figures}
     assert (shown["spread.units_kept"], shown["spread.units"]) == ("2", "6")
     began = {each["unit"]: each["started_s"] for each in page.document["slowest"]}
@@ -144,7 +143,7 @@ def test_changes_of_the_number_of_workers() -> None:
     ]
     assert [each.rows_per_second for each in found.steps] == [None, 1520.5, 1490.0, 760.25]
     short = run_report(replace(run, samples=(), efficiency=None, units=()))
-    page = Page(run_page(short))
+    page = Page(page_of(short))
     assert ("id", "steps") in page.attributes
     assert ("id", "speed") not in page.attributes
     shown = {each.key: each.shown for each in page.figures}
@@ -160,7 +159,7 @@ def test_efficiency(hostile: Page) -> None:
     assert shown["efficiency.parts.1.ceiling"] == "4,400,000 rows/s"
     assert shown["efficiency.taken_at"] == "2026-10-31T12:00:00+00:00"
     run = manifest(units=2, workers=1, failed=0)
-    plain = run_page(run_report(replace(run, efficiency=None, parallelism_steps=None)))
+    plain = page_of(run_report(replace(run, efficiency=None, parallelism_steps=None)))
     assert "Efficiency" not in plain
     assert "Changes of the number of workers" not in plain
 
@@ -171,7 +170,7 @@ def test_a_merged_manifest() -> None:
     units = tuple(replace(unit, worker=None, started_s=None) for unit in found.units)
     report = run_report(replace(found, units=units, failed_attempts=(), samples=()))
     assert report.bars == report.samples == ()
-    page = run_page(report)
+    page = page_of(report)
     assert "The manifest does not tell which worker did what when" in page
     assert "Slowest units" in page
 
@@ -181,6 +180,6 @@ def test_missing_library(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named, with the command that brings it."""
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError) as raised:
-        run_page(run_report(manifest(units=1, workers=1)))
+        page_of(run_report(manifest(units=1, workers=1)))
     assert module in str(raised.value)
     assert raised.value.hint == "pip install 'unloader[report]'"

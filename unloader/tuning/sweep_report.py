@@ -1,6 +1,6 @@
 """The report of a sweep: what its page shows, and what the page carries as JSON.
 
-It is made of what `unloader sweep --json` prints. A figure that nobody measured is None, never 0.
+It is made of what `unloader sweep --json` prints. A figure that was not measured is None, never 0.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import asdict
 
 from unloader.errors import ConfigError
-from unloader.report.model import FORMAT_VERSION, Bar
-from unloader.report.timeline import bars_of
-from unloader.sweep.model import PARALLELISM, PointReport, SweepDocument, label
 from unloader.tuning.analysis import Analysis, KneeInterval, MeasuredLevel, Work
 from unloader.tuning.ceiling_records import Ceilings
+from unloader.tuning.run_report import FORMAT_VERSION, Bar, bars_of
+from unloader.tuning.sweep_document import PARALLELISM, PointReport, SweepDocument, label
 
 MOST_LEVELS = 300
 _HOUR = 3600.0

@@ -1,28 +1,39 @@
-"""The sweep itself: warm up, measure all points in rounds, repeat what is unsteady, report."""
+"""Runs the points of a sweep: warm up, measure all points in rounds, repeat unsteady ones, report.
+
+Each point writes into a directory that the sweep makes in each destination and removes at the end.
+Nothing else in a destination is touched. A destination that holds a run is refused.
+"""
 
 from __future__ import annotations
 
+import math
 import os
+import random
+import shutil
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from partition_planner.model import Plan, WorkUnit
 from unloader import api
-from unloader.errors import Interrupted, SourceError, UnloaderError, UsageError
+from unloader.errors import Interrupted, OutputFailed, SourceError, UnloaderError, UsageError
 from unloader.events import Event, Notice, Observer, PhaseStarted, PointMeasured, Tick
-from unloader.model import Request
+from unloader.model import OutputOptions, Request
 from unloader.nouns import counted
 from unloader.redaction import redact
+from unloader.request.directory_names import has_fields
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.kinds import destination_kind
-from unloader.sweep.answers import curves_of
-from unloader.sweep.measuring.load import Machine, machine_of
-from unloader.sweep.measuring.readings import psutil_or_none
-from unloader.sweep.measuring.sampler import Sampler
-from unloader.sweep.model import (
+from unloader.tuning.analysis import Analysis, Rules
+from unloader.tuning.load_sampler import Sampler
+from unloader.tuning.machine_load import Machine, machine_of, psutil_or_none
+from unloader.tuning.sweep_document import (
     Measurement,
     PointReport,
     PointState,
@@ -30,14 +41,11 @@ from unloader.sweep.model import (
     SweepDocument,
     SweepOptions,
     Variant,
+    curves_of,
     label,
     spread_of,
 )
-from unloader.sweep.running.order import rounds
-from unloader.sweep.running.places import Places, places
-from unloader.sweep.running.sampling import UNITS_A_WORKER, sampled, with_parallelism
-from unloader.sweep.running.watch import Watch
-from unloader.tuning.analysis import Analysis, Rules
+from unloader.tuning.sweep_measurement import Watch
 
 MOST_MEASUREMENTS = 2000
 
@@ -318,3 +326,221 @@ def _differing_rows(points: Sequence[PointReport]) -> tuple[str, ...]:
 
 def _sweep_id() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"
+
+
+def rounds(points: int, repeats: int, seed: int) -> Iterator[tuple[int, ...]]:
+    """Yield rounds in which each point comes once, each round in another order.
+
+    The same seed gives the same order. A point does not come twice in a row if there are others.
+
+    Args:
+        points: How many there are.
+        repeats: Number of rounds.
+        seed: Decides the order.
+    """
+    shuffler = random.Random(seed)
+    last = -1
+    for _ in range(repeats):
+        order = list(range(points))
+        shuffler.shuffle(order)
+        if points > 1 and order[0] == last:
+            order.append(order.pop(0))
+        last = order[-1]
+        yield tuple(order)
+
+
+T = TypeVar("T")
+
+UNITS_A_WORKER = 4
+"""So many units of a sample each worker gets, if units can be cut: with fewer of them most of the
+workers wait for the last one."""
+
+_LEAST_UNIT_BYTES = 1024 * 1024
+
+
+def sampled(
+    request: Request, parallelism: int, share: float, observe: Observer
+) -> tuple[ResolvedRun, SampleTaken]:
+    """Return a run that reads a part of what a request asks for, and how large that is.
+
+    The plan is made once, for the largest parallelism of the sweep, so that all points read the
+    same rows. Units are cut smaller than usual where the part would have too few of them.
+
+    Args:
+        request: What is asked.
+        parallelism: The largest of all points.
+        share: Of the table, above 0.
+        observe: Takes the events of planning.
+
+    Raises:
+        UnloaderError: As `unloader.api.plan`.
+    """
+    wanted = parallelism * UNITS_A_WORKER
+    run = _planned(request, parallelism, observe)
+    size = _total([unit.bytes for unit in run.plan.units])
+    few = math.ceil(len(run.plan.units) * share) < wanted
+    if few and size and request.limits.unit_bytes is None:
+        unit_bytes = max(_LEAST_UNIT_BYTES, int(size * share / wanted))
+        limits = replace(request.limits, unit_bytes=unit_bytes)
+        run = _planned(replace(request, limits=limits), parallelism, observe)
+    units = run.plan.units
+    number = max(math.ceil(len(units) * share), min(len(units), parallelism))
+    chosen = evenly(sorted(units, key=lambda unit: unit.id), number)
+    return _with_units(run, chosen), _taken(run.plan, chosen)
+
+
+def with_parallelism(run: ResolvedRun, parallelism: int) -> ResolvedRun:
+    """Return the same units for another number of workers."""
+    limits = replace(run.plan.limits, parallelism=parallelism)
+    return replace(run, plan=replace(run.plan, limits=limits))
+
+
+def evenly(items: Sequence[T], number: int) -> tuple[T, ...]:
+    """Return so many of the items, at equal distances."""
+    step = len(items) / number
+    return tuple(items[int((at + 0.5) * step)] for at in range(number))
+
+
+def _planned(request: Request, parallelism: int, observe: Observer) -> ResolvedRun:
+    limits = replace(request.limits, parallelism=parallelism)
+    return api.plan(replace(request, limits=limits), observe=observe).run
+
+
+def _with_units(run: ResolvedRun, chosen: Sequence[WorkUnit]) -> ResolvedRun:
+    ids = {unit.id for unit in chosen}
+    # In the order of the plan, the largest first: the order in which seats take them.
+    units = tuple(unit for unit in run.plan.units if unit.id in ids)
+    return replace(run, plan=replace(run.plan, units=units))
+
+
+def _taken(plan: Plan, chosen: Sequence[WorkUnit]) -> SampleTaken:
+    rows, of_rows = (_total([unit.rows for unit in units]) for units in (chosen, plan.units))
+    size, of_size = (_total([unit.bytes for unit in units]) for units in (chosen, plan.units))
+    share = len(chosen) / len(plan.units)
+    if size and of_size:
+        share = size / of_size
+    elif rows and of_rows:
+        share = rows / of_rows
+    return SampleTaken(
+        units=len(chosen), of_units=len(plan.units), rows=rows, of_rows=of_rows, share=share
+    )
+
+
+def _total(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+PREFIX = "_sweep-"
+"""Of the directories; what a killed sweep has left is found by it."""
+
+_OF_A_RUN = ("_manifest.json", "_run")
+
+
+class Places:
+    """The destinations of a sweep while it goes on."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        """Take the directories made for the sweep; none where everything is dropped."""
+        self._roots = tuple(roots)
+        self._number = 0
+
+    @contextmanager
+    def for_one(self, output: OutputOptions) -> Iterator[OutputOptions]:
+        """Yield the output of one run, in directories of its own, and remove them."""
+        if not self._roots:
+            yield output
+            return
+        self._number += 1
+        mine = [root / f"{self._number:04d}" for root in self._roots]
+        first, *others = map(str, mine)
+        try:
+            yield replace(output, destination=first, others=tuple(others))
+        finally:
+            for each in mine:
+                shutil.rmtree(each, ignore_errors=True)
+
+
+@contextmanager
+def places(destinations: tuple[str, ...], sweep_id: str) -> Iterator[Places]:
+    """Make a directory for the sweep in each destination, and remove it in the end.
+
+    Args:
+        destinations: As `--to` has them.
+        sweep_id: Tells the directories from those of other sweeps.
+
+    Raises:
+        UsageError: A destination is a stream, or has fields.
+        OutputFailed: One holds a run, or a directory cannot be made there.
+    """
+    kind = destination_kind(destinations)
+    if kind == "null":
+        yield Places(())
+        return
+    check_destinations(destinations)
+    made: list[Path] = []
+    roots: list[Path] = []
+    try:
+        for place in map(Path, destinations):
+            made += _make(place)
+            if not place.is_dir():
+                raise OutputFailed(
+                    f"{place} is not a directory",
+                    "give another directory with --to, or --to null:",
+                )
+            root = place / f"{PREFIX}{sweep_id}"
+            root.mkdir()
+            roots.append(root)
+        yield Places(roots)
+    except OSError as error:
+        raise OutputFailed(
+            f"the sweep cannot create a directory in {error.filename}: {error.strerror}",
+            "give another directory with --to, or --to null:",
+        ) from error
+    finally:
+        for root in roots:
+            shutil.rmtree(root, ignore_errors=True)
+        for path in reversed(made):
+            # Only what this sweep has made, and only while nobody has put anything there.
+            with suppress(OSError):
+                path.rmdir()
+
+
+def check_destinations(destinations: tuple[str, ...]) -> None:
+    """Refuse a destination that a sweep cannot write to, or should not.
+
+    Raises:
+        UsageError: It is a stream, or has fields.
+        OutputFailed: It holds a run.
+    """
+    if destination_kind(destinations) == "null":
+        return
+    if destination_kind(destinations) != "directories":
+        raise UsageError(
+            f"a sweep cannot write to {destinations[0]}, which accepts data only once",
+            "give a directory with --to, or --to null:",
+        )
+    for place in destinations:
+        if has_fields(place):
+            raise UsageError(
+                f"--to {place} has fields, but a sweep names its directories itself",
+                "give the directory above the fields",
+            )
+        for name in _OF_A_RUN:
+            if os.path.lexists(Path(place) / name):
+                raise OutputFailed(
+                    f"{place} holds a run ({name}), which a sweep does not change",
+                    "give a directory on the same disk without a run",
+                )
+
+
+def _make(place: Path) -> list[Path]:
+    """Make a directory and those above it; return the new ones, outermost first."""
+    missing = []
+    while not place.exists():
+        missing.append(place)
+        place = place.parent
+    missing.reverse()
+    for each in missing:
+        each.mkdir()
+    return missing

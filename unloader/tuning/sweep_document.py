@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
 
 from unloader.model import Request
-from unloader.sweep.measuring.load import MachineLoad
-from unloader.sweep.measuring.sampler import Moment
-from unloader.tuning.analysis import Analysis
+from unloader.tuning.analysis import Analysis, Rules, analyse
+from unloader.tuning.load_sampler import Moment
+from unloader.tuning.machine_load import MachineLoad
+from unloader.tuning.points import FOR_SIZE, Load, Point, points_text
 
 PARALLELISM = "parallelism"
 
@@ -232,3 +235,129 @@ class SweepDocument(Analysis, frozen=True, kw_only=True):
 def label(settings: Mapping[str, str]) -> str:
     """Return the settings of a point as options of a command line."""
     return " ".join(f"--{name} {value}" for name, value in settings.items())
+
+
+def curves(
+    measured: Iterable[PointReport],
+) -> list[tuple[dict[str, str], list[PointReport]]]:
+    """Return the points that differ in parallelism alone, with what they have in common."""
+    found: list[tuple[dict[str, str], list[PointReport]]] = []
+    for point in measured:
+        common = {name: text for name, text in point.settings.items() if name != PARALLELISM}
+        for settings, points in found:
+            if settings == common:
+                points.append(point)
+                break
+        else:
+            found.append((common, [point]))
+    return found
+
+
+def measured_points(points: Iterable[PointReport]) -> tuple[Point, ...]:
+    """Return each measurement as the analysis takes it."""
+    return tuple(_point(point.parallelism, each) for point in points for each in point.measurements)
+
+
+def points_csv(report: SweepDocument) -> str:
+    """Return the measurements as CSV that `unloader.tuning.points` reads.
+
+    Further columns are those that `unloader size` reads, and what the sweep has varied beside
+    parallelism.
+    """
+    remarks = (
+        f"{report.subject} to {report.destination}",
+        f"caches {report.caches}",
+    )
+    text = points_text(measured_points(report.points), remarks)
+    names = list(dict.fromkeys(name for point in report.points for name in point.settings))
+    names = [name for name in names if name != PARALLELISM]
+    cells = [
+        [*_for_size(each, report.cores), *(point.settings.get(name, "") for name in names)]
+        for point in report.points
+        for each in point.measurements
+    ]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    more = iter([[*FOR_SIZE, *names], *cells])
+    for line in text.splitlines():
+        if line.startswith("#"):
+            out.write(line + "\n")
+        else:
+            writer.writerow([*next(csv.reader([line])), *next(more)])
+    return out.getvalue()
+
+
+def _for_size(each: Measurement, cores: int | None) -> list[str]:
+    """Return the cells of the columns `FOR_SIZE`; what is not known is empty."""
+    known = (each.row_bytes, cores, each.cpu_seconds)
+    return ["" if value is None else f"{value:.9g}" for value in known]
+
+
+def _point(parallelism: int, each: Measurement) -> Point:
+    machine, waits = each.machine, each.waits
+    nodes = machine.nodes if machine is not None else ()
+    disks = machine.disks if machine is not None else ()
+    links = machine.networks if machine is not None else ()
+    return Point(
+        parallelism=parallelism,
+        seconds=each.seconds,
+        bytes=each.bytes or None,
+        rows=each.rows,
+        load=Load(
+            cpu=None if machine is None else machine.used,
+            node=max((node.busy for node in nodes), default=None),
+            disk=max((d.busy for d in disks if d.of_output and d.busy is not None), default=None),
+            output=waits.output,
+            network=max((one.busy for one in links if one.busy is not None), default=None),
+            source=waits.source,
+            delay=waits.cpu,
+            throttled=None if machine is None else machine.throttled,
+            database=None if machine is None else machine.processes.database,
+            queued=each.queueing.longest_seconds,
+        ),
+    )
+
+
+def curves_of(
+    points: Iterable[PointReport], rules: Rules, whole_rows: int | None
+) -> tuple[Curve, ...]:
+    """Return the analysis of each curve, the fastest first.
+
+    Args:
+        points: Of the sweep; those without a measurement do not count.
+        rules: Which points are valid.
+        whole_rows: Of all that the options select; None if that is unknown.
+    """
+    found = []
+    for settings, members in curves(point for point in points if point.measurements):
+        analysis = analyse(measured_points(members), rules)
+        curve = Curve(
+            **{name: getattr(analysis, name) for name in Analysis.__struct_fields__},
+            settings=settings,
+            rows_per_second=max(
+                point.rows_per_second or 0.0
+                for point in members
+                if analysis.recommended in (None, point.parallelism)
+            ),
+            whole_table=_whole(analysis, members, whole_rows),
+        )
+        found.append(curve)
+    return tuple(sorted(found, key=lambda each: -each.rows_per_second))
+
+
+def _whole(
+    analysis: Analysis, points: Sequence[PointReport], whole_rows: int | None
+) -> WholeTable | None:
+    """Return the seconds of all rows at the recommended parallelism, from those of the sample."""
+    level = analysis.level(analysis.recommended)
+    if level is None or not whole_rows:
+        return None
+    measured = [each for point in points for each in point.measurements]
+    # The analysis brings all points to the work of the one that did most.
+    name = "bytes" if analysis.work.unit == "bytes" else "rows"
+    most = max(measured, key=lambda each: float(getattr(each, name)))
+    return WholeTable(
+        parallelism=level.parallelism,
+        rows=whole_rows,
+        seconds=level.seconds * whole_rows / most.rows,
+    )

@@ -1,13 +1,173 @@
-"""The chart of a sweep: speed by parallelism, the knee, and the ceilings."""
+"""Which charts the page of a run and of a sweep have, and the charts of one of them alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from unloader.report import figures
-from unloader.report.charts.chart import LINE_COLOURS, Chart, Frame, Spec, colours, quantity
-from unloader.report.sweep_report import CeilingLine, LevelLine, SweepPage
+from unloader.tuning import report_figures as figures
+from unloader.tuning.report_charts import (
+    LINE_COLOURS,
+    STAGE_COLOURS,
+    STAGES,
+    Chart,
+    Frame,
+    Spec,
+    colours,
+    load_chart,
+    quantity,
+    rows_height,
+    speed_chart,
+    timeline_chart,
+    worker_axis,
+)
+from unloader.tuning.run_report import RunReport
+from unloader.tuning.sweep_report import CeilingLine, LevelLine, PointLine, SweepPage
+
+
+def run_charts(report: RunReport) -> Iterator[Chart]:
+    """Yield the charts that there is something to show of."""
+    if report.bars:
+        yield timeline_chart(report.bars, report.units_per_bar, _idle(report))
+    if len(report.samples) > 1:
+        yield speed_chart(report)
+    if any(sample.cpu_by_node for sample in report.samples):
+        yield load_chart(
+            [
+                (sample.at_s, node, share)
+                for sample in report.samples
+                for node, share in sample.cpu_by_node.items()
+            ]
+        )
+    if report.workers:
+        yield _worker_stages(report)
+
+
+def _idle(report: RunReport) -> str:
+    spread = report.spread
+    if spread.first_worker_idle_s is None or spread.last_worker_idle_s is None:
+        return ""
+    return (
+        " The first worker had no more work after "
+        f"{figures.seconds(spread.first_worker_idle_s)}, the last worker after "
+        f"{figures.seconds(spread.last_worker_idle_s)}."
+    )
+
+
+def _worker_stages(report: RunReport) -> Chart:
+    values = [
+        {
+            "worker": each.worker,
+            "stage": stage,
+            "s": seconds,
+            "place": place,
+            "says": f"worker {each.worker}, {stage}: {figures.seconds(seconds)}",
+        }
+        for each in report.workers
+        for place, stage in enumerate(STAGES)
+        for seconds in (getattr(each.stages, f"{stage}_s"),)
+    ]
+    workers = len(report.workers)
+
+    def spec(frame: Frame) -> Spec:
+        return {
+            "data": {"values": values},
+            "height": rows_height(workers),
+            "mark": {"type": "bar", "stroke": "var(--card)", "strokeWidth": 1},
+            "encoding": {
+                "y": worker_axis(workers),
+                "x": quantity("s", "seconds", ",~f", stack="zero"),
+                "order": {"field": "place", "type": "quantitative"},
+                "color": colours("stage", STAGES, STAGE_COLOURS, frame),
+                "description": {"field": "says"},
+            },
+        }
+
+    return Chart(
+        name="worker-stages",
+        title="Stages, by worker",
+        summary="Wall seconds of each stage over all units of a worker. Stages overlap, so their "
+        "sum may be longer than the worker's time. The longest stage limits the worker.",
+        spec=spec,
+    )
+
+
+MOST_STACKS = 40
+
+
+def sweep_charts(page: SweepPage) -> Iterator[Chart]:
+    """Yield the charts that there is something to show of."""
+    if any(level.rate is not None for level in page.levels):
+        yield throughput_chart(page)
+    if any(point.total is not None for point in page.points):
+        yield _costs(page.points)
+    if page.bars:
+        yield timeline_chart(
+            page.bars, page.units_per_bar, f" It is the median run of {page.shown_point}."
+        )
+    if page.loads:
+        yield load_chart([(each.at_s, each.node, each.share) for each in page.loads])
+
+
+def _costs(points: Sequence[PointLine]) -> Chart:
+    shown = points[:MOST_STACKS]
+    several = len({point.parallelism for point in shown}) < len(shown)
+    labels = [_values(point.label) if several else f"{point.parallelism}" for point in shown]
+    parts = dict(zip((*STAGES, "rest"), (*STAGE_COLOURS, "var(--grey)"), strict=True))
+    values = [
+        {
+            "point": label,
+            "part": part,
+            "place": place,
+            "value": value,
+            "says": f"{point.label or label}, {part}: {value:.3g} CPU s per million rows",
+        }
+        for label, point in zip(labels, shown, strict=True)
+        for place, part in enumerate(parts)
+        if (value := getattr(point, part)) is not None
+    ]
+    found = {each["part"] for each in values}
+    known = {part: colour for part, colour in parts.items() if part in found}
+
+    def spec(frame: Frame) -> Spec:
+        return {
+            "data": {"values": values},
+            "height": max(60, min(len(shown) * 24, 700)),
+            "mark": {"type": "bar", "stroke": "var(--card)", "strokeWidth": 1},
+            "encoding": {
+                "y": {
+                    "field": "point",
+                    "type": "ordinal",
+                    "title": ", ".join(_names(shown[0].label)) if several else "workers",
+                    "sort": labels,
+                    "axis": {"grid": False, "labelLimit": frame.pick(320, 110)},
+                },
+                "x": quantity("value", "CPU seconds per million rows", ",~f", stack="zero"),
+                "order": {"field": "place", "type": "quantitative"},
+                "color": colours("part", list(known), list(known.values()), frame),
+                "description": {"field": "says"},
+            },
+        }
+
+    more = f" The first {MOST_STACKS} of {len(points)} points are shown."
+    return Chart(
+        name="costs",
+        title="CPU of the workers, by stage",
+        summary="CPU seconds of the workers for a million rows; rest is CPU time outside these "
+        "stages, such as threads of a driver." + (more if len(points) > MOST_STACKS else ""),
+        spec=spec,
+    )
+
+
+def _names(label: str) -> Iterator[str]:
+    return (each.split(" ", 1)[0] for each in label.split("--") if each.strip())
+
+
+def _values(label: str) -> str:
+    """Return the values of the settings of a label; the axis has their names."""
+    settings = (each.strip().split(" ", 1) for each in label.split("--") if each.strip())
+    return ", ".join(each[-1] for each in settings)
+
 
 MOST_ABOVE = 3.0
 """A ceiling higher than so many times the fastest point is told and not drawn: the curve beside it

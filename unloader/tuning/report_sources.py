@@ -1,4 +1,4 @@
-"""What a report is made of: the manifest of a run, or what a sweep wrote, wherever they lie."""
+"""The report of a place: of the manifest of a run, or of what a sweep wrote."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from unloader.errors import OutputFailed, UnloaderError
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import manifest_data, parse_any_manifest, read_manifest
 from unloader.manifest.tables import TablesManifest
-from unloader.report.model import RunReport
-from unloader.report.of_run import run_report
-from unloader.report.of_tables import TablesReport, tables_report
-from unloader.report.sweep_report import SweepPage, is_sweep, sweep_of, sweep_report
 from unloader.storage.directories.leftovers import RUN
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath, path_of
 from unloader.tuning.ceiling_records import read_ceilings
+from unloader.tuning.run_report import RunReport, TablesReport, run_report, tables_report
+from unloader.tuning.sweep_report import SweepPage, is_sweep, sweep_of, sweep_report
 from writers.files.regular import read_regular
 from writers.objects.location import Location
 
@@ -41,7 +39,7 @@ def report_at(
     if isinstance(place, Location) or not place.is_file():
         return _of_run_in(place)
     data = _data(place)
-    document = _json(data)
+    document = _decoded(data)
     if isinstance(document, dict) and is_sweep(document):
         held = None if ceilings is None else read_ceilings(ceilings)
         return sweep_report(sweep_of(document, place), held)
@@ -81,7 +79,7 @@ def _data(path: Path) -> bytes:
         ) from error
 
 
-def _json(data: bytes) -> object:
+def _decoded(data: bytes) -> object:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError):

@@ -14,8 +14,8 @@ from reports.manifests import HOSTILE
 from reports.reading import Page, agrees, at
 
 from unloader.errors import ConfigError
-from unloader.report.pages import page_of
-from unloader.report.sweep_report import is_sweep, sweep_of, sweep_report
+from unloader.tuning.report_page import page_of
+from unloader.tuning.sweep_report import is_sweep, sweep_of, sweep_report
 
 
 @pytest.fixture(scope="module")

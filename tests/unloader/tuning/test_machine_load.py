@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from unloader.sweep.measuring.load import Machine, load_between
-from unloader.sweep.measuring.readings import CpuTimes, DiskCounters, Reading, Tree
+from unloader.tuning.machine_load import (
+    CpuTimes,
+    DiskCounters,
+    Machine,
+    Reading,
+    Tree,
+    load_between,
+)
 
 MACHINE = Machine(nodes=((0, (0, 1)), (1, (2, 3))), cpu_quota=None, output_disks=frozenset({"b"}))
 

@@ -1,1 +1,0 @@
-"""Measures runs at different settings: what to unload, how long it takes, and what limits it."""

@@ -1,1 +1,0 @@
-"""What a machine does while a run goes on: CPUs, disks, networks, nodes, clock and memory."""

@@ -1,1 +1,0 @@
-"""Runs the points of a sweep: in which order, how often, on which rows, and what came of each."""

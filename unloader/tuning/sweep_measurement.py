@@ -1,0 +1,264 @@
+"""Follows one run of a sweep by its events, and makes a measurement of it.
+
+Finished units show their stages: the CPU, the queues, and what they waited for. A stage that waits
+is not yet the limit: the next one waits for something outside, has work to do, or is ready and gets
+no CPU. Each wait is divided among these as the stage that is waited for has spent its time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct, field
+
+from unloader.events import (
+    Event,
+    Observer,
+    PhaseStarted,
+    RunStarted,
+    UnitAdvanced,
+    UnitFailed,
+    UnitFinished,
+    UnitStarted,
+)
+from unloader.model import Stages, UnitResult
+from unloader.tuning.load_sampler import Sampler
+from unloader.tuning.sweep_document import Measurement, Queueing, StageCosts, UnitTime, Waits
+from writers import cpu_delay
+
+_LEAST_SECONDS = 1e-6
+
+
+class Watch(Struct, kw_only=True):
+    """What is known of a run while it goes on; it observes it, and ends it when time is over."""
+
+    sampler: Sampler
+    shown: Observer
+    """Gets the events that a user of the sweep should see."""
+    seconds: float | None
+    """Longest time; None is any."""
+    asked_to_stop: Callable[[], bool]
+    """The user's own wish."""
+    clock: Callable[[], float] = time.monotonic
+    began: float = 0.0
+    interrupted: bool = False
+    """The user has ended it."""
+    timed_out: bool = False
+    estimated_rows: int | None = None
+    """Of all that the run was to read, by the source."""
+    _unloading: float | None = None
+    _ended: float | None = None
+    _failed: int = 0
+    _results: list[UnitResult] = field(default_factory=list)
+    _timeline: list[UnitTime] = field(default_factory=list)
+    _started: dict[str, float] = field(default_factory=dict)
+    _under_way: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Rows and bytes of units that are not finished."""
+
+    def __post_init__(self) -> None:
+        """Begin."""
+        self.began = self.clock()
+
+    def __call__(self, event: Event) -> None:
+        """Take an event of the run."""
+        now = self.clock()
+        if isinstance(event, PhaseStarted):
+            self._phase(now)
+        elif isinstance(event, RunStarted):
+            self.estimated_rows = event.rows
+        elif isinstance(event, UnitStarted):
+            self._begin(now)
+            self._started[event.unit] = now
+        elif isinstance(event, UnitAdvanced):
+            self._under_way[event.unit] = (event.rows, event.bytes)
+        elif isinstance(event, UnitFailed):
+            self._failed += 1
+            self._under_way.pop(event.unit, None)
+        elif isinstance(event, UnitFinished):
+            self._finished(event, now)
+        self.shown(event)
+
+    def stop(self) -> bool:
+        """Return whether the run is to end: the user says so, or its time is over."""
+        if self.asked_to_stop():
+            self.interrupted = True
+        elif self._unloading is not None and self._ended is None and self.seconds is not None:
+            self.timed_out = self.clock() - self._unloading >= self.seconds
+            if self.timed_out:
+                self._end(self.clock())
+        return self.interrupted or self.timed_out
+
+    def close(self) -> None:
+        """End the watching; may be called again."""
+        self._end(self.clock())
+
+    def measurement(self, number: int) -> Measurement | None:
+        """Return what was measured; None if no row came.
+
+        Args:
+            number: Of the measurement in its sweep.
+        """
+        self.close()
+        if self._unloading is None or self._ended is None:
+            return None
+        cut = list(self._under_way.values()) if self.timed_out else []
+        rows = sum(each.rows for each in self._results) + sum(rows for rows, _ in cut)
+        if not rows:
+            return None
+        size = sum(f.bytes for each in self._results for f in each.files)
+        size += sum(written for _, written in cut)
+        seconds = max(self._ended - self._unloading, _LEAST_SECONDS)
+        return Measurement(
+            number=number,
+            seconds=seconds,
+            whole_seconds=self.clock() - self.began,
+            rows=rows,
+            bytes=size,
+            complete=not self.timed_out,
+            units=len(self._results),
+            failed_attempts=self._failed,
+            costs=costs_of(self._results),
+            queueing=queueing_of(self._results),
+            waits=waits_of(self._results),
+            machine=self.sampler.load(),
+            peak_worker_bytes=max((r.peak_rss_bytes for r in self._results), default=None),
+            row_bytes=row_bytes_of(self._results),
+            moments=self.sampler.moments(),
+            timeline=tuple(self._timeline),
+            rows_per_second=rows / seconds,
+            bytes_per_second=size / seconds,
+        )
+
+    def _phase(self, now: float) -> None:
+        if self._unloading is not None:
+            self._end(now)
+
+    def _begin(self, now: float) -> None:
+        # Not with the phase: the first worker loads its libraries yet, whatever the table is.
+        if self._unloading is None:
+            self._unloading = now
+            self.sampler.start()
+
+    def _end(self, now: float) -> None:
+        if self._unloading is not None and self._ended is None:
+            self._ended = now
+            self.sampler.stop()
+
+    def _finished(self, event: UnitFinished, now: float) -> None:
+        self._under_way.pop(event.unit, None)
+        if event.result is not None:
+            self._results.append(event.result)
+        first = self._unloading or now
+        self._timeline.append(
+            UnitTime(
+                worker=event.worker,
+                unit=event.unit,
+                began_seconds=self._started.get(event.unit, now) - first,
+                seconds=event.seconds,
+                rows=event.rows,
+                bytes=event.bytes,
+            )
+        )
+
+
+def costs_of(results: Sequence[UnitResult]) -> StageCosts:
+    """Return the CPU seconds of the stages per million rows."""
+    loads = [each.stages.load for each in results if each.stages.load is not None]
+    rows = sum(each.rows for each in results)
+    if not rows or len(loads) != len(results):
+        none = dict.fromkeys(("fetch", "encode", "compress", "write", "rest", "total"))
+        return StageCosts(**none)
+    # A text format knows its size before it is compressed; Parquet compresses as it encodes.
+    is_stage = all(each.stages.uncompressed_bytes is not None for each in results)
+    fetch = sum(each.fetch_cpu_s for each in loads)
+    encode = sum(each.encode_cpu_s for each in loads)
+    compress = sum(each.stages.compress_cpu_s for each in results)
+    write = sum(each.write_cpu_s for each in loads)
+    total = sum(each.process_cpu_s for each in loads)
+    million = rows / 1e6
+    return StageCosts(
+        fetch=fetch / million,
+        encode=encode / million,
+        compress=compress / million if is_stage else None,
+        write=write / million,
+        rest=max(0.0, total - fetch - encode - compress - write) / million,
+        total=total / million,
+    )
+
+
+def row_bytes_of(results: Sequence[UnitResult]) -> float | None:
+    """Return the bytes of a row before compression; None where a unit does not tell them."""
+    sizes = [each.stages.uncompressed_bytes for each in results]
+    rows = sum(each.rows for each in results)
+    known = [size for size in sizes if size]
+    return sum(known) / rows if rows and len(known) == len(results) else None
+
+
+def queueing_of(results: Sequence[UnitResult]) -> Queueing:
+    """Return how long stages waited for each other."""
+    loads = [each.stages.load for each in results if each.stages.load is not None]
+    seconds = sum(each.seconds for each in results)
+    if not seconds or len(loads) != len(results):
+        return Queueing(for_source=None, for_encoder=None, for_writer=None, longest_seconds=None)
+    return Queueing(
+        for_source=min(1.0, sum(each.starved_s for each in loads) / seconds),
+        for_encoder=min(1.0, sum(each.fetch_blocked_s for each in loads) / seconds),
+        for_writer=min(1.0, sum(each.encode_blocked_s for each in loads) / seconds),
+        longest_seconds=max(each.longest_blocked_s for each in loads),
+    )
+
+
+def waits_of(results: Sequence[UnitResult]) -> Waits:
+    """Return the shares of the workers' time that passed in waiting, by what it was for."""
+    seconds = sum(each.seconds for each in results)
+    if not seconds or any(each.stages.load is None for each in results):
+        return Waits(source=None, output=None, cpu=None)
+    found = [_waits(each.stages) for each in results]
+    source, output, cpu = (sum(column) / seconds for column in zip(*found, strict=True))
+    return Waits(
+        source=min(1.0, source),
+        output=min(1.0, output),
+        cpu=min(1.0, cpu) if cpu_delay.is_known() else None,
+    )
+
+
+def _waits(stages: Stages) -> tuple[float, float, float]:
+    """Return the seconds that one unit waited for the source, for its output, and for a CPU."""
+    load = stages.load
+    assert load is not None
+    known = load.fetch_cpu_s + load.encode_cpu_s + stages.compress_cpu_s + load.write_cpu_s
+    # Threads of a driver work for the fetch.
+    fetching = load.fetch_cpu_s + max(0.0, load.process_cpu_s - known)
+    source, for_fetch = _divided(load.starved_s, stages.fetch_s, fetching, load.fetch_delay_s)
+    # Without a compressing thread none is blocked, and writing alone is waited for.
+    compressing = stages.compress_s + load.compress_blocked_s
+    by_writing = load.compress_blocked_s / compressing if compressing else 1.0
+    blocked = load.encode_blocked_s
+    output, for_write = _divided(
+        blocked * by_writing + load.closing_s,
+        stages.write_s,
+        load.write_cpu_s,
+        load.write_delay_s,
+    )
+    _, for_compress = _divided(
+        blocked * (1 - by_writing),
+        stages.compress_s,
+        stages.compress_cpu_s,
+        load.compress_delay_s,
+    )
+    return source, output, for_fetch + for_write + for_compress + load.encode_delay_s
+
+
+def _divided(waited: float, wall: float, busy: float, delayed: float) -> tuple[float, float]:
+    """Divide a wait for a stage: what was outside of it, and what was for want of a CPU.
+
+    Args:
+        waited: Seconds.
+        wall: Of the stage.
+        busy: CPU seconds of the same.
+        delayed: Seconds in which it was ready and had no CPU.
+    """
+    outside = max(0.0, wall - busy - delayed)
+    whole = outside + busy + delayed
+    return (waited * outside / whole, waited * delayed / whole) if whole else (0.0, 0.0)
