@@ -10,8 +10,6 @@ from unloader.tuning.analysis import (
     Analysis,
     KneeInterval,
     LevelChoice,
-    Limit,
-    Limits,
     MeasuredLevel,
     Outlier,
     Spread,
@@ -28,6 +26,7 @@ from unloader.tuning.ceiling_records import Machine as CeilingsMachine
 from unloader.tuning.load_sampler import Moment
 from unloader.tuning.machine_load import CpuShares, MachineLoad, NodeLoad, ProcessShares
 from unloader.tuning.points import Load
+from unloader.tuning.resource_limits import Limit, Limits
 from unloader.tuning.sweep_document import (
     Curve,
     Measurement,
