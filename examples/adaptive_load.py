@@ -178,7 +178,7 @@ def paced(one_in: int) -> Iterator[None]:
 
     def workers() -> list[Any]:
         found = []
-        for child in psutil.Process().children():
+        for child in psutil.Process().children(recursive=True):
             with suppress(psutil.Error):
                 if any(WORKER in word for word in child.cmdline()):
                     found.append(child)

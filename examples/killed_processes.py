@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,13 +33,7 @@ class Attempt:
 
     def workers(self) -> list[int]:
         """Return the process ids of its workers."""
-        found = []
-        for task in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
-            try:
-                found += [int(each) for each in task.read_text().split()]
-            except OSError:
-                continue
-        return [pid for pid in found if _is_worker(pid)]
+        return [pid for pid in _below(self.process.pid) if _is_worker(pid)]
 
     def kill(self, who: str, chance: random.Random) -> bool:
         """Kill a worker, the command or the whole group; False if there is none any more."""
@@ -76,6 +71,16 @@ def started(arguments: list[str], log: Path, environment: Mapping[str, str]) -> 
             env=environment,
         )
     return Attempt(process=process, began=time.monotonic())
+
+
+def _below(pid: int) -> list[int]:
+    """Return the children of a process and their children: workers are forks of a server."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                found += [child, *_below(child)]
+    return found
 
 
 def _is_worker(pid: int) -> bool:

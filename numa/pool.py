@@ -19,22 +19,15 @@ from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
 
+from msgspec.structs import replace
+
 from numa.affinity import MEMORY_POLICIES
 from numa.errors import PoolError
 from numa.model import BindReport, PoolEvent, Seat
 from numa.processes.fork_server import ForkServer
-from numa.processes.forked import is_possible
 from numa.processes.launch import Member, launch
 from numa.processes.members import CHECK_SECONDS, Members
 from numa.processes.memory import resident_bytes
-
-
-def can_fork() -> bool:
-    """Return whether a process that is started now could be a fork of this one: see `Pool.start`.
-
-    That is so on Linux, in the main thread, while there is no other.
-    """
-    return is_possible()
 
 
 class Pool:
@@ -46,7 +39,7 @@ class Pool:
         entry: str,
         *,
         memory_policy: str = "preferred",
-        server: ForkServer | None = None,
+        warm_up: object = None,
     ) -> None:
         """Take the seats; start nothing yet.
 
@@ -56,8 +49,9 @@ class Pool:
                 `function(task, report)`; `report(payload)` sends a `Message` and may be used from
                 any thread. Task, payloads and result are pickled.
             memory_policy: See `numa.affinity.seated`.
-            server: Processes are forks of it where that can be. As `may_fork` of `start` it is for
-                machines of one node. It may serve several pools, and is not closed by any.
+            warm_up: A task that is done before others, once in each fork server and in each worker
+                that is a new interpreter. Its outcome does not matter. It must start no thread that
+                stays, or nothing can be forked. None is no such task.
         Raises:
             PoolError: Two seats have one worker number, or a text is not what it should be.
         """
@@ -77,24 +71,34 @@ class Pool:
             )
         self._entry = entry
         self._memory_policy = memory_policy
-        self._server = server
+        self._warm_up = _pickled(warm_up, "the warm-up")
+        self._servers = self._new_servers()
         self._members = Members()
         self._starts: Counter[int] = Counter()
         self._closed = False
 
-    def start(self, worker: int, *, may_fork: bool = False) -> None:
+    def prepare(self) -> None:
+        """Let the fork servers of all seats load what workers need. Returns immediately."""
+        self._check_open()
+        for server in self._servers.values():
+            server.begin()
+
+    def is_prepared(self, worker: int) -> bool:
+        """Return whether `start` would not have to wait for the fork server of a worker.
+
+        Starts the server if it does not run. The `wait` that is in progress, or the next one,
+        returns when it is prepared.
+
+        Raises:
+            PoolError: There is no such worker.
+        """
+        return self._servers[_home(self._seat(worker))].is_prepared()
+
+    def start(self, worker: int) -> None:
         """Start a process on the worker's seat; its `Ready` comes from `wait`.
 
         Best called from the main thread: only then does the kernel kill the child with us.
 
-        Args:
-            worker: Whose seat.
-            may_fork: It may be a fork of this process: all that is loaded here is loaded there at
-                once, and its memory is where ours is, so this is for machines of one node. It is
-                done only in the main thread, on Linux, while there is no other thread; else a new
-                interpreter is started. Nothing that does not survive a fork may be in use here,
-                such as a connection that the child would use. What was registered for the end of
-                this process is not done at the end of the child.
         Raises:
             PoolError: There is no such worker, it runs already, or the system refuses.
         """
@@ -102,9 +106,8 @@ class Pool:
         if worker in self._members.there:
             pid = self._members.there[worker].process.pid
             raise PoolError(f"worker {worker} already runs, as process {pid}.", "kill it first.")
-        member = launch(
-            seat, self._entry, self._memory_policy, may_fork=may_fork, server=self._server
-        )
+        server = self._servers[_home(seat)]
+        member = launch(seat, self._entry, self._memory_policy, self._warm_up, server)
         self._members.add(member)
         self._starts[worker] += 1
 
@@ -117,7 +120,7 @@ class Pool:
         member = self._member(worker)
         if member.busy:
             raise PoolError(f"worker {worker} is busy.", "wait for the end of its task.")
-        self._members.give(member, task, _pickled(task, worker))
+        self._members.give(member, task, _pickled(task, f"the task for worker {worker}"))
 
     def tell(self, worker: int, payload: object) -> None:
         """Send a worker something while it is at its task; see `numa.told`. Returns at once.
@@ -128,7 +131,8 @@ class Pool:
         Raises:
             PoolError: The worker is not started, or the payload cannot be pickled.
         """
-        self._members.tell(self._member(worker), _pickled(payload, worker))
+        body = _pickled(payload, f"the payload for worker {worker}")
+        self._members.tell(self._member(worker), body)
 
     def wait(self, timeout_seconds: float | None) -> tuple[PoolEvent, ...]:
         """Return the events that have come, in order of arrival; wait for the first if none has.
@@ -145,7 +149,9 @@ class Pool:
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
             left = CHECK_SECONDS if deadline is None else deadline - time.monotonic()
-            woken = members.listen(0.0 if members.pending else max(0.0, min(left, CHECK_SECONDS)))
+            longest = 0.0 if members.pending else max(0.0, min(left, CHECK_SECONDS))
+            starting = [server for server in self._servers.values() if server.is_starting]
+            woken = members.listen(longest, starting)
             if members.pending:
                 return members.fetch()
             if woken or left <= 0:
@@ -198,7 +204,11 @@ class Pool:
         """
         if not self._closed:
             self._closed = True
-            self._members.close(grace_seconds)
+            try:
+                self._members.close(grace_seconds)
+            finally:
+                for server in self._servers.values():
+                    server.close()
 
     def __enter__(self) -> "Pool":
         """Return the pool itself."""
@@ -212,6 +222,21 @@ class Pool:
     ) -> None:
         """Close the pool."""
         self.close()
+
+    def _new_servers(self) -> dict[int | None, ForkServer]:
+        """Return a server for each node with seats, which is bound to the CPUs of all of them."""
+        seats: dict[int | None, list[Seat]] = {}
+        for seat in self._seats.values():
+            seats.setdefault(_home(seat), []).append(seat)
+        return {
+            home: ForkServer(
+                replace(here[0], cpus=tuple(sorted({cpu for seat in here for cpu in seat.cpus}))),
+                self._memory_policy,
+                self._entry,
+                self._warm_up,
+            )
+            for home, here in seats.items()
+        }
 
     def _member(self, worker: int) -> Member:
         self._seat(worker)
@@ -232,12 +257,17 @@ class Pool:
             raise PoolError("the pool is closed.", "make a new one.")
 
 
-def _pickled(value: object, worker: int) -> bytes:
+def _home(seat: Seat) -> int | None:
+    """Return the node of a seat; None if it is bound to none."""
+    return seat.node if seat.cpus else None
+
+
+def _pickled(value: object, what: str) -> bytes:
     try:
         return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     # Pickling runs the task's own code, and the ways it fails share no base class.
     except Exception as error:
         raise PoolError(
-            f"the task for worker {worker} cannot be pickled: {error}.",
+            f"{what} cannot be pickled: {error}.",
             "build it of plain data and importable types.",
         ) from error

@@ -36,7 +36,6 @@ from numa.model import (
     Vacant,
 )
 from numa.pool import Pool
-from numa.processes.fork_server import ForkServer
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +59,6 @@ class Supervisor:
         *,
         memory_policy: str = "preferred",
         warm_up: object = None,
-        server: ForkServer | None = None,
     ) -> None:
         """Take the seats; start nothing yet.
 
@@ -69,27 +67,19 @@ class Supervisor:
             entry: See `numa.pool.Pool`.
             limits: None is the defaults.
             memory_policy: See `numa.affinity.seated`.
-            warm_up: A task that each process does first, before it is idle; what becomes of it
-                does not matter. None is no such task.
-            server: See `numa.pool.Pool`.
+            warm_up: See `numa.pool.Pool`.
         Raises:
             PoolError: There is no seat, or as `Pool` raises it.
         """
         if not seats:
             raise PoolError("no seats were given.", "place at least one worker.")
-        self._pool = Pool(seats, entry, memory_policy=memory_policy, server=server)
+        self._pool = Pool(seats, entry, memory_policy=memory_policy, warm_up=warm_up)
         self._limits = limits or ProcessLimits()
-        self._warm_up = warm_up
         self._kept: set[int] = set()
         self._idle: set[int] = set()
         self._busy: set[int] = set()
         self._starting: dict[int, float] = {}
-        """Processes that are not idle for the first time yet, and when they were started."""
-        self._ready: dict[int, Ready] = {}
-        """Processes that are up and at their warm-up."""
-        self._without_warm_up: set[int] = set()
-        """Seats where a process ended in its warm-up: the next one does without, so that what ends
-        it is reported of a task."""
+        """Processes that are not up yet, and when they were started."""
         self._vacant: dict[int, float] = {}
         """Kept seats without a process, and when one may be started there."""
         self._idle_losses: Counter[int] = Counter()
@@ -101,13 +91,17 @@ class Supervisor:
         self._events: list[SupervisorEvent] = []
         self._next_look = 0.0
 
-    def keep(self, workers: Iterable[int], *, may_fork: bool = False) -> None:
+    def prepare(self) -> None:
+        """Let the fork servers load what workers need, before it is known how many are kept."""
+        self._pool.prepare()
+
+    def keep(self, workers: Iterable[int]) -> None:
         """Keep a process on the seats of these workers from now on, and on no other seat.
+
+        Where the fork server of a seat is still starting, a later `wait` starts the process.
 
         Args:
             workers: Whose seats.
-            may_fork: Those that are started in here may be forks of this process: see `Pool.start`.
-                Each that takes the place of one is a new interpreter.
         Raises:
             PoolError: There is no such worker, or the system refuses a process.
         """
@@ -120,7 +114,10 @@ class Supervisor:
             self._forget(worker)
             self._vacant.pop(worker, None)
         for worker in sorted(self._kept - self._pool.pids().keys() - self._vacant.keys()):
-            self._start(worker, may_fork=may_fork)
+            if self._pool.is_prepared(worker):
+                self._start(worker)
+            else:
+                self._vacant[worker] = 0.0
 
     def add(self, workers: Iterable[int]) -> None:
         """Keep a process on the seats of these workers, too, from the next `wait` on.
@@ -221,24 +218,19 @@ class Supervisor:
         """End every process."""
         self.close()
 
-    def _start(self, worker: int, *, may_fork: bool = False) -> None:
-        self._pool.start(worker, may_fork=may_fork)
+    def _start(self, worker: int) -> None:
+        self._pool.start(worker)
         self._starting[worker] = time.monotonic()
-        if self._warms_up(worker):
-            self._pool.assign(worker, self._warm_up)
-
-    def _warms_up(self, worker: int) -> bool:
-        return self._warm_up is not None and worker not in self._without_warm_up
 
     def _replace(self) -> None:
         """End what is too large between two tasks, and start processes on vacant seats."""
         if self._too_large:
             self._end(self._too_large.values())
             self._too_large = {}
-        if not self._vacant:
-            return
         now = time.monotonic()
         for worker in [worker for worker, due in self._vacant.items() if due <= now]:
+            if not self._pool.is_prepared(worker):
+                continue
             del self._vacant[worker]
             try:
                 self._start(worker)
@@ -250,8 +242,10 @@ class Supervisor:
     def _longest_wait(self) -> float:
         """Return for how long nothing need be done here."""
         longest = _LOOK_SECONDS if self._starting or self._limits.task_memory_bytes else 3600.0
-        if self._vacant:
-            longest = min(longest, max(0.0, min(self._vacant.values()) - time.monotonic()))
+        now = time.monotonic()
+        for due in self._vacant.values():
+            # One that is due waits for its fork server, and the pool wakes us for that.
+            longest = min(longest, due - now if due > now else _RESTART_SECONDS)
         return longest
 
     def _take(self, event: Ready | Message | Finished | Raised | Lost) -> None:
@@ -261,21 +255,13 @@ class Supervisor:
         elif worker not in self._kept:
             return
         elif isinstance(event, Ready):
-            self._ready[worker] = event
-            if not self._warms_up(worker):
-                self._is_up(worker)
-        elif worker in self._starting:
-            if isinstance(event, Finished | Raised):  # of the warm-up
-                self._is_up(worker)
+            del self._starting[worker]
+            self._idle.add(worker)
+            self._events.append(event)
         else:
             if isinstance(event, Finished | Raised):
                 self._ended(worker)
             self._events.append(event)
-
-    def _is_up(self, worker: int) -> None:
-        del self._starting[worker]
-        self._idle.add(worker)
-        self._events.append(self._ready.pop(worker))
 
     def _ended(self, worker: int) -> None:
         """Take back a worker whose task has ended, unless it has grown too large."""
@@ -294,14 +280,11 @@ class Supervisor:
             worker=worker, reason="lost", detail=event.detail.strip()
         )
         had_task, was_up = worker in self._busy, worker not in self._starting
-        at_warm_up = worker in self._ready
         self._forget(worker)
         if worker not in self._kept:
             return
-        if at_warm_up:
-            self._without_warm_up.add(worker)
         # One that had a task, or was ended by us once it was up, has shown that it can start.
-        if had_task or at_warm_up or (was_up and vacant.reason != "lost"):
+        if had_task or (was_up and vacant.reason != "lost"):
             self._vacant[worker] = 0.0
             self._events.append(vacant)
         else:
@@ -322,7 +305,6 @@ class Supervisor:
         self._idle.discard(worker)
         self._busy.discard(worker)
         self._starting.pop(worker, None)
-        self._ready.pop(worker, None)
         self._too_large.pop(worker, None)
 
     def _look(self) -> None:

@@ -41,6 +41,12 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.fixture
+def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make each worker a new interpreter, as a program does that has chosen to spawn processes."""
+    monkeypatch.setattr("multiprocessing.get_start_method", lambda allow_none: "spawn")
+
+
 def pytest_report_header() -> str:
     """Say which Oracle the system tests unload from."""
     from oracle import leg as oracle_leg

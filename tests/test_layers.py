@@ -103,7 +103,6 @@ FLOORS = {
             "unloader.errors",
             "unloader.events",
             "unloader.failures",
-            "unloader.ownership",
             "unloader.redaction",
         },
         {"unloader.nouns", "unloader.transforms.model"},

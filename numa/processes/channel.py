@@ -7,8 +7,9 @@ stall the others. The child's end blocks. A frame is 8 bytes of length, one of t
 import socket
 import struct
 
-TASK, TOLD, LEAVE = b"T", b"O", b"L"
-"""Tags from parent to child: a pickled task; a pickled payload for the task that runs; leave."""
+WARM_UP, TASK, TOLD, LEAVE = b"W", b"T", b"O", b"L"
+"""Tags from parent to child: the first task of a new interpreter, pickled; another pickled task; a
+pickled payload for the task that runs; leave."""
 READY, MESSAGE, RESULT, RAISED = b"R", b"M", b"F", b"E"
 """Tags from child to parent: up; pickled payload; pickled result; pickled (kind, text, trace)."""
 

@@ -1,15 +1,19 @@
-"""A process beside this one that others are forked from: for a program that has threads.
+"""A process on each NUMA node that workers are forked from.
 
-A fork copies one thread, so a program with several cannot be forked. It can have a process of its
-own that has one, and has loaded what its children need: they are up at once, and share its memory.
-That process lives as long as the program, or until it has been of no use for a while; its children
-end with it.
+A fork copies what is loaded, so a worker costs milliseconds instead of an interpreter and its
+imports. It also copies the locks of all threads and continues one thread alone. So the process that
+is forked has one thread, which the kernel is asked before each fork, and is not the program itself.
 
-The parent's calls are answered one after the other. A child that has ended is kept until the
-parent asks how, so that its number stays its own.
+The server is a new interpreter. It is bound to its node before it imports anything, so that what it
+shares with its workers is in the memory of their node. It imports the entry function, does the
+warm-up, and then answers the parent's calls one after the other. It ends with the parent, and its
+workers end with it. An ended worker is kept until the parent asks for its exit status, so that no
+other process gets its number.
 """
 
-import importlib
+import ctypes
+import gc
+import logging
 import os
 import pickle
 import select
@@ -17,201 +21,328 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-from typing import Any
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
 
 from msgspec import Struct
 
 from numa.affinity import seated
 from numa.model import BindReport, Seat
-from numa.processes.beside import start_beside
-from numa.processes.forked import Forked, fork, is_possible
-from numa.processes.member import main
+from numa.processes import member
+from numa.processes.ending import end_process, wait_for_end
+from numa.processes.interpreter import start_interpreter
+
+logger = logging.getLogger(__name__)
 
 _MOST_BYTES = 64 * 1024
-"""Of one call or answer; far more than a seat and some names need."""
+"""The largest call, answer or warm-up; a seat and some names need much less."""
 
 _ANSWER_SECONDS = 60.0
-"""Guess: a busy machine takes its time to load a driver. Later answers take milliseconds."""
+"""Guess: a busy machine may need seconds to load a driver. Later answers take milliseconds."""
 
-_IDLE_SECONDS = 600.0
-"""Guess: whoever starts one run after another does it within that."""
+_STAT = Path("/proc/self/stat")
+_ARG_START = 48 - 3
+"""Position after the program's name, which is field 2 and may contain blanks. Source: proc(5)."""
 
 
 class _Birth(Struct, frozen=True, kw_only=True):
-    """Asks for a child. Its pipe and its standard error come with it as descriptors."""
+    """Asks for a worker. Its pipe and its standard error come with it as descriptors."""
 
     seat: Seat
     memory_policy: str
-    entry: str
     name: str
 
 
-class Served(Forked):
-    """A child of the server, which alone can ask the kernel how it ended."""
+class Served:
+    """A worker of the server, with the methods that are used of `subprocess.Popen`."""
 
     def __init__(self, server: "ForkServer", pid: int) -> None:
-        """Take a child that runs."""
-        super().__init__(pid)
+        """Take a worker that runs."""
+        self.pid = pid
+        self.returncode: int | None = None
         self._server = server
+        self._parent = server.pid
 
     def has_ended(self) -> bool:
-        """Return whether it has ended; it is not reaped by that."""
-        return self.returncode is not None or bool(self._server.ask(("ended", self.pid), True))
+        """Return whether it has ended, without reaping it."""
+        return self.returncode is not None or bool(self._ask("ended", True))
 
     def poll(self) -> int | None:
-        """Return how it ended, None while it runs; reap it once it has."""
+        """Return its exit status and reap it, or None while it runs."""
         if self.returncode is None:
-            # The kernel kills the children of a server that has died.
-            self.returncode = self._server.ask(("reap", self.pid), -signal.SIGKILL)
+            # The kernel kills the workers of a server that has died.
+            self.returncode = self._ask("reap", -signal.SIGKILL)
         return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        """Wait for its end and reap it.
+
+        Raises:
+            subprocess.TimeoutExpired: It runs after that time.
+        """
+        if not wait_for_end(self.pid, lambda: self.poll() is not None, timeout):
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
+        assert self.returncode is not None
+        return self.returncode
+
+    def kill(self) -> None:
+        """Kill it, unless it was reaped."""
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def _ask(self, what: str, otherwise: Any) -> Any:
+        # A server that was started later does not know this worker.
+        if self._server.pid != self._parent:
+            return otherwise
+        return self._server.ask((what, self.pid), otherwise)
 
 
 class ForkServer:
-    """The parent's side. It is started by the first child that is wanted; for any thread."""
+    """The parent's side. The process starts with `begin`, or with the first worker."""
 
-    def __init__(self, prepare: str, argument: object) -> None:
+    def __init__(self, seat: Seat, memory_policy: str, entry: str, warm_up: bytes) -> None:
         """Start nothing yet.
 
         Args:
-            prepare: `package.module:function`, called as `function(argument)` before the first
-                fork. It may start no thread that stays: nothing is forked then.
-            argument: Is pickled.
-        """
-        self._prepare = prepare
-        self._argument = argument
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._sock: socket.socket | None = None
-
-    def fork(
-        self, seat: Seat, memory_policy: str, entry: str, name: str, descriptors: tuple[int, int]
-    ) -> tuple[Served, BindReport] | None:
-        """Start a child on a seat; return it, or None where the server cannot be had.
-
-        Args:
-            seat: Where it sits.
+            seat: All CPUs of its workers, and their memory node.
             memory_policy: See `numa.affinity.seated`.
             entry: See `numa.pool.Pool`.
-            name: What the child is called in the list of processes.
-            descriptors: Its end of the pipe, and what takes its standard error.
-        Raises:
-            OSError: The system refuses the child.
+            warm_up: A pickled task that is done once, before the first fork.
         """
-        if sys.platform != "linux":
-            return None
-        birth = _Birth(seat=seat, memory_policy=memory_policy, entry=entry, name=name)
-        with self._lock:
-            self._begin()
-            answer = self._answer(("fork", birth), None, descriptors)
-        if isinstance(answer, OSError):
-            raise answer
-        return None if answer is None else (Served(self, answer[0]), answer[1])
+        self._seat = seat
+        self._memory_policy = memory_policy
+        self._entry = entry
+        self._warm_up = warm_up
+        self._process: subprocess.Popen[bytes] | None = None
+        self._sock: socket.socket | None = None
+        self._is_ready = False
+        self._deadline = 0.0
+        self._is_refused = False
 
-    def ask(self, call: tuple[str, int], otherwise: Any) -> Any:
-        """Return the answer to a call, or the other value if the server is not there any more."""
-        with self._lock:
-            return self._answer(call, otherwise)
+    @property
+    def pid(self) -> int | None:
+        """The id of the process; None if there is none."""
+        return None if self._process is None else self._process.pid
 
-    def close(self) -> None:
-        """End the server, and with it what was forked; the next fork starts another one."""
-        with self._lock:
-            self._end()
+    @property
+    def is_starting(self) -> bool:
+        """Whether the process loads what workers need: the end of that makes it readable."""
+        return self._sock is not None and not self._is_ready
 
-    def _begin(self) -> None:
-        """Start the process, unless it runs. Where the system refuses it, there is none."""
+    def fileno(self) -> int:
+        """Return the descriptor to wait on while it is starting."""
+        assert self._sock is not None
+        return self._sock.fileno()
+
+    def begin(self) -> None:
+        """Start the process, unless it runs or cannot be used here. Returns immediately."""
+        if self._is_refused or self.is_starting:
+            return
         if self._process is not None and self._process.poll() is None:
             return
-        self._end()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.settimeout(_ANSWER_SECONDS)
-        with theirs:
-            try:
-                self._process = start_beside(__name__, theirs)
-            except OSError:
-                ours.close()
-                return
-        self._sock = ours
-        self._answer(("prepare", (self._prepare, pickle.dumps(self._argument))), None)
+        self.close()
+        reason = _reason_against()
+        if reason is not None:
+            self._refuse(reason)
+            return
+        name = f"fork-server-{self._seat.node}"
+        try:
+            self._sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._sock.settimeout(_ANSWER_SECONDS)
+            with theirs, seated(self._seat, self._memory_policy):
+                self._process = start_interpreter(
+                    __name__, name, self._entry, theirs, subprocess.DEVNULL
+                )
+            self._sock.send(self._warm_up, socket.MSG_NOSIGNAL)
+        except OSError as error:
+            self._refuse(str(error))
+        except BaseException:
+            self.close()
+            raise
+        self._deadline = time.monotonic() + _ANSWER_SECONDS
 
-    def _answer(
-        self, call: tuple[str, object], otherwise: Any, descriptors: tuple[int, ...] = ()
+    def is_prepared(self, timeout_seconds: float = 0.0) -> bool:
+        """Return whether `fork` would not have to wait for the imports of the process."""
+        self.begin()
+        if not self.is_starting:
+            return True
+        assert self._sock is not None
+        readable = select.poll()
+        readable.register(self._sock, select.POLLIN)
+        if readable.poll(timeout_seconds * 1000):
+            self._is_ready = self.ask(None, False)
+            if not self._is_ready:
+                self._refuse("the fork server ended while it loaded what workers need")
+            return True
+        if time.monotonic() >= self._deadline:
+            self._refuse(f"the fork server was not ready within {_ANSWER_SECONDS:g} s")
+            return True
+        return False
+
+    def fork(
+        self, seat: Seat, name: str, descriptors: tuple[int, int]
+    ) -> tuple[Served, BindReport] | None:
+        """Start a worker on a seat; return it, or None where none can be forked.
+
+        Args:
+            seat: The seat, among the CPUs of the server.
+            name: The name of the worker in the list of processes.
+            descriptors: Its end of the pipe, and the file for its standard error.
+        Raises:
+            OSError: The system refuses the worker.
+        """
+        birth = _Birth(seat=seat, memory_policy=self._memory_policy, name=name)
+        for _ in range(2):  # The process may have been killed since the last call.
+            if not self.is_prepared(_ANSWER_SECONDS) or self._is_refused:
+                break
+            answer = self.ask(("fork", birth), None, descriptors)
+            if isinstance(answer, OSError):
+                raise answer
+            if isinstance(answer, str):
+                self._refuse(answer)
+            elif answer is not None:
+                return Served(self, answer[0]), answer[1]
+        return None
+
+    def ask(
+        self, call: tuple[str, object] | None, otherwise: Any, fds: tuple[int, ...] = ()
     ) -> Any:
+        """Return the answer to a call, or the other value where the process has ended.
+
+        None is no call: the answer is the one to the warm-up.
+        """
         if self._sock is None:
             return otherwise
+        received = b""
         try:
-            data = pickle.dumps(call, protocol=pickle.HIGHEST_PROTOCOL)
-            socket.send_fds(self._sock, [data], descriptors, socket.MSG_NOSIGNAL)
-            received = self._sock.recv(_MOST_BYTES)
-        except OSError:  # A timeout is one, too.
-            received = b""
-        if not received:
-            self._end()
-            return otherwise
-        return pickle.loads(received)
+            with suppress(OSError):  # A timeout is one, too.
+                if call is not None:
+                    socket.send_fds(self._sock, [pickle.dumps(call)], fds, socket.MSG_NOSIGNAL)
+                received = self._sock.recv(_MOST_BYTES)
+        finally:
+            # Also after the exception of a signal handler: a later answer would be taken for the
+            # answer to the next call.
+            if not received:
+                self.close()
+        return pickle.loads(received) if received else otherwise
 
-    def _end(self) -> None:
+    def close(self) -> None:
+        """End the process, and with it its workers."""
         if self._sock is not None:
             self._sock.close()
         if self._process is not None:
             self._process.kill()
             self._process.wait()
         self._sock = self._process = None
+        self._is_ready = False
+
+    def _refuse(self, reason: str) -> None:
+        logger.info("each worker is a new interpreter: %s", reason)
+        self._is_refused = True
+        self.close()
 
 
-def serve(descriptor: int) -> None:
-    """Be the server until the parent is gone, or has not called for long and has no child."""
+def _reason_against() -> str | None:
+    """Return why no process is to be forked here; None if there is no reason."""
+    if sys.platform != "linux":
+        return f"forks are not safe on {sys.platform}"
+    library = sys.modules.get("multiprocessing")
+    if library is not None and library.get_start_method(allow_none=True) == "spawn":
+        return "this program has set the start method of multiprocessing to spawn"
+    return None
+
+
+def serve(descriptor: int, parent_pid: int, tied_to_thread: bool, entry: str) -> NoReturn:
+    """Be the server until the parent ends."""
     sock = socket.socket(fileno=descriptor)
     sock.set_inheritable(False)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    children: dict[int, Forked] = {}
-    calls = select.poll()
-    calls.register(sock, select.POLLIN)
-    while calls.poll(_IDLE_SECONDS * 1000) or children:
+    member.set_signals()
+    if tied_to_thread:
+        member.die_with_parent(parent_pid)
+    function = member.prepared(entry, sock.recv(_MOST_BYTES))
+    sock.send(pickle.dumps(True), socket.MSG_NOSIGNAL)
+    while True:
         data, descriptors, _, _ = socket.recv_fds(sock, _MOST_BYTES, 2)
         if not data:
-            return
+            os._exit(0)
         kind, value = pickle.loads(data)
-        try:
-            answer = _done(kind, value, children, descriptors)
-        finally:
-            for each in descriptors:
-                os.close(each)
+        answer: object
+        if kind == "fork":
+            pipe, stderr = descriptors
+            answer = _forked(value, pipe, stderr, sock, function)
+        else:
+            answer = _state(value, reap=kind == "reap")
+        for each in descriptors:
+            os.close(each)
         sock.send(pickle.dumps(answer), socket.MSG_NOSIGNAL)
 
 
-def _done(kind: str, value: Any, children: dict[int, Forked], descriptors: list[int]) -> object:
-    """Do what the parent asks for; return the answer."""
-    if kind == "prepare":
-        name, argument = value
-        module, _, function = name.partition(":")
-        getattr(importlib.import_module(module), function)(pickle.loads(argument))
-        return None
-    if kind == "fork":
-        pipe, stderr = descriptors
-        return _born(value, pipe, stderr, children)
-    if value not in children:
+def _state(pid: int, *, reap: bool) -> object:
+    """Return whether a worker has ended, or reap it and return its exit status."""
+    try:
+        if not reap:
+            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, pid, flags) is not None
+        found, status = os.waitpid(pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if found else None
+    except ChildProcessError:
         return -signal.SIGKILL
-    if kind == "ended":
-        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, value, flags) is not None
-    status = children[value].poll()
-    if status is not None:
-        del children[value]
-    return status
 
 
-def _born(
-    birth: _Birth, pipe: int, stderr: int, children: dict[int, Forked]
-) -> tuple[int, BindReport] | OSError | None:
-    if not is_possible():
-        return None
-    parent = os.getpid()
-    title = ("python", main.__module__, birth.name)
+def _forked(
+    birth: _Birth, pipe: int, stderr: int, sock: socket.socket, function: member.TaskFunction
+) -> tuple[int, BindReport] | OSError | str:
+    """Fork a worker on its seat; return an error of the system, or why nothing can be forked."""
+    threads = os.listdir("/proc/self/task")
+    if len(threads) != 1:
+        return f"the fork server has {len(threads)} threads"
+    # What is loaded stays to the end. The collector would write to each of these objects in every
+    # worker, and the kernel would copy the memory that the workers share.
+    gc.freeze()
     try:
         with seated(birth.seat, birth.memory_policy) as bound:
-            child = fork(lambda: main(pipe, parent, True, birth.entry), title, pipe, stderr)
+            server = os.getpid()
+            pid = os.fork()
+            if pid == 0:
+                sock.close()
+                _be_worker(server, birth.name, pipe, stderr, function)
     except OSError as error:
         return error
-    children[child.pid] = child
-    return child.pid, bound
+    return pid, bound
+
+
+def _be_worker(
+    server: int, name: str, pipe: int, stderr: int, function: member.TaskFunction
+) -> NoReturn:
+    """Do what a worker does; the stack of the server above is never returned to."""
+    status = 1
+    try:
+        os.setsid()
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        member.die_with_parent(server)
+        _set_title("python", member.__name__, name)
+        member.main(socket.socket(fileno=pipe), function)
+        status = 0
+    except BaseException:
+        # As the interpreter would show it; the pool reads it from there.
+        sys.excepthook(*sys.exc_info())
+    finally:
+        end_process(status)
+
+
+def _set_title(*words: str) -> None:
+    """Show these words as the arguments of this process, as many as there is room for.
+
+    They are written over the arguments of the server, as no other way is open to all users. Nothing
+    happens where the kernel does not show their place.
+    """
+    with suppress(OSError, IndexError, ValueError):
+        fields = _STAT.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        start, end = int(fields[_ARG_START]), int(fields[_ARG_START + 1])
+        if 0 < start < end:
+            text = "\0".join(words).encode()[: end - start - 1]
+            ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)

@@ -1,9 +1,4 @@
-"""Starts one child process on its seat, and says afterwards how it ended.
-
-A plain child of `sys.executable`, not `multiprocessing.Process`: that imports the caller's
-`__main__` again, which is slow and needs a guard in every script. The child inherits one end of
-one socket pair and no other descriptor, so that each pipe's end is seen at once.
-"""
+"""Starts one worker on its seat, and describes afterwards how it ended."""
 
 import contextlib
 import fcntl
@@ -11,9 +6,7 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
-import threading
 from typing import IO, TypeAlias
 
 from msgspec import Struct
@@ -21,26 +14,21 @@ from msgspec import Struct
 from numa.affinity import seated
 from numa.errors import StartError
 from numa.model import BindReport, Seat
-from numa.processes.channel import Channel
+from numa.processes import member
+from numa.processes.channel import WARM_UP, Channel, frame
 from numa.processes.ending import wait_for_end
 from numa.processes.fork_server import ForkServer, Served
-from numa.processes.forked import LAST_SECONDS, Forked, fork, is_possible
-from numa.processes.member import main
-from numa.processes.paths import import_path
-
-# Nothing is imported before the path is the parent's: with -c the current folder comes first.
-_BOOTSTRAP = (
-    "import sys; _, _, fd, parent, tied, entry, *sys.path = sys.argv; del sys.argv[1:]; "
-    "from numa.processes.member import serve; serve(int(fd), int(parent), tied == 'tied', entry)"
-)
+from numa.processes.interpreter import start_interpreter
 
 _DETAIL_BYTES = 4096
 _STACKS_BYTES = 64 * 1024
 """So much at most is looked at for the stack of a crash."""
 _STDERR_LIMIT_BYTES = 1 << 20
 
+# Guess: a process that is killed directly after its start has ended long before.
+_LAST_SECONDS = 20.0
 
-_Process: TypeAlias = "subprocess.Popen[bytes] | Forked | Served"
+_Process: TypeAlias = "subprocess.Popen[bytes] | Served"
 
 
 class Member(Struct, kw_only=True):
@@ -151,30 +139,45 @@ class Member(Struct, kw_only=True):
 
 
 def launch(
-    seat: Seat,
-    entry: str,
-    memory_policy: str,
-    *,
-    may_fork: bool,
-    server: ForkServer | None = None,
+    seat: Seat, entry: str, memory_policy: str, warm_up: bytes, server: ForkServer
 ) -> Member:
-    """Start a child on the seat, bound from its first page on, with the caller's `sys.path`.
+    """Start a worker on the seat, bound from its first page on.
 
     Args:
         seat: Where it sits.
         entry: The function that does its tasks.
         memory_policy: See `numa.affinity.seated`.
-        may_fork: It may be forked, where this process has only one thread.
-        server: What it is forked from, where that can be.
+        warm_up: What a new interpreter does first, as a pickled task.
+        server: The fork server of the seat. Where it cannot be used, the worker is a new
+            interpreter.
     Raises:
         StartError: The process could not be started.
     """
+    name = f"worker-{seat.worker}"
     try:
         with contextlib.ExitStack() as undo:
-            starting = _Starting(seat=seat, entry=entry, memory_policy=memory_policy, server=server)
-            member = starting.member(undo, forked=may_fork and is_possible())
+            ours, theirs = socket.socketpair()
+            undo.callback(ours.close)
+            channel = Channel(ours)
+            stderr = undo.enter_context(tempfile.TemporaryFile())
+            # Appending keeps the child's writes at the end after `trim_stderr`.
+            flags = fcntl.fcntl(stderr.fileno(), fcntl.F_GETFL)
+            fcntl.fcntl(stderr.fileno(), fcntl.F_SETFL, flags | os.O_APPEND)
+            process: _Process
+            with theirs:
+                forked = server.fork(seat, name, (theirs.fileno(), stderr.fileno()))
+                if forked:
+                    process, bound = forked
+                    undo.callback(_end, process)
+                else:
+                    with seated(seat, memory_policy) as bound:
+                        process = start_interpreter(member.__name__, name, entry, theirs, stderr)
+                        undo.callback(_end, process)
+                    channel.post(frame(WARM_UP, warm_up))
             undo.pop_all()
-            return member
+            return Member(
+                worker=seat.worker, process=process, channel=channel, stderr=stderr, bound=bound
+            )
     except OSError as error:
         raise StartError(
             f"worker {seat.worker} cannot be started: {error}.", f"{_way_out(error)}."
@@ -183,97 +186,14 @@ def launch(
 
 def _way_out(error: OSError) -> str:
     if isinstance(error, FileNotFoundError) and error.filename is None:
-        # So says `tempfile` when it has tried all places, and without a free descriptor, too.
+        # `tempfile` raises this when it has tried all places, and without a free descriptor, too.
         return "set TMPDIR to a directory that you may write to, or raise the limit on open files"
     return "lower --parallelism, or raise the limit on processes, files or memory"
 
 
-class _Starting(Struct, frozen=True, kw_only=True):
-    """One start of a child."""
-
-    seat: Seat
-    entry: str
-    memory_policy: str
-    server: ForkServer | None
-
-    @property
-    def name(self) -> str:
-        """What the child is called in the list of processes."""
-        return f"worker-{self.seat.worker}"
-
-    def member(self, undo: contextlib.ExitStack, *, forked: bool) -> Member:
-        """Start the child; what was opened is closed by `undo`."""
-        ours, theirs = socket.socketpair()
-        undo.callback(ours.close)
-        with theirs:
-            stderr = undo.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - outlives this call
-            # Appending keeps the child's writes at the end after `trim_stderr`.
-            flags = fcntl.fcntl(stderr.fileno(), fcntl.F_GETFL)
-            fcntl.fcntl(stderr.fileno(), fcntl.F_SETFL, flags | os.O_APPEND)
-            found = self._served(theirs, stderr, undo) or self._ours(theirs, stderr, undo, forked)
-            process, bound = found
-        return Member(
-            worker=self.seat.worker,
-            process=process,
-            channel=Channel(ours),
-            stderr=stderr,
-            bound=bound,
-        )
-
-    def _served(
-        self, theirs: socket.socket, stderr: IO[bytes], undo: contextlib.ExitStack
-    ) -> tuple[_Process, BindReport] | None:
-        """Start a child of the server; None if there is none."""
-        if self.server is None:
-            return None
-        descriptors = (theirs.fileno(), stderr.fileno())
-        found = self.server.fork(self.seat, self.memory_policy, self.entry, self.name, descriptors)
-        if found is not None:
-            undo.callback(_end, found[0])
-        return found
-
-    def _ours(
-        self, theirs: socket.socket, stderr: IO[bytes], undo: contextlib.ExitStack, forked: bool
-    ) -> tuple[_Process, BindReport]:
-        """Start a child of our own."""
-        start = self._fork if forked else self._execute
-        with seated(self.seat, self.memory_policy) as bound:
-            process = start(theirs, stderr)
-            undo.callback(_end, process)
-        return process, bound
-
-    def _execute(self, theirs: socket.socket, stderr: IO[bytes]) -> "subprocess.Popen[bytes]":
-        """Start an interpreter of its own."""
-        # Told apart because the kernel's death signal goes by thread: see `numa.processes.member`.
-        tied = threading.current_thread() is threading.main_thread()
-        command = [
-            *(sys.executable, "-c", _BOOTSTRAP, self.name, str(theirs.fileno())),
-            *(str(os.getpid()), "tied" if tied else "loose", self.entry, *import_path()),
-        ]
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            pass_fds=(theirs.fileno(),),
-            # Its own session: signals of the terminal stay with the parent.
-            start_new_session=True,
-        )
-
-    def _fork(self, theirs: socket.socket, stderr: IO[bytes]) -> Forked:
-        """Go on in a copy of this process, of which the child's name and module are to be seen."""
-        parent = os.getpid()
-
-        def run() -> None:
-            main(theirs.detach(), parent, True, self.entry)
-
-        title = ("python", main.__module__, self.name)
-        return fork(run, title, theirs.fileno(), stderr.fileno())
-
-
 def _end(process: _Process) -> None:
     process.kill()
-    process.wait(LAST_SECONDS)
+    process.wait(_LAST_SECONDS)
 
 
 def _signal_name(number: int) -> str:

@@ -32,27 +32,47 @@ TaskFunction = Callable[[Any, Report], object]
 
 
 def serve(descriptor: int, parent_pid: int, tied_to_thread: bool, entry: str) -> NoReturn:
-    """Do what `main` does, and end the process. Called by the pool's own bootstrap."""
-    main(descriptor, parent_pid, tied_to_thread, entry)
+    """Be a worker in an interpreter without a fork server; see `start_interpreter`."""
+    faulthandler.enable()
+    set_signals()
+    if tied_to_thread:
+        die_with_parent(parent_pid)
+    sock = socket.socket(fileno=descriptor)
+    warm_up = read_frame(sock)
+    if warm_up is not None:
+        main(sock, prepared(entry, warm_up[1]))
     end_process(0)
 
 
-def main(descriptor: int, parent_pid: int, tied_to_thread: bool, entry: str) -> None:
+def prepared(entry: str, warm_up: bytes) -> TaskFunction:
+    """Import the entry function and do the warm-up; return the function.
+
+    What cannot be imported is an error of each task. Where the warm-up fails, a task will fail in
+    the same way and report the reason.
+
+    Args:
+        entry: `package.module:function`; called as `function(task, report)`.
+        warm_up: A pickled task; None is no task.
+    """
+    function = _load(entry)
+    with contextlib.suppress(BaseException):
+        task = pickle.loads(warm_up)
+        if task is not None:
+            function(task, lambda payload: None)
+    return function
+
+
+def main(sock: socket.socket, function: TaskFunction) -> None:
     """Serve tasks until asked to leave or the pipe ends.
 
     Args:
-        descriptor: This end of the pipe.
-        parent_pid: The pool's process.
-        tied_to_thread: Whether the kernel may kill us when the thread that started us ends.
-        entry: `package.module:function`; called as `function(task, report)`.
+        sock: This end of the pipe.
+        function: Does the tasks.
     """
     faulthandler.enable()
-    _set_signals()
-    sock = socket.socket(fileno=descriptor)
-    # A process that a task starts must not hold the pipe open when we are dead.
+    # A process that a task starts must not keep the pipe open after our death.
     sock.set_inheritable(False)
-    _die_with_parent(sock, parent_pid, tied_to_thread)
-    function = _load(entry)
+    threading.Thread(target=_watch, args=(sock.fileno(),), daemon=True, name="parent").start()
     link = _Link(sock)
     tasks: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sock, tasks), daemon=True, name="inbox").start()
@@ -140,29 +160,29 @@ def _load(entry: str) -> TaskFunction:
     return function
 
 
-def _set_signals() -> None:
+def set_signals() -> None:
+    """Set how this process and its forks react to signals."""
     # The parent decides what Ctrl-C means; some service managers send SIGINT to every process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # The starting thread's mask is inherited and may block what the pool ends us with.
+    # The starting thread's mask is inherited and may block the signal that the pool ends us with.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _die_with_parent(sock: socket.socket, parent_pid: int, tied_to_thread: bool) -> None:
-    """Make sure of our end when the parent ends, even killed, even while a task runs.
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when the thread that started it ends.
 
-    The kernel's signal works also when a task holds the interpreter for long, but it comes at the
-    death of the parent's *thread*; so it is asked for only if that is the main one. The watching
-    thread works everywhere, as soon as it gets to run.
+    That works also while a task holds the interpreter. It is not for a process that was started by
+    another thread than the main one, which may end before its process does. There the end of the
+    pipe ends us, as soon as a thread that watches it gets to run.
     """
-    if sys.platform == "linux" and tied_to_thread:
+    if sys.platform == "linux":
         ctypes.CDLL(None).prctl(
             ctypes.c_int(_PR_SET_PDEATHSIG), ctypes.c_ulong(signal.SIGKILL), *[ctypes.c_ulong()] * 3
         )
         # The parent may have died before the call, and then no signal comes.
         if os.getppid() != parent_pid:
             os._exit(1)
-    threading.Thread(target=_watch, args=(sock.fileno(),), daemon=True, name="parent").start()
 
 
 def _watch(descriptor: int) -> None:

@@ -10,9 +10,11 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 
 from numa.model import Finished, Lost, Message, PoolEvent, Raised, Ready
 from numa.processes.channel import LEAVE, MESSAGE, RAISED, READY, RESULT, TASK, TOLD, frame
+from numa.processes.fork_server import ForkServer
 from numa.processes.launch import Member
 from numa.processes.waker import Waker
 
@@ -77,10 +79,20 @@ class Members:
         """Let the `listen` that is going on, or the next one, return. For any thread."""
         self._waker.wake()
 
-    def listen(self, timeout_seconds: float) -> bool:
-        """Take what has come, wait for it so long at most; return whether it was woken."""
+    def listen(self, timeout_seconds: float, servers: Iterable[ForkServer]) -> bool:
+        """Take what has come, wait for it at most that long; return whether it was woken.
+
+        Args:
+            timeout_seconds: The longest wait.
+            servers: Fork servers that are starting. One that has started wakes, too.
+        """
+        with ExitStack() as after:
+            for server in servers:
+                self._selector.register(server, selectors.EVENT_READ)
+                after.callback(self._selector.unregister, server)
+            ready = self._selector.select(timeout_seconds)
         woken = False
-        for key, mask in self._selector.select(timeout_seconds):
+        for key, mask in ready:
             if key.data is None:
                 self._waker.clear()
                 woken = True

@@ -1,6 +1,7 @@
 """Makes this folder's modules importable: here, and in the pool's children, which get our path."""
 
 import gc
+import multiprocessing
 import os
 import sys
 import threading
@@ -15,17 +16,9 @@ sys.path.append(str(Path(__file__).parent))
 
 from sysfs_tree import Machine
 
-from numa.pool import Pool
-from numa.processes.fork_server import ForkServer
-
-if os.environ.get("NUMA_TESTS_FORK") == "server":
-    # The same with forks of a server: see test_fork_server.py.
-    assert Pool.__init__.__kwdefaults__ is not None
-    Pool.__init__.__kwdefaults__["server"] = ForkServer("importlib:import_module", "colorsys")
-elif os.environ.get("NUMA_TESTS_FORK"):
-    # The tests of the pool once more, with forks of this process: see test_forked.py.
-    assert Pool.start.__kwdefaults__ is not None
-    Pool.start.__kwdefaults__["may_fork"] = True
+if os.environ.get("NUMA_TESTS_FORK") == "no":
+    # The tests of the pool once more, with new interpreters: see test_fork_server.py.
+    multiprocessing.set_start_method("spawn")
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Task functions for the pool's tests: importable by the child, as the pool requires."""
 
+import importlib
 import logging
 import os
 import pickle
@@ -153,6 +154,19 @@ def _count_and_exit(argument: int, report: Report) -> None:
     _count(argument, report)
     os.write(2, b"last words\n")
     os._exit(3)
+
+
+def _load(argument: str, report: Report) -> None:
+    importlib.import_module(argument)
+
+
+def _crash_as_server(argument: object, report: Report) -> None:
+    if any(word.startswith("fork-server") for word in sys.orig_argv):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _start_a_thread(argument: object, report: Report) -> None:
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
 
 
 def _crash(argument: object, report: Report) -> None:

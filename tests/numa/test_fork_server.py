@@ -1,5 +1,6 @@
 """Workers that are forks of a server: what they have from it, and what becomes of them with it."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -15,8 +16,7 @@ from test_pool import gather, seats
 from waiting import PATIENCE_SECONDS
 
 from numa.model import Finished, Lost
-from numa.pool import Pool, can_fork
-from numa.processes.fork_server import ForkServer
+from numa.pool import Pool
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are made on Linux only")
 
@@ -25,87 +25,124 @@ ENTRY = "pool_tasks:do"
 
 
 @pytest.fixture
-def server() -> Iterator[ForkServer]:
-    """A server that has loaded a module which no test needs."""
-    found = ForkServer("importlib:import_module", "colorsys")
-    yield found
-    found.close()
+def pool() -> Iterator[Pool]:
+    """A pool whose server has loaded a module that no test needs."""
+    with Pool(seats(2), ENTRY, warm_up=("load", "colorsys")) as found:
+        yield found
 
 
-def state(pool: Pool) -> dict[str, object]:
-    """Return what the process of worker 0 has from the one that started it."""
-    pool.assign(0, ("state", None))
+def state(pool: Pool, worker: int = 0) -> dict[str, object]:
+    """Return what the process of a worker has from the one that started it."""
+    pool.assign(worker, ("state", None))
     (end,) = (each for each in gather(pool, 1) if isinstance(each, Finished))
     assert isinstance(end.result, dict)
     return end.result
 
 
-def test_a_program_with_threads_has_forks(server: ForkServer) -> None:
-    """They have what the server has loaded, and of this process one descriptor."""
+def test_a_program_with_threads_and_handlers_has_forks(pool: Pool) -> None:
+    """They have what the server has loaded, and nothing of this process except one descriptor."""
     over = threading.Event()
     threading.Thread(target=over.wait).start()
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
-        assert not can_fork()
-        with Pool(seats(1), ENTRY, server=server) as pool:
-            pool.start(0)
-            found = state(pool)
-            pid = pool.pids()[0]
-            assert os.sched_getaffinity(pid) == set(seats(1)[0].cpus)
+        for worker in (0, 1):
+            pool.start(worker)
+            found = state(pool, worker)
+            pid = pool.pids()[worker]
+            assert os.sched_getaffinity(pid) == set(seats(2)[worker].cpus)
+            assert found["loaded"]
+            title = found["cmdline"]
+            assert isinstance(title, list)
+            assert title[:3] == ["python", "numa.processes.member", f"worker-{worker}"]
+            assert (found["session"], found["handlers"]) == (True, 0)
+            assert (found["blocked"], found["handled"]) == ([], [])
+            (pipe,) = found["leading somewhere"]  # type: ignore[misc]
+            assert pipe.startswith("socket:")
+        server = psutil.Process(pid).parent()
+        assert [each.pid for each in psutil.Process().children()] == [server.pid]
     finally:
         over.set()
-    assert found["loaded"]
-    assert "worker-0" in found["cmdline"]  # type: ignore[operator]
-    assert (found["session"], found["handlers"]) == (True, 0)
-    (pipe,) = found["leading somewhere"]  # type: ignore[misc]
-    assert pipe.startswith("socket:")
+        signal.signal(signal.SIGUSR1, before)
+    pool.close()
+    assert not server.is_running()
     assert not psutil.pid_exists(pid)
 
 
-def test_one_that_is_killed_is_told_and_replaced(server: ForkServer) -> None:
-    """With the signal that ended it; the next one is a fork, too."""
-    with Pool(seats(1), ENTRY, server=server) as pool:
-        pool.start(0)
-        state(pool)
-        os.kill(pool.pids()[0], signal.SIGUSR1)
-        (lost,) = gather(pool, 1, (Lost,))
-        assert isinstance(lost, Lost)
-        assert lost.exit_code == -signal.SIGUSR1
-        assert "SIGUSR1" in lost.detail
-        pool.start(0)
-        assert state(pool)["loaded"]
+def test_a_server_has_one_thread_and_no_warning(tmp_path: Path) -> None:
+    """Python warns of a fork with threads from 3.12 on; there is no such fork."""
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider")
+    done = subprocess.run(
+        [*command, str(HERE / "test_fork_server.py"), "-k", "threads_and_handlers"],
+        cwd=HERE.parents[1],
+        env={**os.environ, "PYTHONWARNINGS": "error::DeprecationWarning", "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
 
 
-def test_the_end_of_the_server_ends_its_forks(server: ForkServer) -> None:
+def test_a_killed_worker_is_lost_and_replaced(pool: Pool) -> None:
+    """The event has the signal that ended it; the next one is a fork, too."""
+    pool.start(0)
+    state(pool)
+    os.kill(pool.pids()[0], signal.SIGUSR1)
+    (lost,) = gather(pool, 1, (Lost,))
+    assert isinstance(lost, Lost)
+    assert lost.exit_code == -signal.SIGUSR1
+    assert "SIGUSR1" in lost.detail
+    pool.start(0)
+    assert state(pool)["loaded"]
+
+
+def test_the_end_of_the_server_ends_its_forks(pool: Pool) -> None:
     """Also while they work. The next worker has another server."""
-    with Pool(seats(1), ENTRY, server=server) as pool:
-        pool.start(0)
-        state(pool)
-        first = psutil.Process(pool.pids()[0])
-        first.parent().kill()
-        assert psutil.wait_procs([first], timeout=PATIENCE_SECONDS)[1] == []
-        gather(pool, 1, (Lost,))
-        pool.start(0)
-        assert state(pool)["loaded"]
+    pool.start(0)
+    state(pool)
+    first = psutil.Process(pool.pids()[0])
+    first.parent().kill()
+    assert psutil.wait_procs([first], timeout=PATIENCE_SECONDS)[1] == []
+    (lost,) = gather(pool, 1, (Lost,))
+    assert isinstance(lost, Lost)
+    assert lost.exit_code == -signal.SIGKILL
+    pool.start(0)
+    assert state(pool)["loaded"]
 
 
-def test_one_that_cannot_be_had_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker is an interpreter of its own where the server cannot prepare itself."""
-    server = ForkServer("importlib:import_module", "there_is_no_such_module")
-    with Pool(seats(1), ENTRY, server=server) as pool:
-        pool.start(0)
-        found = state(pool)
-    server.close()
-    assert not found["loaded"]
+@pytest.mark.parametrize(
+    ("warm_up", "reason"),
+    [
+        (("crash_as_server", None), "ended while it loaded"),
+        (("start_a_thread", None), "has 2 threads"),
+    ],
+)
+def test_a_worker_without_a_server(
+    warm_up: object, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is a new interpreter where the server dies or has threads; one line of the log says why."""
+    caplog.set_level(logging.INFO, "numa")
+    with Pool(seats(2), ENTRY, warm_up=warm_up) as pool:
+        for worker in (0, 1):
+            pool.start(worker)
+            found = state(pool, worker)
+            assert "-c" in found["cmdline"]  # type: ignore[operator]
+            assert f"worker-{worker}" in found["cmdline"]  # type: ignore[operator]
+            parent = psutil.Process(pool.pids()[worker]).parent()
+            assert parent.pid == os.getpid()
+    (line,) = (each.getMessage() for each in caplog.records)
+    assert "new interpreter" in line
+    assert reason in line
 
 
 @pytest.mark.long(OTHER_ROUTES)
-def test_the_pool_keeps_its_promises_with_a_server() -> None:
-    """The tests of the pool pass with forks of a server."""
+def test_the_pool_keeps_its_promises_without_a_server() -> None:
+    """The tests of the pool pass with new interpreters."""
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider")
+    files = (HERE / "test_pool.py", HERE / "test_pool_deaths.py")
     done = subprocess.run(
-        [*command, str(HERE / "test_pool.py")],
+        [*command, *map(str, files)],
         cwd=HERE.parents[1],
-        env={**os.environ, "NUMA_TESTS_FORK": "server", "PYTEST_ADDOPTS": ""},
+        env={**os.environ, "NUMA_TESTS_FORK": "no", "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         timeout=300,

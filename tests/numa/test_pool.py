@@ -87,8 +87,9 @@ def test_child_has_its_seats_cpus(bind: str) -> None:
         assert ready.bound.cpus == (seat.cpus or None)
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_workers_start_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starting a worker does not wait for it: each is up only when all have begun."""
+    """Starting a new interpreter does not wait for it: each is up only when all have begun."""
     (tmp_path / "slow_to_import.py").write_text(
         "import os, pathlib, time\n"
         "begun = pathlib.Path(__file__).with_name('begun'); begun.mkdir(exist_ok=True)\n"

@@ -245,6 +245,7 @@ def test_close_leaves_nothing(task: object) -> None:
 def test_restarts_leave_nothing() -> None:
     """Processes lost and started again leak no descriptor."""
     with Pool(seats(1), ENTRY) as pool:
+        pool.prepare()
         before = open_descriptors()
         for _ in range(3):
             pool.start(0)
@@ -253,13 +254,14 @@ def test_restarts_leave_nothing() -> None:
         assert sum(isinstance(event, Lost) for event in pool.wait(0)) == 3
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_failed_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that cannot be started is an error with a way out, and leaks nothing."""
     with Pool(seats(1), ENTRY) as pool:
         before = open_descriptors()
         monkeypatch.setattr(sys, "executable", "/nonexistent/python")
         with pytest.raises(PoolError, match=r"worker 0 cannot be started.*Next: "):
-            pool.start(0, may_fork=False)
+            pool.start(0)
         assert open_descriptors() == before
         assert pool.pids() == {}
 
@@ -282,7 +284,8 @@ def test_an_interrupted_start_leaves_nothing() -> None:
 
 # A script of its own: no guard for __main__, and a side effect that a second import would repeat.
 SCRIPT = """
-import sys, threading, time
+import multiprocessing, sys, threading, time
+multiprocessing.set_start_method({method!r})
 sys.path.append({tasks!r})
 print("imported", flush=True)
 from numa.placement import place
@@ -291,12 +294,12 @@ from numa.topology import detect
 
 pool = Pool(place(detect(), 2), "pool_tasks:do")
 for worker in (0, 1):
-    if {start!r} == "in a thread":
+    if {thread!r}:
         thread = threading.Thread(target=pool.start, args=(worker,))
         thread.start()
         thread.join()
     else:
-        pool.start(worker, may_fork={start!r} == "forked")
+        pool.start(worker)
     pool.assign(worker, ({task!r}, {argument!r}))
 seen = 0
 while seen < 2:
@@ -310,11 +313,16 @@ pool.close()
 """
 
 
-def script(folder: Path, task: str, sleep: float, start: str = "executed") -> Program[str]:
+def script(
+    folder: Path, task: str, sleep: float, *, method: str = "fork", thread: bool = False
+) -> Program[str]:
     """Start a program of its own that runs two workers, in a session of its own."""
     path = folder / "program.py"
     tasks = str(Path(__file__).parent)
-    path.write_text(SCRIPT.format(tasks=tasks, task=task, argument=600, sleep=sleep, start=start))
+    text = SCRIPT.format(
+        tasks=tasks, task=task, argument=600, sleep=sleep, method=method, thread=thread
+    )
+    path.write_text(text)
     root = str(Path(__file__).resolve().parents[2])
     return Program(
         [sys.executable, str(path)],
@@ -340,21 +348,23 @@ def test_script_without_a_guard(tmp_path: Path) -> None:
     assert printed.count("imported") == 1
 
 
-@pytest.mark.parametrize("start", ["executed", "in a thread", "forked"])
-def test_killed_parent_leaves_no_children(tmp_path: Path, start: str) -> None:
-    """When the parent is killed its children, busy with tasks, die too, whoever started them."""
-    with script(tmp_path, "sleep", 600, start) as program:
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("thread", [True, False])
+def test_killed_parent_leaves_no_children(tmp_path: Path, method: str, thread: bool) -> None:
+    """When the parent is killed its processes die too, busy or not, whichever thread started them."""
+    with script(tmp_path, "sleep", 600, method=method, thread=thread) as program:
         pids = children_of(program)
+        pids += [each.pid for each in psutil.Process(program.pid).children()]
         assert all(alive(pid) for pid in pids)
         program.kill()
         program.wait()
         until(lambda: not any(alive(pid) for pid in pids))
 
 
-@pytest.mark.parametrize("start", ["executed", "forked"])
-def test_interrupt_spares_the_children(tmp_path: Path, start: str) -> None:
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_interrupt_spares_the_children(tmp_path: Path, method: str) -> None:
     """Ctrl-C at the terminal reaches the parent only; sent to a child it is ignored."""
-    with script(tmp_path, "sleep", 600, start) as program:
+    with script(tmp_path, "sleep", 600, method=method) as program:
         pids = children_of(program)
         for pid in pids:
             os.kill(pid, signal.SIGINT)

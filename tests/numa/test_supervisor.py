@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def supervise(workers: int, entry: str = ENTRY, **limits: float) -> Supervisor:
-    """Return a supervisor that keeps so many workers on this machine."""
+    """Return a supervisor that keeps that number of workers on this machine."""
     seats = place(detect(), workers, bind="core")
     supervisor = Supervisor(seats, entry, ProcessLimits(**limits))  # type: ignore[arg-type]
     supervisor.keep(range(workers))
@@ -158,28 +158,27 @@ def test_fewer_and_more_workers(pair: Supervisor) -> None:
     assert pair.pids()[0] == pids[0]
 
 
-def test_the_warm_up_comes_first() -> None:
-    """A worker is idle once it has done its warm-up, and nobody sees what came of that."""
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_the_warm_up_comes_first(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker is up once the warm-up is done, whatever came of it, and nobody sees its messages."""
+    monkeypatch.setattr("multiprocessing.get_start_method", lambda allow_none: method)
     seats = place(detect(), 2)
-    with Supervisor(seats, ENTRY, warm_up=("count", 3)) as supervisor:
-        supervisor.keep([0, 1])
-        found = events_until(supervisor, lambda found: len(supervisor.idle) == 2)
-        assert [type(event) for event in found] == [Ready, Ready]
-    with Supervisor(seats, ENTRY, warm_up=("raise", "x")) as supervisor:
-        supervisor.keep([0])
-        assert isinstance(done_by(supervisor, 0, ("double", 2)), Finished)
+    for warm_up in (("count", 3), ("raise", "x")):
+        with Supervisor(seats, ENTRY, warm_up=warm_up) as supervisor:
+            supervisor.prepare()
+            supervisor.keep([0, 1])
+            found = events_until(supervisor, lambda found: len(supervisor.idle) == 2)
+            assert [type(event) for event in found] == [Ready, Ready]
+            assert isinstance(done_by(supervisor, 0, ("double", 2)), Finished)
 
 
 def test_a_warm_up_that_ends_its_process(capfd: pytest.CaptureFixture[str]) -> None:
-    """The next process on the seat does without it, at once, and nothing but events tells of it."""
+    """It ends new interpreters, too. The seat is given up, and only events report the reason."""
     with Supervisor(place(detect(), 1), ENTRY, warm_up=("crash", None)) as supervisor:
         supervisor.keep([0])
-        found = events_until(supervisor, lambda found: supervisor.idle)
-        assert [type(event) for event in found] == [Vacant, Ready]
-        for _ in range(4):
-            assert isinstance(done_by(supervisor, 0, ("crash", None)), Vacant)
-            events_until(supervisor, lambda found: supervisor.idle)
-        assert isinstance(done_by(supervisor, 0, ("double", 2)), Finished)
+        found = events_until(supervisor, lambda found: supervisor.exhausted)
+    assert [event.hopeless for event in of(Vacant, found)] == [False, False, True]  # type: ignore[attr-defined]
+    assert all("SIGSEGV" in event.detail for event in found)  # type: ignore[union-attr]
     assert capfd.readouterr().err == ""
 
 
@@ -211,6 +210,7 @@ def test_a_task_that_takes_too_much_memory_is_ended() -> None:
 
 
 @pytest.mark.long(OTHER_ROUTES)
+@pytest.mark.usefixtures("new_interpreters")
 @pytest.mark.parametrize(
     ("body", "seconds", "words"),
     [
@@ -240,6 +240,7 @@ def test_a_seat_that_can_have_no_process_is_given_up(
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_a_system_that_refuses_processes(pair: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused replacement is asked for again and given up; the others go on meanwhile."""
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
@@ -266,6 +267,7 @@ def test_a_refusal_at_the_start_comes_through(monkeypatch: pytest.MonkeyPatch) -
         supervisor.keep([0])
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_a_refusal_later_leaves_the_others(
     pair: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

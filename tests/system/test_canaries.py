@@ -13,7 +13,7 @@ import psutil
 import pytest
 from lakehouse.catalogs import Lake, lake
 from long_tests import OTHER_ROUTES
-from processes import command
+from processes import command, living
 from processes.breaking import staged_units
 
 MARK = "cnry7Xv"
@@ -132,7 +132,7 @@ def test_a_killed_run_leaves_no_secret(source: str, tmp_path: Path) -> None:
     running = command.Running("run", source, *slow, "--to", str(out), env=ENVIRONMENT)
     try:
         running.wait_until(lambda: any(out.rglob("*.part")) or bool(staged_units(out)), "a file")
-        processes = [psutil.Process(running.process.pid), *running.workers()]
+        processes = [psutil.Process(running.process.pid), *living.below(running.process.pid)]
         lines = "".join(" ".join(each.cmdline()) for each in processes)
     finally:
         os.killpg(running.process.pid, signal.SIGKILL)

@@ -20,7 +20,7 @@ from oracle import runs
 from oracle.accounts import PASSWORD, database
 from oracle_server.faults import Fault
 from oracle_server.server import OracleServer
-from processes import command
+from processes import command, living
 from processes.breaking import staged_units
 from processes.program import Program
 
@@ -145,7 +145,9 @@ def test_a_run_that_is_looked_at_and_killed(protected: str, tmp_path: Path, plac
         running.wait_until(lambda: bool(staged_units(out)), "a finished unit")
         workers = running.workers()
         assert len(workers) >= 2
-        lines, surroundings = seen_from_outside([psutil.Process(running.process.pid), *workers])
+        lines, surroundings = seen_from_outside(
+            [psutil.Process(running.process.pid), *living.below(running.process.pid)]
+        )
         workers[-1].send_signal(signal.SIGSEGV)
         done = len(staged_units(out))
         running.wait_until(lambda: len(staged_units(out)) > done, "another unit")

@@ -47,13 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         # Before anything that keeps a file open: that may become stdout until then.
         make_ready()
-        from unloader.worker.preparing import keep_single
+        from unloader.worker.memory import keep_single
 
         keep_single()
         if arguments is None:
-            from unloader.ownership import claim
-
-            claim()
             # The program is ours alone. What it loads and plans stays to its end, and looking for
             # cycles in that over and over took 3 % of the CPU of a run over many tables.
             gc.set_threshold(_YOUNG_OBJECTS, 20, 20)

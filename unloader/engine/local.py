@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from numa.errors import PoolError
 from numa.model import Finished, ProcessLimits, Raised, Ready, SupervisorEvent, Vacant
 from numa.model import Message as PoolMessage
-from numa.processes.fork_server import ForkServer
 from numa.supervisor import Supervisor
 from unloader.engine.executor import (
     AttemptFailed,
@@ -46,7 +45,6 @@ class LocalExecutor:
         *,
         warm_up: object = None,
         looks: bool = True,
-        server: ForkServer | None = None,
     ) -> None:
         """Take the seats; start nothing yet.
 
@@ -55,9 +53,8 @@ class LocalExecutor:
             entry: The function that does the tasks: see `numa.pool.Pool`. An `AttemptFailure` that
                 it returns is no result.
             limits: When a process is replaced; None is the defaults.
-            warm_up: What each process does before its first task.
+            warm_up: See `numa.pool.Pool`.
             looks: Look where the processes really are.
-            server: See `numa.pool.Pool`.
         """
         self._seating = seating
         self._limits = limits or ProcessLimits()
@@ -68,7 +65,6 @@ class LocalExecutor:
             self._limits,
             memory_policy=seating.memory_policy,
             warm_up=warm_up,
-            server=server,
         )
         self._started = 0
         """Seats that were asked to have a process."""
@@ -108,17 +104,17 @@ class LocalExecutor:
             self._started = places
             self._supervisor.add(seat.worker for seat in self._seating.seats[:places])
 
-    def start_early(self, places: int, *, may_fork: bool = False) -> None:
-        """Start the processes of so many of the first seats, before the number is known.
+    def prepare(self) -> None:
+        """Let the fork servers load what workers need, before the number of places is known."""
+        self._supervisor.prepare()
 
-        Args:
-            places: How many.
-            may_fork: They may be forks of this process: see `numa.pool.Pool.start`.
+    def start_early(self, places: int) -> None:
+        """Start the processes of some of the first seats, before the number is known.
+
         Raises:
             PoolError: The system refuses a process.
         """
-        workers = [seat.worker for seat in self._seating.seats[:places]]
-        self._supervisor.keep(workers, may_fork=may_fork)
+        self._supervisor.keep(seat.worker for seat in self._seating.seats[:places])
 
     def places(self) -> Collection[int]:
         """Return the workers that are up and idle."""

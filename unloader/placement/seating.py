@@ -46,11 +46,6 @@ class SeatPlan(Struct, frozen=True, kw_only=True):
         """How many workers there may be."""
         return len(self.seating.seats)
 
-    @property
-    def is_one_node(self) -> bool:
-        """Whether all memory is as near to each seat as to this process: there is one node."""
-        return is_one_node(self.topology)
-
     def first(self, workers: int) -> Seating:
         """Return the first seats: fewer workers have the first seats of more workers."""
         seats = self.seating.seats[:workers]
@@ -59,11 +54,6 @@ class SeatPlan(Struct, frozen=True, kw_only=True):
         borrowed = _borrowed(self.topology, seats, self.options)
         notices = (*self.missing, *borrowed, *([self.near_note] if self.near_note else []))
         return replace(self.seating, seats=seats, notices=notices)
-
-
-def is_one_node(topology: Topology) -> bool:
-    """Return whether a machine is known to have one node."""
-    return len(topology.nodes) == 1 and topology.note is None
 
 
 def seat_request(request: Request, parallelism: int | None = None) -> SeatPlan:

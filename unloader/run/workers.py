@@ -1,35 +1,31 @@
-"""The workers of a run, the first of them started before there is a plan.
+"""The workers of a run.
 
-A worker needs about as long to load its driver as the parent needs to plan, so a few start at once.
-That costs nothing in placement: seats for fewer workers are the first of those for more.
+Loading a driver takes about as long as planning. So the fork servers of all seats load what workers
+need while the parent plans, and a worker is forked when its number is known.
 """
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from msgspec import Struct
 
 from numa.model import ProcessLimits
-from numa.pool import can_fork
 from unloader.engine.executor import Executor
 from unloader.engine.local import LocalExecutor
 from unloader.errors import UsageError
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.model import Preload, Proof, Request
-from unloader.ownership import is_ours
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.redaction import holds_sql_password
 from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.kinds import destination_kind, is_kept
-from unloader.worker.preparing import ENTRY, load_for_workers
 from writers.objects.location import is_location
 from writers.registry import name_of
 
-EARLY_WORKERS = 2
-"""Most tables have more units than that; a worker too many would be ended again unused."""
+ENTRY = "unloader.worker.process:work"
+"""The function that does the tasks of a worker."""
 
 _START_SECONDS = 60.0
 """A worker that is not up yet has so long at least, whatever --stall-timeout is: a busy machine
@@ -65,11 +61,17 @@ def workers_for(
         ConnectFailed: The cluster cannot be reached.
         Interrupted: `stop` returned True.
         UsageError: It is not for what is asked.
-        PoolError: A process cannot be started.
     """
     if not request.uses_cluster:
         seats = seat_request(request, parallelism)
-        with early_workers(request, seats) as executor:
+        with LocalExecutor(
+            seats.first(seats.parallelism),
+            ENTRY,
+            _limits(request),
+            warm_up=_preload(request),
+            looks=request.seats.numa != "off",
+        ) as executor:
+            executor.prepare()
             yield Workers(seats=seats, executor=executor)
         return
     # Imported here: few runs use a cluster.
@@ -82,7 +84,6 @@ def workers_for(
         entry=ENTRY,
         warm_up=_preload(request),
         limits=_limits(request),
-        begin=EARLY_WORKERS,
         stop=stop,
     ) as (seats, found):
         yield Workers(seats=seats, executor=found)
@@ -143,50 +144,12 @@ def _check_for_cluster(request: Request) -> None:
         )
 
 
-@contextmanager
-def early_workers(request: Request, seats: SeatPlan) -> Iterator[LocalExecutor]:
-    """Open an executor with a seat for each worker the request may want, and start the first few.
-
-    All processes are gone at the end of the context.
-
-    Args:
-        request: What was asked for.
-        seats: Its seats, from `unloader.placement.seating.seat_request`.
-
-    Raises:
-        PoolError: A process cannot be started.
-    """
-    warm_up = _preload(request)
-    looks = request.seats.numa != "off"
-    with LocalExecutor(
-        seats.first(seats.parallelism), ENTRY, _limits(request), warm_up=warm_up, looks=looks
-    ) as executor:
-        executor.start_early(EARLY_WORKERS, may_fork=_may_fork(request, seats))
-        yield executor
-
-
 def _limits(request: Request) -> ProcessLimits:
     stall = request.retry.stall_seconds
     return ProcessLimits(
         start_seconds=max(stall, _START_SECONDS) if stall else 0.0,
         memory_bytes=request.worker_memory_bytes,
     )
-
-
-def _may_fork(request: Request, seats: SeatPlan) -> bool:
-    """Return whether the first workers may be forks of this process; load what they need, then.
-
-    What is loaded before is loaded once for all of them, and much of it we need ourselves. Nothing
-    is connected yet. On a machine of several nodes a worker is born on its own, with its
-    interpreter: there none is forked.
-    """
-    if not (is_ours() and seats.is_one_node and can_fork()):
-        return False
-    # What is loaded stays: the collector, to which the worker's module gives limits of its own,
-    # would look through all of it once.
-    gc.freeze()
-    load_for_workers(_preload(request))
-    return True
 
 
 def _preload(request: Request) -> Preload:

@@ -34,6 +34,18 @@ _ALLOCATION = (
 _YOUNG_OBJECTS = 50_000
 
 
+def keep_single() -> None:
+    """Have no library start threads that nobody needs; called before Arrow is imported.
+
+    A process with several threads cannot be forked.
+    """
+    # A library for linear algebra that Arrow may load starts a thread for each CPU. Where it is
+    # refused one, it interrupts the program as Ctrl-C would.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # An allocator that Arrow has beside the one in use.
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+
+
 def tune() -> None:
     """Settle how memory is managed; called before Arrow is imported and before there are threads.
 
@@ -45,18 +57,13 @@ def tune() -> None:
     garbage collector looks seldom: fetched rows are no cycles, and looking for some took 3 % of
     the CPU.
     """
+    keep_single()
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "mimalloc")
     for variable, option, value in _ALLOCATION:
         if variable not in os.environ:
             with suppress(OSError, AttributeError):
                 ctypes.CDLL(None).mallopt(option, value)
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
-
-
-def freeze_modules() -> None:
-    """Leave what is loaded by now out of every later look of the garbage collector."""
-    gc.collect()
-    gc.freeze()
 
 
 def peak_rss_bytes() -> int:

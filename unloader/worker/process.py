@@ -33,10 +33,12 @@ from unloader.model.bundles import BundleProgress, BundleResult, BundleTask
 from unloader.redaction import guard_streams
 from unloader.sources.base import Reader
 from unloader.sources.registry import source_of
+from unloader.storage.seeing import check_seen
 from unloader.worker.gate import GATE
-from unloader.worker.memory import freeze_modules, peak_rss_bytes, tune
+from unloader.worker.memory import peak_rss_bytes, tune
 from unloader.worker.progress import Report
 from unloader.worker.unit import copy_unit
+from writers.registry import load
 
 tune()
 told.listen(GATE.take)
@@ -54,8 +56,8 @@ class _Process(Struct):
             self.drop()
             self.reader = source_of(source.kind).open_reader(source, snapshot)
             self.key = (source, snapshot)
-            # So the database sees its session closed, and no connection that breaks off. Not
-            # before there is one: a process may be forked from one that has loaded this module.
+            # So the database sees its session closed, and no connection that breaks off. A fork
+            # server has none.
             atexit.register(release)
         return self.reader
 
@@ -94,11 +96,21 @@ def work(
         return None
     if isinstance(task, Proof):
         return _proved(task)
-    # What cannot be loaded is an error where it is needed, with the unit's name to it.
-    with suppress(Exception):
-        source_of(task.source_kind).load()
-    freeze_modules()
+    _load(task)
     return None
+
+
+def _load(wanted: Preload) -> None:
+    """Load what units need. What cannot be loaded is an error of the unit that needs it."""
+    with suppress(Exception):
+        source_of(wanted.source_kind).load()
+    with suppress(Exception):
+        for each in wanted.formats:
+            load(each)
+        if "s3" in wanted.stores:
+            from writers.objects.s3 import load as load_s3
+
+            load_s3()
 
 
 def run_unit(task: UnitTask, report: Report) -> UnitResult | AttemptFailure:
@@ -131,8 +143,6 @@ def _report_of(report: Callable[[object], None], number: int, progress: UnitProg
 
 def _proved(task: Proof) -> AttemptFailure | None:
     """Open the session that units will use, and look at the run's places, from here."""
-    from unloader.storage.seeing import check_seen
-
     try:
         _process.reader_for(task.source, task.snapshot)
         check_seen(task.places, task.run_id)

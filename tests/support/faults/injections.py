@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from processes import preloaded
+from processes.living import below, reads_units
 
 from faults.outcomes import finished_units
 from faults.targets import Target
@@ -328,15 +329,4 @@ def until_units(process: subprocess.Popen[bytes], around: Surroundings) -> None:
 
 def workers(parent: int) -> list[int]:
     """Return the worker processes of a command."""
-    found = []
-    for task in Path(f"/proc/{parent}/task").glob("*/children"):
-        with suppress(OSError):
-            found += [int(each) for each in task.read_text().split()]
-    return [pid for pid in found if _is_worker(pid)]
-
-
-def _is_worker(pid: int) -> bool:
-    try:
-        return b"numa.processes.member" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
+    return [each.pid for each in below(parent) if reads_units(each)]

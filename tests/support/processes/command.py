@@ -108,7 +108,7 @@ class Running:
 
     def workers(self) -> list[psutil.Process]:
         """Return its worker processes."""
-        return living.below(self.process.pid)
+        return [each for each in living.below(self.process.pid) if living.reads_units(each)]
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until something holds; fail if the command ends first."""

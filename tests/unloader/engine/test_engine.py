@@ -220,6 +220,8 @@ def test_early_workers_are_taken_over_and_surplus_ones_ended() -> None:
     engine = engine_of(work, "ok-1", "ok-2", "ok-3")
     with LocalExecutor(unbound(4), ENTRY, warm_up="get ready") as executor:
         executor.start_early(3)
+        while len(executor.places()) < 3:
+            executor.events(60.0)
         before = executor.pids()
         run_over(engine, executor, 2)
         assert {worker: executor.pids()[worker] for worker in (0, 1)} == {
@@ -230,6 +232,7 @@ def test_early_workers_are_taken_over_and_surplus_ones_ended() -> None:
     assert Counter(result.unit for result in work.results) == Counter(["ok-1", "ok-2", "ok-3"])
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_an_early_worker_that_died_is_replaced() -> None:
     """A process that is lost before it had a unit costs no attempt."""
     work = RecordedWork()
@@ -262,6 +265,7 @@ def refuse_processes(monkeypatch: pytest.MonkeyPatch) -> RecordedWork:
     )
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_a_system_that_refuses_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a lost worker cannot be replaced the others do its work, and one line says why."""
     ids = ("mortal-1", *(f"ok-{number}" for number in range(5)))
@@ -272,6 +276,7 @@ def test_a_system_that_refuses_a_new_process(monkeypatch: pytest.MonkeyPatch) ->
     assert "cannot be started" in told
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_a_system_that_refuses_every_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody is left to do the work, the run ends with the system's own words."""
     work = refuse_processes(monkeypatch)
@@ -284,6 +289,7 @@ def test_a_system_that_refuses_every_new_process(monkeypatch: pytest.MonkeyPatch
     assert engine.failure.hint
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_a_worker_that_dies_between_two_units_costs_nothing() -> None:
     """A process that is gone when its result is read is not given the next unit, but replaced."""
     work = RecordedWork()

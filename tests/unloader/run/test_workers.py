@@ -12,6 +12,7 @@ import duckdb
 import psutil
 import pytest
 from msgspec.structs import replace
+from processes.living import below, reads_units
 
 import numa.topology
 from numa.errors import PlacementError
@@ -19,11 +20,10 @@ from numa.model import Node, Topology
 from unloader import api
 from unloader.engine.executor import ExecutorEvent, PlaceReady
 from unloader.engine.local import LocalExecutor
-from unloader.events import Event, RunStarted, UnitFinished
+from unloader.events import Event, UnitFinished
 from unloader.model import OutputOptions, PlanOptions, Request, SeatOptions, Selection, SourceSpec
-from unloader.placement.seating import seat_request
 from unloader.request.names import parse_table
-from unloader.run.workers import EARLY_WORKERS, early_workers
+from unloader.run.workers import workers_for
 from writers.model import TextFormat
 
 
@@ -58,42 +58,50 @@ def _no_child_left() -> Iterator[None]:
 
 @contextmanager
 def opened(job: Request) -> Iterator[LocalExecutor]:
-    """Seat the job and start its first workers."""
-    with early_workers(job, seat_request(job)) as executor:
-        yield executor
+    """Seat the job and let its fork server begin."""
+    with workers_for(job, stop=lambda: False) as team:
+        assert isinstance(team.executor, LocalExecutor)
+        yield team.executor
 
 
-@pytest.mark.parametrize("parallelism", [1, 2, 7])
-def test_a_few_workers_start_before_the_plan(database: str, parallelism: int) -> None:
-    """As many as most tables have units for, never more than asked for; gone after the context."""
+@pytest.mark.parametrize("parallelism", [1, 7])
+def test_one_process_loads_before_the_plan(database: str, parallelism: int) -> None:
+    """It is the fork server of the one node, however many workers are wanted."""
+    before = psutil.Process().children()
     with opened(job_of(database, parallelism)) as executor:
-        pids = executor.pids()
-        assert list(pids) == list(range(min(parallelism, EARLY_WORKERS)))
-        assert all(psutil.pid_exists(pid) for pid in pids.values())
-    assert not any(psutil.pid_exists(pid) for pid in pids.values())
+        assert executor.pids() == {}
+        (server,) = (each for each in psutil.Process().children() if each not in before)
+        executor.resize(parallelism)
+        events: list[ExecutorEvent] = []
+        while len(events) < parallelism:
+            events += executor.events(60.0)
+        assert {each.pid for each in server.children()} == set(executor.pids().values())
+        assert list(executor.pids()) == list(range(parallelism))
+    assert not server.is_running()
 
 
-@pytest.mark.parametrize(("quota", "started"), [(1.9, 1), (2.0, 2)])
+@pytest.mark.parametrize(("quota", "workers"), [(1.9, 1), (2.0, 2)])
 def test_a_quota_lowers_the_automatic_number(
-    database: str, monkeypatch: pytest.MonkeyPatch, quota: float, started: int
+    database: str, monkeypatch: pytest.MonkeyPatch, quota: float, workers: int
 ) -> None:
-    """Where the control group grants one CPU's worth of time no second worker starts early.
+    """Where the control group grants one CPU's worth of time there is one seat.
 
     The machine is one of two CPUs whose description is handed in: its quota is not ours to set.
     """
     node = Node(id=0, cpus=(0, 1), memory_bytes=1 << 30)
     shape = Topology(nodes=(node,), cpu_quota=quota, note=None)
     monkeypatch.setattr("unloader.placement.seating.detect", lambda: shape)
-    with opened(job_of(database, 0)) as executor:
-        assert len(executor.pids()) == started
+    with workers_for(job_of(database, 0), stop=lambda: False) as team:
+        assert team.seats.parallelism == workers
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "nosuchdatabase"])
-def test_an_early_worker_gets_ready_whatever_it_can_load(database: str, kind: str) -> None:
+def test_a_worker_gets_ready_whatever_can_be_loaded(database: str, kind: str) -> None:
     """Its place is ready once it has loaded what it can; a missing source is not its affair."""
     job = job_of(database.replace("duckdb", kind, 1), 1)
     events: list[ExecutorEvent] = []
     with opened(job) as executor:
+        executor.resize(1)
         while not events:
             events += executor.events(60.0)
         assert list(executor.places()) == [0]
@@ -106,6 +114,9 @@ def test_an_error_in_the_context_ends_the_processes(database: str) -> None:
 
     def fail() -> None:
         with opened(job_of(database, 2)) as executor:
+            executor.resize(2)
+            while len(executor.places()) < 2:
+                executor.events(60.0)
             pids.update(executor.pids())
             raise KeyboardInterrupt
 
@@ -124,17 +135,16 @@ def test_seats_that_cannot_be_had_start_nothing(database: str) -> None:
         pass
 
 
-def test_a_worker_too_many_is_ended(database: str, tmp_path: Path) -> None:
-    """A table of one unit is unloaded by one worker, although two were started for it."""
-    processes: list[int] = []
-    before = len(psutil.Process().children())
+def test_a_table_of_one_unit_has_one_worker(database: str, tmp_path: Path) -> None:
+    """No worker is started for a seat that has no work."""
+    workers: list[int] = []
 
     def watch(event: Event) -> None:
-        if isinstance(event, (RunStarted, UnitFinished)):
-            processes.append(len(psutil.Process().children()) - before)
+        if isinstance(event, UnitFinished):
+            workers.append(sum(map(reads_units, below())))
 
     manifest = api.unload(job_of(database, 5, str(tmp_path / "out")), observe=watch)
-    assert processes == [EARLY_WORKERS, 1]
+    assert workers == [1]
     assert manifest["totals"]["rows"] == 3
 
 

@@ -43,13 +43,7 @@ class Observer:
 
     def look(self) -> None:
         """Look at each worker of the run; one that is gone keeps what was seen."""
-        # Each thread tells its own. To look through all of /proc is slow on an emulated CPU.
-        with suppress(OSError):
-            for thread in Path(f"/proc/{self._run}/task").iterdir():
-                for child in (thread / "children").read_text().split():
-                    # It may go while we look at it.
-                    with suppress(OSError, IndexError):
-                        self._look_at(Path("/proc") / child)
+        self._look_below(str(self._run))
 
     def at_work(self) -> set[int]:
         """Return the workers that have been looked at three times."""
@@ -67,6 +61,16 @@ class Observer:
             }
             for _, each in sorted(self._processes.items(), key=lambda item: item[1].worker)
         ]
+
+    def _look_below(self, process: str) -> None:
+        # Each thread tells its own. To look through all of /proc is slow on an emulated CPU.
+        with suppress(OSError):
+            for thread in Path(f"/proc/{process}/task").iterdir():
+                for child in (thread / "children").read_text().split():
+                    # It may go while we look at it.
+                    with suppress(OSError, IndexError):
+                        self._look_at(Path("/proc") / child)
+                    self._look_below(child)
 
     def _look_at(self, folder: Path) -> None:
         words = (folder / "cmdline").read_bytes().split(b"\0")

@@ -22,10 +22,7 @@ class Ticking:
     """A display that gets a `Tick` a few times a second, and one event at a time."""
 
     def __init__(self, display: Display) -> None:
-        """Take the display; ticks begin with the first event, as nothing is shown before it.
-
-        Until then there is no thread: a process that has one cannot be forked.
-        """
+        """Take the display; ticks begin with the first event, as nothing is shown before it."""
         self._display = display
         # Never taken by `stopping`: the code that a signal interrupts may hold it.
         self._lock = threading.Lock()

@@ -27,7 +27,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from numa.model import ProcessLimits, Seat
-from numa.processes.fork_server import ForkServer
 from numa.topology import detect
 from unloader.engine.executor import (
     AttemptFailed,
@@ -43,9 +42,8 @@ from unloader.errors import WorkerLost, translate
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, Preload, Proof, SeatOptions
 from unloader.placement.evidence import Evidence, WorkerEvidence
-from unloader.placement.seating import Seating, is_one_node, seat_workers
+from unloader.placement.seating import Seating, seat_workers
 from unloader.sources.registry import source_of
-from unloader.worker.preparing import load_for_machines
 
 HOLD_SECONDS = 2.0
 """How long an agent without events waits before it answers with an empty list."""
@@ -107,8 +105,6 @@ Order: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 """A method of `Agent`, and its arguments."""
 
 _agents: dict[str, Agent] = {}
-_servers: dict[Preload, ForkServer] = {}
-"""Processes from which workers are forked. They outlive the run: the next one starts faster."""
 
 
 async def hello(source_kind: str) -> tuple[str, str]:
@@ -187,17 +183,12 @@ class Agent:
         seats = tuple(
             replace(seating.seats[number], worker=place) for place, number in opening.places
         )
-        prepare = f"{load_for_machines.__module__}:{load_for_machines.__name__}"
-        wanted = opening.warm_up
-        # On a machine of several nodes a process is born on its own, with its interpreter.
-        server = ForkServer(prepare, wanted) if is_one_node(topology) else None
         self._executor = LocalExecutor(
             Seating(seats=seats, memory_policy=seating.memory_policy),
             opening.entry,
             opening.limits,
-            warm_up=wanted,
+            warm_up=opening.warm_up,
             looks=opening.looks,
-            server=server and _servers.setdefault(wanted, server),
         )
         self.opened = Opened(seats, seating.notices)
         self._heard = time.monotonic()
@@ -303,6 +294,7 @@ class Agent:
     def _serve(self) -> None:
         try:
             with self._executor as executor:
+                executor.prepare()
                 executor.start_early(self._opening.begin)
                 lease = self._opening.lease_seconds
                 while self._is_wanted and time.monotonic() - self._heard < lease:

@@ -233,8 +233,8 @@ class Team:
             agent=f"unloader-{os.getpid()}-{os.urandom(4).hex()}-{self._number}",
             seats_of_machine=total,
             places=share,
-            # Of a run that has started all are wanted.
-            begin=min(self._pattern.begin, begin) if self.proof is None else begin,
+            # A run that has started wants all of them.
+            begin=self._pattern.begin if self.proof is None else begin,
         )
         call = self._client.run(open_agent, opening, workers=[home.address])
         answer: Opened = (await asyncio.wait_for(call, _ANSWER_SECONDS))[home.address]
