@@ -92,8 +92,9 @@ class SQLiteSource(Source):
         return text_length(source_type, _TEXTS) or one_of(source_type, {"UUID": 36})
 
     def load(self) -> None:
-        """Import ADBC's driver."""
-        from adbc_driver_sqlite import dbapi  # noqa: F401
+        """Import ADBC's driver, and the library for its batches."""
+        import adbc_driver_sqlite  # noqa: F401
+        import pyarrow  # noqa: F401
 
     def open_catalog(self, spec: SourceSpec) -> SQLiteCatalog:
         """Open the file in the parent, which does without the workers' driver."""
@@ -125,17 +126,21 @@ class SQLiteReader:
             SourceError: The file cannot be opened.
         """
         try:
-            from adbc_driver_sqlite import dbapi
+            # Not its `dbapi`, which imports polars and pandas where they are installed.
+            from adbc_driver_manager import AdbcConnection
+            from adbc_driver_sqlite import connect
         except ImportError as error:
             raise missing_driver(error, "sqlite") from error
         self._path = path
         self._file = file
-        self._cursor: Any = None
+        self._statement: Any = None
+        self._rows: Any = None
         self._one_by_one = False
         """A view or query has a wide row: its rows come one by one."""
         with _driver_errors(path):
-            # Autocommit: a transaction would keep a unit's locks until the next one.
-            self._connection = dbapi.connect(database_uri(path, "ro"), autocommit=True)
+            self._database = connect(database_uri(path, "ro"))
+            # It commits each statement: a transaction would keep a unit's locks until the next one.
+            self._connection = AdbcConnection(self._database)
         try:
             self._values(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
             file.check_opened()
@@ -166,6 +171,8 @@ class SQLiteReader:
         self._end_statement()
         with suppress(Exception):
             self._connection.close()
+        with suppress(Exception):
+            self._database.close()
 
     def _bounded(
         self, extract: Extract, selector: Selector, batch_bytes: int
@@ -221,7 +228,7 @@ class SQLiteReader:
             with _driver_errors(self._path):
                 self._begin_statement(sql, batch_rows)
                 pending = 1
-                for batch in self._cursor.fetch_record_batch():
+                for batch in self._rows:
                     yield batch.slice(pending)
                     pending = 0
         finally:
@@ -231,20 +238,27 @@ class SQLiteReader:
         """Return the first row of a result."""
         with _driver_errors(self._path):
             self._begin_statement(sql, 1)
-            row: tuple[Any, ...] | None = self._cursor.fetchone()
+            batch = next(self._rows, None)
         self._end_statement()
-        return row
+        return tuple(column[0].as_py() for column in batch.columns) if batch else None
 
     def _begin_statement(self, sql: str, batch_rows: int) -> None:
+        import pyarrow as pa
+        from adbc_driver_manager import AdbcStatement
+
         self._end_statement()
-        self._cursor = self._connection.cursor(adbc_stmt_kwargs={_BATCH_ROWS: str(batch_rows)})
-        self._cursor.execute(sql)
+        self._statement = AdbcStatement(self._connection)
+        self._statement.set_options(**{_BATCH_ROWS: str(batch_rows)})
+        self._statement.set_sql_query(sql)
+        stream, _ = self._statement.execute_query()
+        self._rows = pa.RecordBatchReader.from_stream(stream)
 
     def _end_statement(self) -> None:
-        if self._cursor is not None:
-            with suppress(Exception):
-                self._cursor.close()
-        self._cursor = None
+        for each in (self._rows, self._statement):
+            if each is not None:
+                with suppress(Exception):
+                    each.close()
+        self._rows = self._statement = None
 
     def _refusal(self, extract: Extract, selector: Selector, error: SourceError) -> UnloaderError:
         """Return the value that stopped the reading, if it was one; else the error itself."""
