@@ -58,12 +58,12 @@ def _any(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> li
 
 
 def _items(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> Iterator[str]:
-    first = len(schema.get("prefixItems", ()))
+    kind, first = schema["items"], len(schema.get("prefixItems", ()))
     for at, each in enumerate(value[first:] if isinstance(value, list) else (), first):
-        if schema["items"] is False:
+        if kind is False:
             yield f"{where}[{at}] is one too many"
         else:
-            yield from problems(each, schema["items"], known, f"{where}[{at}]")
+            yield from problems(each, kind, known, f"{where}[{at}]")
 
 
 def _prefix(value: Any, schema: Schema, known: dict[str, Schema], where: str) -> Iterator[str]:

@@ -31,6 +31,8 @@ def test_the_schema_in_the_docs_is_the_one_of_the_types(name: str) -> None:
         (1, {"anyOf": [{"type": "null"}, {"type": "string"}]}, True),
         (["a", 1], {"type": "array", "items": {"type": "string"}}, True),
         ([1, 2], {"type": "array", "prefixItems": [{"type": "integer"}] * 2}, False),
+        ([1], {"type": "array", "prefixItems": [{"type": "integer"}], "items": False}, False),
+        ([1, 2], {"type": "array", "prefixItems": [{"type": "integer"}], "items": False}, True),
         ({"a": 1}, {"type": "object", "additionalProperties": {"type": "string"}}, True),
         ({}, {"type": "object", "properties": {}, "required": ["a"]}, True),
         ({"b": 1}, {"type": "object", "properties": {}, "additionalProperties": False}, True),
