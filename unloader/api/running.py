@@ -42,7 +42,8 @@ def unload(
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
     """
     from unloader.manifest.routes import answer
-    from unloader.run.starting import resume_or_start, start
+    from unloader.run.resuming import resume_or_start
+    from unloader.run.starting import start
 
     with translated():
         begin = resume_or_start if resume else start
@@ -146,10 +147,9 @@ def resume(
             is nothing to resume; and whatever `unload` raises.
     """
     from unloader.manifest.routes import answer
-    from unloader.run.resuming import resume_either
-    from unloader.run.starting import Resumption
+    from unloader.run import resuming
 
-    again = Resumption(
+    again = resuming.Resumption(
         secret=secret,
         session_sql=session_sql,
         parallelism=parallelism,
@@ -159,7 +159,7 @@ def resume(
         masking_keys=masking_keys,
     )
     with translated():
-        return answer(resume_either(str(destination), again, observe=observe, stop=stop))
+        return answer(resuming.resume(str(destination), again, observe=observe, stop=stop))
 
 
 def interrupted(destination: AnyPlace) -> Request | None:
@@ -171,8 +171,7 @@ def interrupted(destination: AnyPlace) -> Request | None:
         UnloaderError: OutputFailed if that run goes on, or cannot be read.
     """
     from unloader.resolve.broken_run import find_broken_run
-    from unloader.resolve.tables.broken import request_of_tables
 
     with translated():
         broken = find_broken_run(str(destination))
-        return request_of_tables(str(destination)) if broken is None else broken.run.request
+        return None if broken is None else broken.request

@@ -30,7 +30,7 @@ from unloader.model import FinishedUnit
 from unloader.nouns import counted
 from unloader.placement.evidence import Evidence, node_records, worker_records
 from unloader.redaction import redact
-from unloader.resolve.broken_run import digest_of_job
+from unloader.resolve.jobs import digest_of_job
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.slow_installation import missing_libraries
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct
-from msgspec.json import decode, encode
+from msgspec.json import decode
 from msgspec.structs import replace
 
 from numa.topology import detect
-from unloader.errors import OutputFailed, PlanFailed
+from unloader.errors import OutputFailed, PlanFailed, error_class
 from unloader.lakehouse.lake_formats import absolute_name
 from unloader.model import (
     COMPARING,
@@ -23,38 +23,44 @@ from unloader.model import (
     Request,
     SecretReference,
     Setting,
+    TablesOptions,
 )
 from unloader.placement.seating import automatic_parallelism
 from unloader.request.directory_names import directory_name, has_fields
 from unloader.resolve.outputs.directories import directory_values
 from unloader.resolve.resolved import ResolvedRun
-from unloader.resolve.tables.homes import home_above, is_of_tables
-from unloader.storage.model import MANIFEST, RUN_RECORD, Leftover
+from unloader.resolve.tables.homes import (
+    LeftOut,
+    TablesRecord,
+    directory_now,
+    home_above,
+    is_of_tables,
+)
+from unloader.resolve.tables.problems import TableProblem
+from unloader.storage.model import MANIFEST, RUN_RECORD
 from unloader.storage.opening import storage_at, unreadable
 from unloader.storage.paths import absolute, real
 
 if TYPE_CHECKING:
-    from unloader.transforms.model import MaskingKey, TransformOptions
+    from unloader.transforms.model import MaskingKey
 
 
 class UnusableRecord(OutputFailed):
     """A run was broken off, and this program cannot go on with what it has on record."""
 
 
-class BrokenRun(Struct, frozen=True, kw_only=True):
-    """A run that was stopped, failed or killed, and has not published anything."""
+class BrokenTable(Struct, frozen=True, kw_only=True):
+    """One table of a run that was stopped, failed or killed."""
 
     run: ResolvedRun
     places: tuple[str, ...]
     """Where its files go, the one of the manifest first, as they are found now."""
-    left: Leftover
-    """What it has at the place that was asked for."""
     parallelism: int | None = None
     """Workers from now on; None is as it had."""
 
     def with_source(
         self, secret: SecretReference | None, session_sql: tuple[str, ...]
-    ) -> BrokenRun:
+    ) -> BrokenTable:
         """Return the same with what no record of a run may hold.
 
         Args:
@@ -78,7 +84,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
             )
         return replace(self, run=run.with_source(secret, session_sql))
 
-    def with_keys(self, keys: EncryptionOptions | None) -> BrokenRun:
+    def with_keys(self, keys: EncryptionOptions | None) -> BrokenTable:
         """Return the same with where the keys of its files are found now.
 
         Args:
@@ -90,7 +96,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         """
         return self.with_keys_of([keys] * len(self.run.outputs))
 
-    def with_keys_of(self, keys: Sequence[EncryptionOptions | None]) -> BrokenRun:
+    def with_keys_of(self, keys: Sequence[EncryptionOptions | None]) -> BrokenTable:
         """Return the same with where the keys of each of its outputs are found; see `with_keys`."""
         run = self.run
         for number, (output, now) in enumerate(zip(run.outputs, keys, strict=True)):
@@ -114,7 +120,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
             check_identities(identities(found.identity), found.recipients)
         return found
 
-    def with_masking_keys(self, keys: tuple[MaskingKey, ...], *, same: bool = True) -> BrokenRun:
+    def with_masking_keys(self, keys: tuple[MaskingKey, ...], *, same: bool = True) -> BrokenTable:
         """Return the same with where the keys of masks are found now.
 
         Args:
@@ -132,7 +138,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
             masking_keys(key for each in had for key in each)
         return replace(self, run=run)
 
-    def with_parallelism(self, setting: Setting, workers: int | None) -> BrokenRun:
+    def with_parallelism(self, setting: Setting, workers: int | None) -> BrokenTable:
         """Return the same with another number of workers than the run had.
 
         Args:
@@ -149,12 +155,12 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         asked = replace(asked, limits=limits, settings=settings, concurrency=known)
         return replace(self, run=replace(self.run, request=asked), parallelism=workers)
 
-    def with_concurrency(self, known: ConcurrencyOptions | None) -> BrokenRun:
+    def with_concurrency(self, known: ConcurrencyOptions | None) -> BrokenTable:
         """Return the same with other limits on the number of workers than the run had."""
         asked = replace(self.run.request, concurrency=known)
         return replace(self, run=replace(self.run, request=asked))
 
-    def with_cluster(self, now: ClusterOptions | None) -> BrokenRun:
+    def with_cluster(self, now: ClusterOptions | None) -> BrokenTable:
         """Return the same with workers elsewhere than the run had; None is where it had them."""
         if now is None or (now.address is None and now.security is None):
             return self
@@ -229,6 +235,40 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         return True
 
 
+class BrokenRun(Struct, frozen=True, kw_only=True):
+    """A run that was stopped, failed or killed before all of it was published."""
+
+    tables: tuple[BrokenTable, ...]
+    place: str
+    """The directory of its record: that of the only table, or the one around several tables."""
+    options: TablesOptions | None = None
+    """Of several tables; None for one table, whose directory has the record."""
+    left_out: tuple[TableProblem, ...] = ()
+    """Tables that were asked for, too, and could not be unloaded when the run began."""
+
+    @property
+    def first(self) -> BrokenTable:
+        """Any of its tables: source and limits are the same for all."""
+        return self.tables[0]
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self.first.run.run_id
+
+    @property
+    def request(self) -> Request:
+        """What was asked for; of several tables it names no table and no query."""
+        request = self.first.run.request
+        if self.options is None:
+            return request
+        return replace(request, selection=replace(request.selection, table=None, query=None))
+
+    def changed(self, change: Callable[[BrokenTable], BrokenTable]) -> BrokenRun:
+        """Return the same with a change to each of its tables."""
+        return replace(self, tables=tuple(map(change, self.tables)))
+
+
 def _asked_place(output: OutputOptions) -> str:
     """Return the place of an output as it is asked for: a table lies elsewhere for each run."""
     return output.destination if output.lake_table is None else output.lake_table.name
@@ -239,10 +279,10 @@ def _real(places: Iterable[str]) -> list[str]:
 
 
 def find_broken_run(destination: str) -> BrokenRun | None:
-    """Return the run over one table that has died at a destination; None if there is none.
+    """Return the run that has died at a destination; None if there is none.
 
     Args:
-        destination: Any of its places.
+        destination: Any place of a run of one table; of several tables the directory around theirs.
 
     Raises:
         OutputFailed: It goes on, or cannot be read.
@@ -250,7 +290,7 @@ def find_broken_run(destination: str) -> BrokenRun | None:
     """
     storage = storage_at(destination)
     try:
-        who = storage.who_was_here(destination)
+        who = storage.who_was_here(destination, counted=False)
         if who is None or not who.places:
             return None
         if who.is_running:
@@ -265,12 +305,116 @@ def find_broken_run(destination: str) -> BrokenRun | None:
         record = storage.record(places[0], RUN_RECORD)
     except OSError as error:
         raise unreadable(destination, error) from error
-    if not record or is_of_tables(record):
+    if not record:
         return None
+    if is_of_tables(record):
+        return _of_several(record, destination, who.run_id)
     run = read_run(record, places[0])
     if len(run.outputs) > 1:
         _check_not_moved(destination, run)
-    return BrokenRun(run=run, places=places, left=who.left)
+    return BrokenRun(tables=(BrokenTable(run=run, places=places),), place=places[0])
+
+
+def _of_several(record: bytes, place: str, run_id: str) -> BrokenRun:
+    """Return the run of several tables that has died at a place; see `find_broken_run`."""
+    found = _recorded(record)
+    if found is None:
+        raise UnusableRecord(
+            f"the record of run {run_id}, which was interrupted in {place}, is damaged",
+            f"start again with the command of the run; unloader clean {place} removes its staged "
+            "files",
+        )
+    runs = [read_run(each, place) for each in found.tables]
+    try:
+        options = decode(found.options, type=TablesOptions)
+    except (ValueError, RecursionError) as error:
+        raise UnusableRecord(
+            f"the record of the run that was interrupted in {place} cannot be used: its options "
+            f"are not as expected: {error}",
+            "start again with the command of the run",
+        ) from error
+    return BrokenRun(
+        tables=tuple(_as_broken(each, found.home, place) for each in runs),
+        options=options,
+        place=place,
+        left_out=tuple(map(_left_out, found.left_out)),
+    )
+
+
+def first_of_tables(record: bytes, place: str) -> ResolvedRun:
+    """Return the first table of a record, as its run was to do it.
+
+    Args:
+        record: `RUN_RECORD` of a run over several tables.
+        place: Where it was found; the error names it.
+
+    Raises:
+        UnusableRecord: Another version has written it, or it was damaged or edited.
+    """
+    return _first_in(_recorded(record), place)
+
+
+def options_of_tables(record: bytes) -> TablesOptions:
+    """Return what a record says of its run as a whole; nothing, if it cannot be read."""
+    found = _recorded(record)
+    with suppress(ValueError, RecursionError):
+        if found is not None:
+            return decode(found.options, type=TablesOptions)
+    return TablesOptions(destination="")
+
+
+def why_not_resumable(place: str, record: bytes = b"") -> str:
+    """Return why the run that has died at a place cannot be resumed, as far as its record tells.
+
+    Args:
+        place: Its directory; that of all tables for several.
+        record: Its `RUN_RECORD`, if it was read already.
+
+    Returns:
+        The reason; empty where it can be resumed.
+    """
+    try:
+        if _recorded(record) is not None:
+            first_of_tables(record, place)
+        elif find_broken_run(place) is None:
+            return "the record of its job is missing"
+    except UnusableRecord as error:
+        return error.message
+    except OutputFailed:
+        return ""  # It was resumed just now, or was moved.
+    return ""
+
+
+def _left_out(recorded: LeftOut) -> TableProblem:
+    error = error_class(recorded.error)(recorded.why, "start a new run instead of a resume")
+    return TableProblem(table=recorded.table, error=error)
+
+
+def _first_in(found: TablesRecord | None, place: str) -> ResolvedRun:
+    return read_run(found.tables[0] if found is not None and found.tables else b"", place)
+
+
+def _recorded(record: bytes) -> TablesRecord | None:
+    """Return the record of a run over several tables; None if it is not one, or is damaged."""
+    if not is_of_tables(record):
+        return None
+    try:
+        return decode(record, type=TablesRecord)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _as_broken(run: ResolvedRun, recorded: str, home: str) -> BrokenTable:
+    """Return a table of the run, with its directories where they are now."""
+    outputs = []
+    for output in run.outputs:
+        first, *others = (
+            directory_now(each, recorded, home) for each in output.options.destinations
+        )
+        options = replace(output.options, destination=first, others=tuple(others))
+        outputs.append(replace(output, options=options))
+    run = replace(run, outputs=tuple(outputs))
+    return BrokenTable(run=run, places=run.output.options.destinations)
 
 
 def is_finished(destination: str) -> bool:
@@ -279,66 +423,6 @@ def is_finished(destination: str) -> bool:
         return MANIFEST in storage_at(destination).names(destination)
     except OSError:
         return False
-
-
-def same_job(one: Request, other: Request) -> bool:
-    """Return whether two requests ask for the same rows, written in the same way.
-
-    How fast that is done, how often it is tried and where secrets are found make no difference;
-    statements of a session and the Parquet key are compared elsewhere, since no record holds them.
-    """
-    return job_of(one) == job_of(other)
-
-
-def digest_of_job(request: Request) -> str:
-    """Return the SHA-256, in hex, of what a request asks for: of the same job it is the same."""
-    return hashlib.sha256(encode(job_of(request), order="sorted")).hexdigest()
-
-
-def job_of(request: Request) -> Request:
-    """Return what a request asks for, without where that goes and how fast, and without secrets."""
-    source = request.source
-    session = replace(source.session, run_id="", session_sql=())
-    routes = request.routes
-    if routes is not None:
-        routes = tuple(
-            replace(each, output=_written_how(each.output), settings=()) for each in routes
-        )
-    return Request(
-        source=replace(source, secret=SecretReference(), session=session),
-        selection=request.selection,
-        output=_written_how(request.output),
-        consistency=request.consistency,
-        values=request.values,
-        fixed=request.fixed,
-        routes=routes,
-    )
-
-
-def _written_how(output: OutputOptions) -> OutputOptions:
-    """Return an output without its place: a broken run lies where it was found."""
-    encryption = output.encryption
-    if encryption is not None:
-        # The key itself is compared elsewhere; here it only matters that there is one.
-        key = SecretReference(kind="file") if encryption.keyed else SecretReference()
-        encryption = EncryptionOptions(
-            recipients=encryption.recipients, key=key, key_name=encryption.key_name
-        )
-    return replace(
-        output,
-        destination="",
-        others=(),
-        overwrite=False,
-        keep=None,
-        latest_link=None,
-        encryption=encryption,
-        transform=_without_keys(output.transform),
-    )
-
-
-def _without_keys(transform: TransformOptions | None) -> TransformOptions | None:
-    """Return a transform without where its keys are found; whether they are the same is no text."""
-    return None if transform is None else replace(transform, keys=())
 
 
 def _found_now(had: EncryptionOptions, keys: EncryptionOptions | None) -> EncryptionOptions:

@@ -13,14 +13,16 @@ from contextlib import ExitStack, contextmanager
 
 from unloader.errors import PlanFailed, SnapshotGone
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import SourceSpec
+from unloader.model import SourceSpec, TablesOptions
 from unloader.resolve.broken_run import BrokenRun
 from unloader.resolve.chosen_table import chosen_table
 from unloader.resolve.patience import Patience
 from unloader.resolve.plan_fit import check_fits
 from unloader.resolve.preparation import hold
-from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.tables.entering import enter_tables
+from unloader.resolve.tables.problems import TableProblem, lost_at_once
+from unloader.resolve.tables.resolving import OpenTables
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.sources.registry import source_of
@@ -30,48 +32,84 @@ from unloader.sources.registry import source_of
 def reopened(
     broken: BrokenRun,
     *,
+    done: Callable[[ResolvedRun], bool] = lambda run: False,
     stop: Callable[[], bool] = lambda: False,
     observe: Observer = silent,
-) -> Iterator[OpenRun]:
+) -> Iterator[OpenTables]:
     """Open the source of a run at the run's snapshot.
 
     Args:
         broken: The run, with what no record of it may hold.
+        done: Returns whether a table is complete: such a table need not exist any more.
         stop: Asked several times a second until all is open; True cancels what is going on.
         observe: Reports each step as it begins.
 
     Raises:
-        SnapshotGone: The source cannot go back to the snapshot, or is another one by now.
+        SnapshotGone: The source cannot go back to the snapshot, or is another one by now; or some
+            tables are not what they were, and the others are not to be read without them.
         Interrupted: `stop` returned True.
         SourceError: The source refused.
     """
-    started, run = time.perf_counter(), broken.run
+    started, first = time.perf_counter(), broken.first.run
+    lost: dict[int, TableProblem] = {}
     observe(PhaseStarted(phase="connecting"))
     with ExitStack() as opened:
         with explained(broken):
-            source = at_snapshot(run)
-            retry = run.request.retry
-            patience = Patience(retry=retry, run_id=run.run_id, stop=stop, observe=observe)
+            source = at_snapshot(first)
+            patience = Patience(
+                retry=first.request.retry, run_id=first.run_id, stop=stop, observe=observe
+            )
             catalog = patience.with_retries("connecting", lambda: open_unless(stop, source))
             opened.callback(catalog.close)
             with cancelled_by(stop, catalog):
-                enter_snapshot(run, catalog, observe)
-                enter_table(run, catalog, observe)
-        yield OpenRun(run=run, catalog=catalog, started=started, resumed_in=broken.places)
+                enter_snapshot(first, catalog, observe)
+                if broken.options is None:
+                    enter_table(first, catalog, observe)
+                else:
+                    lost = _enter_all(broken, broken.options, done, catalog, observe)
+        yield OpenTables(
+            run_id=first.run_id,
+            runs=tuple(each.run for each in broken.tables if id(each.run) not in lost),
+            catalog=catalog,
+            started=started,
+            problems=(*broken.left_out, *lost.values()),
+            resumed_in=broken.place,
+        )
+
+
+def _enter_all(
+    broken: BrokenRun,
+    options: TablesOptions,
+    done: Callable[[ResolvedRun], bool],
+    catalog: Catalog,
+    observe: Observer,
+) -> dict[int, TableProblem]:
+    """Check several tables, and keep them as they are; return what is wrong with some of them.
+
+    Raises:
+        SnapshotGone: The others are not to be read without these.
+    """
+    left = [each.run for each in broken.tables if not done(each.run)]
+    found = enter_tables(left, catalog, observe)
+    lost = {id(left[number]): problem for number, problem in found.items()}
+    goes_on = options.on_failure == "continue"
+    if lost and not (goes_on and len(lost) < len(broken.tables)):
+        raise lost_at_once(tuple(lost.values()), len(broken.tables))
+    return lost
 
 
 @contextmanager
-def explained(broken: BrokenRun, place: str = "") -> Iterator[None]:
+def explained(broken: BrokenRun) -> Iterator[None]:
     """Say of whatever keeps the snapshot from being read which run it was of, and what is left."""
     try:
         yield
     except (SnapshotGone, PlanFailed) as error:
-        run, snapshot = broken.run, broken.run.extract.snapshot
+        run, snapshot = broken.first.run, broken.first.run.extract.snapshot
         named = "" if snapshot is None else f" ({snapshot.kind} {snapshot.value})"
         raise SnapshotGone(
             f"the snapshot of run {run.run_id}{named} cannot be read any more: {error.message}",
             "read all rows again at a new snapshot: unloader resume "
-            f"{shlex.quote(place or broken.places[0])} --new-snapshot",
+            f"{shlex.quote(broken.place)} --new-snapshot",
         ) from error
 
 

@@ -12,8 +12,8 @@ from unloader.manifest.read import is_finished_home, read_manifest, read_tables_
 from unloader.manifest.tables import TablesManifest
 from unloader.model import Request
 from unloader.request.directory_names import existing, has_fields, home_template
-from unloader.resolve.broken_run import digest_of_job, is_finished
-from unloader.resolve.tables.same import job_digest
+from unloader.resolve.broken_run import is_finished
+from unloader.resolve.jobs import digest_of_job, digest_of_tables_job
 from unloader.selection.asked import TablesRequest
 from unloader.storage.kinds import is_kept
 from unloader.storage.opening import storage_at
@@ -48,7 +48,7 @@ def finished_tables(asked: TablesRequest) -> TablesManifest | None:
     template = home_template(asked.options.destination)
     if not asked.options.destination or not is_kept((template or ".",)):
         return None
-    job = asked.options.job or job_digest(asked)
+    job = asked.options.job or digest_of_tables_job(asked)
     for home in _places(template or "."):
         if not _is_over(home) or not is_finished_home(path_of(home)):
             continue

@@ -18,7 +18,7 @@ from unloader.errors import OutputFailed
 from unloader.manifest.read import read_index
 from unloader.model import TablesOptions
 from unloader.redaction import redact
-from unloader.resolve.tables.broken import first_of_tables
+from unloader.resolve.broken_run import first_of_tables
 from unloader.resolve.tables.homes import LeftOut, TablesRecord, is_dropped, recorded_tables
 from unloader.storage.base import RunStorage
 from unloader.storage.model import RUN_RECORD, Claim

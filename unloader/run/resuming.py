@@ -1,180 +1,508 @@
-"""Going on with a broken run, whether it is over one table or over several."""
+"""Continuing a run that was stopped, failed or killed, of one table or of several tables."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer
+from unloader.lakehouse.lake_formats import absolute_name, lake_kind
 from unloader.manifest.model import Manifest
-from unloader.manifest.read import is_finished_home, read_tables_manifest
+from unloader.manifest.read import is_finished_home, read_manifest, read_tables_manifest
 from unloader.manifest.tables import TablesManifest
-from unloader.model import ClusterOptions
+from unloader.model import (
+    ClusterOptions,
+    EncryptionOptions,
+    OutputOptions,
+    Request,
+    SecretReference,
+    Setting,
+)
+from unloader.redaction import redact
 from unloader.request.directory_names import existing, has_fields, home_template
 from unloader.request.options.running import PARALLEL
-from unloader.resolve.broken_run import UnusableRecord
-from unloader.resolve.tables.broken import (
-    BrokenTables,
-    find_broken_tables,
+from unloader.resolve.broken_run import (
+    BrokenRun,
+    BrokenTable,
+    UnusableRecord,
+    find_broken_run,
     first_of_tables,
+    is_finished,
     options_of_tables,
+    read_run,
     why_not_resumable,
 )
+from unloader.resolve.jobs import digest_of_tables_job, same_job
+from unloader.resolve.outputs.one import of_route
+from unloader.resolve.parts import is_of_plan
+from unloader.resolve.reopening import reopened
+from unloader.resolve.resolution import OpenRun
+from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.homes import home_above, is_of_tables
-from unloader.resolve.tables.same import job_digest
 from unloader.run.concurrency.opening import is_adaptive
 from unloader.run.following import Following
-from unloader.run.starting import (
-    Resumption,
-    Stop,
-    go_on_with_tables,
-    resume,
-    resume_tables,
-    start_tables,
-)
+from unloader.run.run import commit, run, run_tables
+from unloader.run.starting import Stop, start, start_tables, tell_settings
+from unloader.run.taking_places import left_of_tables, places_of
+from unloader.run.workers import workers_for
 from unloader.selection.asked import TablesRequest
+from unloader.storage.kinds import is_kept
 from unloader.storage.model import RUN_RECORD
-from unloader.storage.opening import storage_at, unreadable
-from unloader.storage.paths import path_of
+from unloader.storage.opening import storage_at
+from unloader.storage.paths import path_of, real
+
+if TYPE_CHECKING:
+    from unloader.transforms.model import MaskingKey
+
+Manifests = tuple[Manifest, ...] | TablesManifest
+"""What a run answers: the manifest of each output of one table, or that of several tables."""
+
+_NOTHING_LEFT = "the run in {} is finished: there is nothing left to do"
 
 
-def resume_either(
-    destination: str, again: Resumption, *, observe: Observer, stop: Stop
-) -> tuple[Manifest, ...] | TablesManifest:
-    """Go on with the run that has died at a destination; see `unloader.api.resume`."""
+class Resumption(Struct, frozen=True, kw_only=True):
+    """What the user says of a run that is resumed."""
+
+    secret: SecretReference | None = None
+    """Where the password is found now; None is where it was."""
+    session_sql: tuple[str, ...] = ()
+    """What the sessions run first; no record holds it."""
+    cluster: ClusterOptions | None = None
+    """Where they work from now on; fields that are None are as the run had them."""
+    parallelism: int | None = None
+    """Workers from now on; 0 is the number of usable cores, None is as the run had it."""
+    new_snapshot: bool = False
+    """Read everything again."""
+    keys: EncryptionOptions | None = None
+    """Where the keys of encrypted files are found now; None is where they were."""
+    masking_keys: tuple[MaskingKey, ...] = ()
+    """Where keys of masks are found now; those that are not named are where they were."""
+
+
+def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop) -> Manifests:
+    """Continue the run that has died at a destination; see `unloader.api.resume`."""
     _check_no_table_of_a_run(destination)
-    if not _is_home(destination):
-        return resume(destination, again, observe=observe, stop=stop)
-    completed(destination, observe)
-    found = resume_tables(destination, again, observe=observe, stop=stop)
-    if found is not None:
-        return found
-    manifest = read_tables_manifest(path_of(destination))
-    observe(Notice(text=f"the run in {destination} is finished: there is nothing left to do"))
-    return manifest
+    done = _completed(destination, observe)
+    broken = find_broken_run(destination) or _other_route(destination)
+    if broken is None:
+        return _finished(destination, done, observe)
+    workers = again.parallelism
+    setting = Setting(name=PARALLEL.name, value=str(workers or "auto"), origin="resume")
+
+    def as_said(table: BrokenTable) -> BrokenTable:
+        table = table.with_source(again.secret, again.session_sql).with_keys(again.keys)
+        table = table.with_masking_keys(again.masking_keys, same=not again.new_snapshot)
+        table = table.with_cluster(again.cluster)
+        return table if workers is None else table.with_parallelism(setting, workers or None)
+
+    broken = broken.changed(as_said)
+    if not again.new_snapshot:
+        return _continued(broken, observe, stop)
+    if broken.options is None:
+        return start(broken.first.request_here(), None, observe=observe, stop=stop)
+    requests = [each.request_here() for each in broken.tables]
+    replaces = (*broken.options.replaces, broken.run_id)
+    options = replace(broken.options, home=broken.place, replaces=replaces)
+    left_out = tuple((each.table, each.error.message) for each in broken.left_out)
+    asked = replace(TablesRequest.of(requests, options), left_out=left_out)
+    return start_tables(asked, observe=observe, stop=stop)
+
+
+def _continued(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifests:
+    """Execute what is left of a run, with all that no record of it may hold."""
+    request = broken.first.run.request
+    workers = broken.first.parallelism or broken.first.run.plan.limits.parallelism
+    with workers_for(request, workers, stop=stop) as team:
+        seats = team.seats
+        broken = broken.changed(lambda one: replace(one, run=one.run.seated(seats)))
+        tell_settings((each.run.request for each in broken.tables), observe)
+        if broken.options is None:
+            with reopened(broken, stop=stop, observe=observe) as ready:
+                alone = OpenRun(
+                    run=broken.first.run,
+                    catalog=ready.catalog,
+                    started=ready.started,
+                    resumed_in=broken.first.places,
+                )
+                return run(alone, team.executor, observe=observe, stop=stop)
+        left = left_of_tables((each.run for each in broken.tables), broken.place, observe)
+        with reopened(
+            broken,
+            done=lambda run: left[places_of(run)].what == "all",
+            stop=stop,
+            observe=observe,
+        ) as ready:
+            return run_tables(
+                ready, team.executor, broken.options, left, observe=observe, stop=stop
+            )
+
+
+def _continued_or_gone(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifests | None:
+    """Do the same; return None if the snapshot of the run cannot be read any more."""
+    try:
+        return _continued(broken, observe, stop)
+    except SnapshotGone as error:
+        observe(Notice(text=f"{error.message}; all rows are read again at a new snapshot"))
+        return None
+
+
+def _as_asked(
+    broken: BrokenRun,
+    request: Request,
+    masking_keys: tuple[MaskingKey, ...],
+    keyed: Callable[[BrokenTable], BrokenTable],
+) -> BrokenRun:
+    """Return a run with what no record may hold, and as fast as a request for it asks now.
+
+    Raises:
+        OutputFailed: A secret is not the one that it had.
+    """
+    source = request.source
+
+    def now(table: BrokenTable) -> BrokenTable:
+        table = keyed(table.with_source(source.secret, source.session.session_sql))
+        table = table.with_masking_keys(masking_keys)
+        for setting in request.settings:
+            if setting.name == PARALLEL.name and not is_adaptive(request):
+                table = table.with_parallelism(setting, request.limits.parallelism)
+        table = table.with_concurrency(request.concurrency)
+        return table.with_cluster(request.cluster or ClusterOptions(address="none"))
+
+    return broken.changed(now)
+
+
+def resume_or_start(
+    request: Request, planned: ResolvedRun | None, *, observe: Observer, stop: Stop
+) -> tuple[Manifest, ...]:
+    """Continue an interrupted run of the same job, or start; see `unloader.api.unload`."""
+    for place in _places_of(request):
+        manifests = _resumed(place, request, planned, observe, stop)
+        if manifests is not None:
+            return manifests
+    return start(request, planned, observe=observe, stop=stop)
+
+
+def _places_of(request: Request) -> tuple[str, ...]:
+    """Return where a broken run of a request may lie."""
+    places = (place for each in request.of_outputs() for place in _places_of_output(each.output))
+    return tuple(dict.fromkeys(places))
+
+
+def _places_of_output(output: OutputOptions) -> tuple[str, ...]:
+    if not is_kept(output.destinations):
+        return ()
+    if lake_kind(output.destination) is not None:
+        from unloader.lakehouse.lake_runs import uncommitted
+
+        return tuple(place for place, _ in uncommitted(output.destination))
+    if not has_fields(output.destination):
+        return (output.destination,)
+    # Its directory is known only once the table is. One of another day is for `resume` alone: a
+    # nightly job wants the rows of this night.
+    return tuple(existing(output.destination, _today(), storage_at(output.destination).levels))
+
+
+def _today() -> str:
+    return f"{datetime.now(UTC):%Y%m%d}"
+
+
+def _resumed(
+    place: str, request: Request, planned: ResolvedRun | None, observe: Observer, stop: Stop
+) -> tuple[Manifest, ...] | None:
+    """Bring the broken run of a job at a place to its end; return None if there is none."""
+    alone = not has_fields(request.output.destination)
+    try:
+        done = _completed(place, observe)
+        broken = find_broken_run(place) or _other_route(place)
+        if broken is not None and broken.options is not None:
+            broken = None  # It was of several tables, so it was another job.
+    except OutputFailed as error:
+        if not alone:
+            return None  # Maybe another job's.
+        if not isinstance(error, UnusableRecord):
+            raise
+        observe(Notice(text=f"{error.message}; this run starts from the beginning"))
+        return None
+    if broken is None:
+        ended = done.run if done is not None else None
+        same = ended is not None and _is_the_job(ended, request)
+        same = same or _is_finished_part(place, request, planned)
+        same = same or _is_finished_for_table(place, request)
+        return _finished_table(place, done, observe) if same else None
+    is_part = request.selection.part is not None
+    if (
+        _is_the_job(broken.first.run, request)
+        and broken.first.is_at(request, _today())
+        and (not is_part or (planned is not None and is_of_plan(broken.first.run, planned)))
+    ):
+        observe(Notice(text=f"resuming run {broken.run_id}, which was interrupted in {place}"))
+        keys = [each.output.encryption for each in request.of_outputs()]
+        known = _as_asked(
+            broken, request, _masking_keys(request), lambda one: one.with_keys_of(keys)
+        )
+        manifests = _continued_or_gone(known, observe, stop)
+        assert not isinstance(manifests, TablesManifest)
+        return manifests
+    if alone:
+        text = f"run {broken.run_id}, which was interrupted in {place}, was a different job"
+        observe(Notice(text=f"{text}: this run starts from the beginning"))
+    return None
+
+
+def _is_finished_part(place: str, request: Request, planned: ResolvedRun | None) -> bool:
+    """Return whether the same part of the same plan is finished: a task may be started again."""
+    part = request.selection.part
+    if part is None or planned is None or not is_finished(place):
+        return False
+    manifest = read_manifest(path_of(place))
+    record = None if manifest.subset is None else manifest.subset.part
+    wanted = planned.extract.snapshot
+    return (
+        record is not None
+        and (record.number, record.of, record.plan_digest)
+        == (part.number, part.of, planned.plan.digest)
+        and wanted is not None
+        and wanted.is_same(manifest.snapshot)
+    )
+
+
+def _is_finished_for_table(place: str, request: Request) -> bool:
+    """Return whether the run of a job is finished at a place, and maybe not part of its table."""
+    if lake_kind(request.output.destination) is None or not is_finished(place):
+        return False
+    manifest = read_manifest(path_of(place))
+    table, name = manifest.lake_table, absolute_name(request.output.destination)
+    return (
+        table is not None
+        and table.name == name
+        and manifest.source.location == redact(request.source.location)
+        and [(each.name, each.value) for each in manifest.settings]
+        == [(each.name, each.value) for each in request.settings]
+    )
+
+
+def _other_route(place: str) -> BrokenRun | None:
+    """Return the broken run whose route is published at a place, while others of it are not."""
+    if not is_finished(place) or is_finished_home(path_of(place)):
+        return None
+    manifest = read_manifest(path_of(place))
+    for other in () if manifest.route is None else manifest.route.others:
+        if not is_kept((other.to,)):
+            continue
+        with suppress(FileNotFoundError):
+            broken = find_broken_run(other.to)
+            if broken is not None and broken.run_id == manifest.run_id:
+                return broken
+    return None
+
+
+def _is_the_job(run: ResolvedRun, request: Request) -> bool:
+    statements = request.source.session.session_sql
+    same = run.is_session_sql(statements) if run.withheld else not statements
+    return (
+        same
+        and same_job(run.request, request)
+        and _has_its_key(run, request)
+        and _has_its_masking_keys(run, request)
+    )
+
+
+def _has_its_key(run: ResolvedRun, request: Request) -> bool:
+    """Return whether the Parquet key of a request, if it has one, is that of a run."""
+    for output, one in zip(run.outputs, request.of_outputs(), strict=True):
+        had, asked = output.options.encryption, one.output.encryption
+        if had is None or asked is None:
+            continue  # Whether both are None has been compared.
+        from unloader.secrets.encryption_keys import check_key
+
+        if not check_key(replace(asked, key_proof=had.key_proof)):
+            return False
+    return True
+
+
+def _has_its_masking_keys(run: ResolvedRun, request: Request) -> bool:
+    """Return whether the keys of a request's masks are those of a run; both have the same masks."""
+    pairs = [
+        (output.transform.options, asked.output.transform)
+        for output, asked in zip(run.outputs, request.of_outputs(), strict=False)
+        if output.transform is not None and asked.output.transform is not None
+    ]
+    if not pairs:
+        return True
+    from unloader.resolve.outputs.transforming import has_same_keys
+
+    return all(has_same_keys(had, asked) for had, asked in pairs)
+
+
+def _masking_keys(request: Request) -> tuple[MaskingKey, ...]:
+    """Return where a request finds the keys of its masks."""
+    transforms = (each.output.transform for each in request.of_outputs())
+    return tuple(key for each in transforms if each is not None for key in each.keys)
 
 
 def resume_or_start_tables(
     asked: TablesRequest, *, observe: Observer, stop: Stop
 ) -> TablesManifest:
-    """Go on with a broken run of the same job, or begin anew; see `unloader.api.unload_tables`."""
+    """Continue an interrupted run of the same job, or start; see `unloader.api.unload_tables`."""
     template = home_template(asked.options.destination)
     # One of another day is for `resume` alone: a nightly job wants the rows of this night.
     homes = (
-        existing(template, f"{datetime.now(UTC):%Y%m%d}", storage_at(template).levels)
+        existing(template, _today(), storage_at(template).levels)
         if has_fields(template)
         else (template or ".",)
     )
     for home in homes if asked.options.destination else ():
         alone = not has_fields(template)
-        found = _gone_on_with(home, asked, alone=alone, observe=observe, stop=stop)
+        found = _resumed_tables(home, asked, alone=alone, observe=observe, stop=stop)
         if isinstance(found, TablesManifest):
             return found
         asked = found
     return start_tables(asked, observe=observe, stop=stop)
 
 
-def _gone_on_with(
+def _resumed_tables(
     home: str, asked: TablesRequest, *, alone: bool, observe: Observer, stop: Stop
 ) -> TablesManifest | TablesRequest:
-    """Bring the broken run of a job to its end; return what is to be begun if that cannot be."""
-    job = job_digest(asked)
+    """Bring the broken run of a job to its end; return what is to be started if it cannot be."""
+    job = digest_of_tables_job(asked)
     try:
-        record = completed(home, observe)
-        broken = find_broken_tables(home)
+        done = _completed(home, observe)
+        broken = find_broken_run(home)
     except OutputFailed as error:
         if alone and not isinstance(error, UnusableRecord):
             raise
         if alone:
             observe(Notice(text=f"{error.message}; this run starts from the beginning"))
         return asked  # In one of several directories it may be another job's.
-    if broken is None:
-        return _finished_just_now(home, record, job, observe) or asked
-    run_id = broken.first.run.run_id
+    if broken is None or broken.options is None:
+        if done is None or not is_of_tables(done.record):
+            return asked
+        finished = _finished_tables(home, done, observe)
+        if options_of_tables(done.record).job != job:
+            return asked
+        observe(Notice(text=_NOTHING_LEFT.format(home)))
+        return finished
     if broken.options.job != job:
         if alone:
-            text = f"run {run_id}, which was interrupted in {home}, was a different job"
+            text = f"run {broken.run_id}, which was interrupted in {home}, was a different job"
             observe(Notice(text=f"{text}: this run starts from the beginning"))
         return asked
+    requests = [entry.request for entry in asked.entries]
+    keys = tuple(key for each in requests for key in _masking_keys(each))
+    encryption = asked.common.output.encryption
     try:
-        known = _as_asked(broken, asked)
+        known = _as_asked(broken, asked.common, keys, lambda one: one.with_keys(encryption))
     except OutputFailed as error:
         # Other statements of the sessions, or another key: files of both are not to be mixed.
         observe(Notice(text=f"{error.message}: this run starts from the beginning"))
         return asked
-    observe(Notice(text=f"resuming run {run_id}, which was interrupted in {home}"))
-    try:
-        return go_on_with_tables(known, observe=observe, stop=stop)
-    except SnapshotGone as error:
-        observe(Notice(text=f"{error.message}; all rows are read again at a new snapshot"))
-    replaces = (*broken.options.replaces, run_id)
+    observe(Notice(text=f"resuming run {broken.run_id}, which was interrupted in {home}"))
+    manifest = _continued_or_gone(known, observe, stop)
+    if isinstance(manifest, TablesManifest):
+        return manifest
+    replaces = (*broken.options.replaces, broken.run_id)
     return replace(asked, options=replace(asked.options, replaces=replaces))
 
 
-def _finished_just_now(
-    home: str, record: bytes, job: str, observe: Observer
-) -> TablesManifest | None:
-    """Return the manifest of a run of the job that died while it was published; else None."""
-    if not is_of_tables(record) or options_of_tables(record).job != job:
+class _CutShort(Struct, frozen=True, kw_only=True):
+    """A run that died while it was published, and is complete now."""
+
+    place: str
+    """Where its manifest is."""
+    record: bytes
+    """What it was to do; empty if it left nothing."""
+    found_in: str
+    """Where the record was found."""
+
+    @property
+    def run(self) -> ResolvedRun | None:
+        """The run of one table; None if its record is of several, or cannot be read any more."""
+        if not self.record or is_of_tables(self.record):
+            return None
+        with suppress(OutputFailed):
+            return read_run(self.record, self.found_in)
         return None
-    observe(Notice(text=f"the run in {home} is finished: there is nothing left to do"))
-    return read_tables_manifest(path_of(home))
 
 
-def _as_asked(broken: BrokenTables, asked: TablesRequest) -> BrokenTables:
-    """Return the broken run with what no record may hold, and as fast as is asked for now.
-
-    Raises:
-        OutputFailed: A secret is not the one that it had.
-    """
-    request = asked.common
-    source = request.source
-    masks = (
-        output.output.transform for each in asked.entries for output in each.request.of_outputs()
-    )
-    keys = tuple(key for each in masks if each is not None for key in each.keys)
-    known = broken.with_source(source.secret, source.session.session_sql)
-    known = known.with_keys(request.output.encryption).with_masking_keys(keys)
-    for setting in request.settings:
-        if setting.name == PARALLEL.name and not is_adaptive(request):
-            known = known.with_parallelism(setting, request.limits.parallelism)
-    known = known.with_concurrency(request.concurrency)
-    return known.with_cluster(request.cluster or ClusterOptions(address="none"))
-
-
-def completed(home: str, observe: Observer) -> bytes:
-    """Finish the publication of a run that was cut short; return its record, empty if none was.
-
-    Raises:
-        OutputFailed: It cannot be finished.
-        FollowUpFailed: The run is complete, and a link could not be switched.
-    """
-    record = b""
-    for each in storage_at(home).complete(home):
+def _completed(place: str, observe: Observer) -> _CutShort | None:
+    """Finish a publication that was cut short, as that run is complete; return the run."""
+    found = None
+    for each in storage_at(place).complete(place):
         for text in each.messages:
             observe(Notice(text=text))
-        record = each.record
-    if is_of_tables(record) and is_finished_home(path_of(home)):
-        run = first_of_tables(record, home)
-        following = Following.of_run(run, home, options_of_tables(record).destination)
-        manifest = read_tables_manifest(path_of(home))
+        here = real(place) == real(each.place)
+        found = _CutShort(
+            place=place if here else each.place, record=each.record, found_in=each.place
+        )
+    return found
+
+
+def _finished(place: str, done: _CutShort | None, observe: Observer) -> Manifests:
+    """Return the manifest of a finished run; first do what follows a publication.
+
+    Args:
+        place: Where it is looked for.
+        done: What was cut short there.
+        observe: Gets notices.
+
+    Raises:
+        OutputFailed: There is no finished run.
+        FollowUpFailed: The run is complete, and a link could not be switched.
+    """
+    place = done.place if done else place
+    if not is_finished_home(path_of(place)):
+        return _finished_table(place, done, observe)
+    manifest = _finished_tables(place, done, observe)
+    observe(Notice(text=_NOTHING_LEFT.format(place)))
+    return manifest
+
+
+def _finished_table(place: str, done: _CutShort | None, observe: Observer) -> tuple[Manifest, ...]:
+    """Do the same for a run of one table."""
+    place = done.place if done else place
+    if not is_finished(place):
+        left = storage_at(place).who_was_here(place, counted=False)
+        if left is not None and left.run_id:
+            raise OutputFailed(
+                f"run {left.run_id}, which was interrupted in {place}, left no record of its job",
+                "start again with the command of the run; remove its staged files with: "
+                f"unloader clean {shlex.quote(place)}",
+            )
+        raise OutputFailed(
+            f"{place} has no interrupted run",
+            "start one with: unloader run",
+        )
+    manifest = read_manifest(path_of(place))
+    ended = done.run if done else None
+    if ended is not None and ended.run_id == manifest.run_id:
+        # Imported on use: few runs die there.
+        from unloader.retention.following import follow
+
+        route = manifest.route.name if manifest.route else ""
+        follow(of_route(ended, route), manifest, place, observe)
+    if not commit(manifest, place, observe, is_own=False):
+        observe(Notice(text=_NOTHING_LEFT.format(place)))
+    return (manifest,)
+
+
+def _finished_tables(home: str, done: _CutShort | None, observe: Observer) -> TablesManifest:
+    """Return the manifest of a finished run of several tables; first do what follows it."""
+    manifest = read_tables_manifest(path_of(home))
+    if done is not None and is_of_tables(done.record):
+        run = first_of_tables(done.record, home)
         if run.run_id == manifest.run_id:
+            to = options_of_tables(done.record).destination
+            following = Following.of_run(run, home, to)
             following.after_all(manifest, observe)
             following.raise_failed()
-    return record
-
-
-def _is_home(place: str) -> bool:
-    """Return whether the latest run at a place is one over several tables."""
-    try:
-        who = storage_at(place).who_was_here(place, counted=False)
-        record = b"" if who is None else storage_at(place).record(place, RUN_RECORD)
-    except OSError as error:
-        raise unreadable(place, error) from error
-    return is_of_tables(record) if record else is_finished_home(path_of(place))
+    return manifest
 
 
 def _check_no_table_of_a_run(place: str) -> None:

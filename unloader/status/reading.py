@@ -219,7 +219,7 @@ def _of_broken_run(
     tables = recorded_tables(record, place)
     if real(place) not in known:
         # The display of any command imports this module, and few list an interrupted run.
-        from unloader.resolve.tables.broken import why_not_resumable
+        from unloader.resolve.broken_run import why_not_resumable
 
         found = replace(found, problem=why_not_resumable(found.home or place, record))
     if tables:
