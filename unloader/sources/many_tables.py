@@ -8,7 +8,7 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -164,6 +164,59 @@ def describe_listed(
     )
 
 
+def described_in_order(
+    catalog: Catalog,
+    tables: Sequence[ListedTable],
+    infos: Iterable[TableInfo],
+    there: Collection[tuple[str, str]],
+    observe: Observer = silent,
+) -> tuple[TableInfo | Obstacle, ...]:
+    """Return what is known of each table, in their order; for `describe_tables` of a catalog.
+
+    Args:
+        catalog: Describes tables that are not among `infos`, one by one.
+        tables: Of the listing.
+        infos: What is known of some of them, asked for together.
+        there: Schemas and names of the tables that exist now.
+        observe: As in `describe`.
+    """
+    known = {(info.schema or "", info.name): info for info in infos}
+    return tuple(
+        known.get(table.key)
+        or (
+            described_or_obstacle(catalog, quoted_name(*table.key), observe)
+            if table.key in there
+            else GONE
+        )
+        for table in tables
+    )
+
+
+def asked_together(
+    ask: Callable[[Sequence[Key]], Sequence[tuple[Key, T]]], keys: Sequence[Key]
+) -> Iterator[tuple[Key, T]]:
+    """Yield what a source answers for each of many tables.
+
+    One statement asks for up to a hundred tables. If it is refused, each of them is asked for
+    alone, and a table whose statement is refused is left out.
+
+    Raises:
+        SourceError: There is one table only, and its statement is refused.
+    """
+    if len(keys) == 1:
+        yield from ask(keys)
+        return
+    for start in range(0, len(keys), TOGETHER):
+        some = keys[start : start + TOGETHER]
+        found = result_or_error(partial(ask, some))
+        if not isinstance(found, SourceError):
+            yield from found
+            continue
+        for key in some:
+            alone = result_or_error(partial(ask, [key]))
+            yield from () if isinstance(alone, SourceError) else alone
+
+
 def described_or_obstacle(
     catalog: Catalog, name: TableName, observe: Observer = silent
 ) -> TableInfo | Obstacle:
@@ -181,10 +234,11 @@ def described_or_obstacle(
         return Obstacle(kind="refused", what=error.message, hint=error.hint)
 
 
+Key = TypeVar("Key")
 T = TypeVar("T")
 
-COUNTED_TOGETHER = 100
-"""Tables that one statement counts; SQLite joins 500 SELECTs at most."""
+TOGETHER = 100
+"""Tables of one statement; SQLite joins 500 SELECTs at most, and more gain nothing in DuckDB."""
 
 Held = tuple["Extract", "tuple[Selector, ...]"]
 """What is to be held of one table."""
@@ -269,9 +323,9 @@ def counted_in_union(
     """
     found: dict[int, int | SourceError] = {}
     plain = [at for at, each in enumerate(extracts) if each.is_plain]
-    for start in range(0, len(plain), COUNTED_TOGETHER):
+    for start in range(0, len(plain), TOGETHER):
         counts = []
-        for at in plain[start : start + COUNTED_TOGETHER]:
+        for at in plain[start : start + TOGETHER]:
             where = extracts[at].where
             conditions = [condition(where)] if where else []
             counts.append(select(f"{at}, count(*)", relation_of(extracts[at]), conditions))

@@ -25,7 +25,7 @@ from unloader.selection.listing import ListedTable, Obstacle
 from unloader.sources.base import Catalog
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.duckdb.file import relation
-from unloader.sources.many_tables import GONE, described_or_obstacle, quoted_name, result_or_error
+from unloader.sources.many_tables import asked_together, described_in_order
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.statement import qualified, select
 
@@ -60,9 +60,6 @@ HAS_MAP = (
     "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() "
     f"AND schema_name = 'main' AND lower(table_name) = '{PARTITION_MAP}'"
 )
-
-TOGETHER = 100
-"""Tables whose rows one statement counts; measured, more of them take no less time each."""
 
 _TYPED_TOGETHER = 32
 """Tables of one query for types. Of more the query's plan costs what the round trips would."""
@@ -103,17 +100,9 @@ def described_tables(
     """
     kinds = {(schema, name): kind for schema, name, kind, _ in rows(TABLES)}
     wanted = [table.key for table in tables if kinds.get(table.key) == "table"]
-    infos = {(info.schema, info.name): info for info in plain_tables(rows, wanted, observe)}
-    made: list[TableInfo | Obstacle] = []
-    for table in tables:
-        info = infos.get(table.key)
-        if info is not None:
-            made.append(info)
-        elif table.key not in kinds:
-            made.append(GONE)
-        else:
-            made.append(described_or_obstacle(catalog, quoted_name(*table.key), observe))
-    return tuple(made)
+    # The error of an only table is its obstacle.
+    infos = plain_tables(rows, wanted, observe) if len(wanted) > 1 else ()
+    return described_in_order(catalog, tables, infos, kinds, observe)
 
 
 def plain_tables(
@@ -137,7 +126,7 @@ def plain_tables(
         columns.setdefault((schema, table), []).append(column)
     observe(PhaseStarted(phase="extents"))
     mapped = mapped_rows(rows)
-    for key, (count, extent) in _extents(rows, keys):
+    for key, (count, extent) in asked_together(partial(_extents, rows), keys):
         yield TableInfo(
             schema=key[0],
             name=key[1],
@@ -202,23 +191,8 @@ def _fitting_partitions(
     )
 
 
-def _extents(rows: Rows, keys: Sequence[_Key]) -> Iterator[tuple[_Key, tuple[int, RowExtent]]]:
-    """Yield rows and extent of each table that can be read, both read from the table itself."""
-    if len(keys) == 1:
-        yield from _together(rows, keys)
-        return
-    for start in range(0, len(keys), TOGETHER):
-        some = keys[start : start + TOGETHER]
-        found = result_or_error(partial(_together, rows, some))
-        if not isinstance(found, SourceError):
-            yield from found
-            continue
-        for key in some:
-            found = result_or_error(partial(_together, rows, [key]))
-            yield from () if isinstance(found, SourceError) else found
-
-
-def _together(rows: Rows, keys: Sequence[_Key]) -> list[tuple[_Key, tuple[int, RowExtent]]]:
+def _extents(rows: Rows, keys: Sequence[_Key]) -> list[tuple[_Key, tuple[int, RowExtent]]]:
+    """Return rows and extent of each table, both read from the table itself."""
     sql = " UNION ALL ".join(
         f"SELECT {at}, count(*), min(rowid), max(rowid) FROM {qualified(*key)}"
         for at, key in enumerate(keys)

@@ -17,7 +17,7 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import TableSummary
 from unloader.selection.listing import ListedTable, Obstacle
 from unloader.sources.base import Catalog
-from unloader.sources.many_tables import GONE, described_or_obstacle, quoted_name, result_or_error
+from unloader.sources.many_tables import asked_together, described_in_order, result_or_error
 from unloader.sources.sqlite.types import CHECKED, READING, ROWID, reading_of, value_of
 from unloader.sources.statement import qualified, quoted
 
@@ -50,9 +50,6 @@ FACTS = "SELECT t.name, t.wr, t.strict FROM pragma_table_list t WHERE t.schema =
 SIZES = "SELECT t.name, sum(t.pgsize) FROM dbstat t WHERE true{} GROUP BY t.name"
 SHADOWS = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'shadow'"
 
-TOGETHER = 100
-"""Tables whose ends one statement asks for; SQLite takes 500 parts of a compound SELECT."""
-
 Column = tuple[str, str, int, int, int]
 """Name, declared type, not null, place in the primary key, and what is hidden about it."""
 
@@ -83,19 +80,11 @@ def described_tables(
         tables: Of the listing.
         observe: Called as each slow step begins.
     """
-    there = {name for (name,) in rows(NAMES)}
-    wanted = {table.name for table in tables if table.kind == "table"} & there
-    infos = {info.name: info for info in plain_tables(rows, sorted(wanted), observe)}
-    made: list[TableInfo | Obstacle] = []
-    for table in tables:
-        info = infos.get(table.name)
-        if info is not None:
-            made.append(info)
-        elif table.name not in there:
-            made.append(GONE)
-        else:
-            made.append(described_or_obstacle(catalog, quoted_name("main", table.name), observe))
-    return tuple(made)
+    there = {("main", name) for (name,) in rows(NAMES)}
+    wanted = [table.name for table in tables if table.kind == "table" and table.key in there]
+    # The error of an only table is its obstacle.
+    infos = plain_tables(rows, wanted, observe) if len(wanted) > 1 else ()
+    return described_in_order(catalog, tables, infos, there, observe)
 
 
 def plain_tables(
@@ -125,7 +114,8 @@ def plain_tables(
     else:
         rowids |= {name: None for name in rowids if not _has_rowid(rows, name, rowids[name])}
     observe(PhaseStarted(phase="extents"))
-    extents = dict(_extents(rows, {name: rowid for name, rowid in rowids.items() if rowid}))
+    addressed = {name: rowid for name, rowid in rowids.items() if rowid}
+    extents = dict(asked_together(partial(_ends, rows, addressed), list(addressed)))
     analyzed, sizes = analyzed_rows(rows), _sizes(rows, names)
     for name in names:
         rowid = rowids.get(name)
@@ -237,25 +227,8 @@ def _sizes(rows: Rows, names: Sequence[str]) -> Callable[[str], int | None]:
     return lambda _: used if alone else None
 
 
-def _extents(rows: Rows, rowids: Mapping[str, str]) -> Iterator[tuple[str, RowExtent]]:
-    """Yield the range of rowids of each table that can be read."""
-    names = list(rowids)
-    if len(names) == 1:
-        yield from _ends(rows, names, rowids)
-        return
-    for start in range(0, len(names), TOGETHER):
-        some = names[start : start + TOGETHER]
-        found = result_or_error(partial(_ends, rows, some, rowids))
-        if not isinstance(found, SourceError):
-            yield from found
-            continue
-        for name in some:
-            found = result_or_error(partial(_ends, rows, [name], rowids))
-            yield from () if isinstance(found, SourceError) else found
-
-
 def _ends(
-    rows: Rows, names: Sequence[str], rowids: Mapping[str, str]
+    rows: Rows, rowids: Mapping[str, str], names: Sequence[str]
 ) -> list[tuple[str, RowExtent]]:
     """Return the range of rowids of each table, from both ends of its tree."""
     # A query for each end: SQLite walks the whole table where one asks for both.

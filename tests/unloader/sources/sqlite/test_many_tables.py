@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from unloader.errors import SourceError
 from unloader.model import SourceSpec
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.patterns import parse_pattern
@@ -105,6 +106,26 @@ def test_the_number_of_statements_is_fixed(path: Path, monkeypatch: pytest.Monke
         described = describe_tables(catalog, choose(wanted, listing))
         assert len(described.tables) == 150 + len(HOSTILE) + 9
         assert len(counted) - before <= 12
+
+
+@pytest.mark.parametrize("names", [("keyed",), ("keyed", "pair")])
+def test_a_table_that_cannot_be_read_is_a_problem(
+    path: Path, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone and among others, which are described."""
+    with closing(SQLiteSource().open_catalog(spec_of(path))) as catalog:
+        wanted = choose(TableChoice(tables=tuple(map(parse_pattern, names))), list_tables(catalog))
+        run = catalog._rows
+
+        def refusing(sql: str, *more: Any) -> Any:
+            if 'max("keyed"' in sql:
+                raise SourceError("database disk image is malformed")
+            return run(sql, *more)
+
+        monkeypatch.setattr(catalog, "_rows", refusing)
+        found = describe_tables(catalog, wanted)
+    assert [info.name for info in found.tables] == list(names[1:])
+    assert [(each.kind, each.table) for each in found.problems] == [("refused", "main.keyed")]
 
 
 def test_what_is_wrong_with_one_is_told(path: Path) -> None:
