@@ -1,4 +1,4 @@
-"""What distinguishes one state of a database file from another, and a check while it is read.
+"""Database files: their paths, what distinguishes two states of one, and a check while it is read.
 
 A state is the file's header, size and time, and the content of the log beside it. The header has
 counters that a commit moves, also where size and time stay as they were: `touch -r`, `rsync -t`, a
@@ -15,11 +15,35 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from urllib.parse import unquote_to_bytes, urlsplit
 
-from unloader.errors import SnapshotGone, SourceError
+from unloader.errors import ConfigError, SnapshotGone, SourceError
+from unloader.model import SourceSpec
 
 _READ = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read(int(sys.argv[2])))"
 _HASHED_AT_ONCE = 1 << 20
+
+
+def database_path(spec: SourceSpec) -> str:
+    """Return the absolute path that `duckdb:///absolute/path.db` names, percent-decoded.
+
+    Raises:
+        ConfigError: The URL has a host, a relative path, or anything after the path.
+        SourceError: There is no such file, or it is not a regular one.
+    """
+    parts = urlsplit(spec.location)
+    path = os.fsdecode(unquote_to_bytes(parts.path))
+    plain = not (parts.netloc or parts.query or parts.fragment)
+    if not plain or not path.strip("/") or not path.startswith("/") or "\0" in path:
+        raise ConfigError(
+            f"{spec.location} does not name a file",
+            f"write {spec.kind}:///absolute/path.db, with %3F for ? and %23 for # in the path",
+        )
+    if not os.path.exists(path):
+        raise SourceError(f"the file {path} does not exist", "check the path in the URL")
+    if not os.path.isfile(path):
+        raise SourceError(f"{path} is not a file", "give the path of a database file")
+    return path
 
 
 def header_of(path: str, length: int) -> bytes:

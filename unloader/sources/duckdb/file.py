@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
@@ -17,7 +17,7 @@ from unloader.errors import (
 )
 from unloader.model import SourceSpec
 from unloader.sources.duckdb import types as duckdb_types
-from unloader.sources.file_state import header_of, state_of
+from unloader.sources.file_state import database_path, header_of, state_of
 from unloader.sources.registry import missing_driver
 
 HEADER_BYTES = 3 * 4096
@@ -36,18 +36,6 @@ class OpenFile(Struct, frozen=True, kw_only=True):
     """Differs between any two states of the data."""
 
 
-def path_of(spec: SourceSpec) -> Path:
-    parts = urlsplit(spec.location)
-    path = Path(unquote(parts.path))
-    odd = parts.netloc or parts.query or parts.fragment
-    if odd or not path.is_absolute() or path == Path("/"):
-        raise ConfigError(
-            f"{spec.location} does not name a file",
-            "write duckdb:///absolute/path.db, with %3F for ? and %23 for #",
-        )
-    return path
-
-
 def connect(spec: SourceSpec, config: dict[str, str]) -> OpenFile:
     """Open the file for reading.
 
@@ -59,9 +47,12 @@ def connect(spec: SourceSpec, config: dict[str, str]) -> OpenFile:
         import duckdb
     except ImportError as error:
         raise missing_driver(error, "duckdb") from error
-    path = path_of(spec)
-    if not path.is_file():
-        raise SourceError(f"the file {path} does not exist", "check the path in the URL")
+    path = Path(database_path(spec))
+    if os.fsencode(path).decode(errors="replace") != str(path):
+        raise SourceError(
+            f"the path in {spec.location} is not UTF-8, and DuckDB opens no other paths",
+            "rename the file",
+        )
     header = header_of(str(path), HEADER_BYTES)
     if header.startswith(SQLITE):
         raise ConfigError(f"{path} is a SQLite file", f"write sqlite://{path}")

@@ -7,6 +7,7 @@ snapshot. It has no partitions; a table may bring its own map of them, see `desc
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partition_planner.model import Piece
@@ -21,12 +22,11 @@ from unloader.sources.duckdb.file import (
     first_line,
     identity_of,
     is_out_of_memory,
-    path_of,
     relation,
     translated,
 )
 from unloader.sources.duckdb.statement import selector_statement
-from unloader.sources.file_state import FileAtSnapshot
+from unloader.sources.file_state import FileAtSnapshot, database_path
 from unloader.sources.reading import batch_rows
 from unloader.sources.readings import Declared, one_of
 from unloader.sources.statement import quoted, select_list
@@ -65,7 +65,7 @@ class DuckDBSource(Source):
 
     def open_reader(self, spec: SourceSpec, snapshot: Snapshot | None) -> DuckDBReader:
         """Open the file in a worker; one thread, as the processes are the parallelism."""
-        path = path_of(spec)
+        path = Path(database_path(spec))
         wanted = snapshot.value if snapshot is not None and snapshot.value else None
         at_snapshot = FileAtSnapshot(str(path), lambda: identity_of(path), wanted)
         file = connect(spec, {"threads": "1"})

@@ -11,10 +11,9 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any
-from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
+from urllib.parse import quote_from_bytes
 
-from unloader.errors import ConfigError, SourceError, TransientSourceError
-from unloader.model import SourceSpec
+from unloader.errors import SourceError, TransientSourceError
 from unloader.sources.file_state import header_of, inode_of, state_of
 from unloader.sources.sqlite.statement import add_function
 
@@ -35,28 +34,6 @@ _TRANSIENT = (
     "locking protocol",
 )
 """SQLITE_BUSY, SQLITE_LOCKED, SQLITE_SCHEMA and SQLITE_PROTOCOL. ADBC's errors have no code."""
-
-
-def database_path(spec: SourceSpec) -> str:
-    """Return the absolute path that `sqlite:///absolute/path.db` names, percent-decoded.
-
-    Raises:
-        ConfigError: The URL has a host, a relative path or anything behind the path.
-        SourceError: There is no such file, or it is not a regular one.
-    """
-    parts = urlsplit(spec.location)
-    path = os.fsdecode(unquote_to_bytes(parts.path))
-    plain = not (parts.netloc or parts.query or parts.fragment)
-    if not plain or not path.strip("/") or not path.startswith("/") or "\0" in path:
-        raise ConfigError(
-            f"{spec.location} does not name a SQLite file",
-            "write sqlite:///absolute/path.db, with %3F for ? and %23 for # in the path",
-        )
-    if not os.path.exists(path):
-        raise SourceError(f"the file {path} does not exist", "check the path in the URL")
-    if not os.path.isfile(path):
-        raise SourceError(f"{path} is not a file", "give the path of a SQLite database file")
-    return path
 
 
 def database_uri(path: str, mode: str) -> str:

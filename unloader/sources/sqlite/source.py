@@ -17,7 +17,7 @@ from unloader.errors import SourceError, UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.request.locations import UrlForm
 from unloader.sources.base import SHARES, ReadAgain, Source
-from unloader.sources.file_state import FileAtSnapshot
+from unloader.sources.file_state import FileAtSnapshot, database_path
 from unloader.sources.readings import Declared, one_of, text_length
 from unloader.sources.registry import missing_driver
 from unloader.sources.sqlite import types as sqlite_types
@@ -25,7 +25,6 @@ from unloader.sources.sqlite.catalog import SQLiteCatalog
 from unloader.sources.sqlite.session import (
     BUSY_SECONDS,
     Session,
-    database_path,
     database_state,
     database_uri,
     driver_error,

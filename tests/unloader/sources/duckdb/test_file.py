@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from unloader.errors import SnapshotGone
+from unloader.errors import SnapshotGone, SourceError
 from unloader.model import Snapshot, SourceSpec
 from unloader.sources.duckdb.source import DuckDBSource
 
@@ -58,6 +58,15 @@ def test_reading_changes_nothing_and_writing_does(path: Path) -> None:
     os.truncate(path, max(size, path.stat().st_size))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert snapshot_of(path).value != first.value
+
+
+def test_a_path_that_duckdb_cannot_open_is_refused(path: Path) -> None:
+    """Its bytes are not UTF-8."""
+    odd = os.fsdecode(os.fsencode(path.parent) + b"/n\xff.db")
+    shutil.copy(path, odd)
+    spec = SourceSpec(kind="duckdb", location=f"duckdb://{path.parent}/n%FF.db")
+    with pytest.raises(SourceError, match="is not UTF-8"):
+        DuckDBSource().open_catalog(spec)
 
 
 def test_rows_in_the_log_of_a_killed_writer_are_another_state(path: Path) -> None:

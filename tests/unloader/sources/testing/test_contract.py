@@ -26,9 +26,10 @@ from unloader.model import (
 from unloader.request.names import parse_table
 from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities
+from unloader.sources.file_state import database_path
 from unloader.sources.readings import ColumnReadings
 from unloader.sources.sqlite.catalog import SQLiteCatalog
-from unloader.sources.sqlite.session import Session, database_path
+from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.source import SQLiteSource
 from unloader.sources.testing import check_source
 from unloader.sources.testing.abilities import METHODS
