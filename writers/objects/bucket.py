@@ -451,7 +451,7 @@ def said(error: BaseException) -> str:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Tell whether the store refused in a way that asking again does not change."""
+    """Return whether the store will refuse each further request, too."""
     return isinstance(error, NotImplementedError) or bool(
         re.search(r"status code: (400|401|403|404|405)\b", str(error))
         and "NoSuchUpload" not in str(error)

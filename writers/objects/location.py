@@ -1,6 +1,6 @@
 """Where an object, or a place for objects, is: `s3://bucket/prefix?endpoint=https://host`.
 
-All that is needed to find it again is in its text, so that whoever reads a manifest finds the
+All that is needed to find it again is in its text, so that readers of a manifest find the
 files. What must stay secret never is: credentials come from the environment of the process.
 """
 
@@ -114,7 +114,7 @@ class Location(Struct, frozen=True, kw_only=True):
 
 
 def is_location(text: str) -> bool:
-    """Tell whether a text means an object store, whether or not it is right."""
+    """Return whether a text means an object store, correct or not."""
     return text.startswith(_MARKS)
 
 
@@ -149,7 +149,7 @@ def _parsed(text: str) -> Location:
 
 
 def _options(scheme: str, query: str) -> list[tuple[str, str]]:
-    """Return what stands behind the `?`; a value that may be a secret is not repeated."""
+    """Return the options after the `?`; an error does not show a value that may be a secret."""
     try:
         pairs = parse_qsl(query, strict_parsing=True) if query else []
     except ValueError:

@@ -206,7 +206,7 @@ def _complete(
 
 
 def is_there(location: Location, upload: UncompletedUpload) -> bool:
-    """Tell whether there is an object of the size and with the checksum of an upload.
+    """Return whether there is an object of the size and with the checksum of an upload.
 
     Raises:
         StoreFailed: The store refused.

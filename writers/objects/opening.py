@@ -16,7 +16,7 @@ _RETRIES: Any = {
     "retry_timeout": timedelta(seconds=120),
     "backoff": {
         "init_backoff": timedelta(milliseconds=100),
-        # Less than half of what makes a lock look as if nobody held it.
+        # Less than half of the time after which a lock counts as lost.
         "max_backoff": timedelta(seconds=5),
         # A delay is chosen at random, between the first one and the last one times this. With 2
         # they hardly grow: ten of them were over within three seconds.
@@ -103,7 +103,7 @@ def _s3(store: Location) -> Any:
 
 
 def _has_own_chain(environment: Mapping[str, str]) -> bool:
-    """Tell whether credentials are named that the library finds and renews itself.
+    """Return whether the environment names credentials that the library finds and renews.
 
     Keys in the environment, a role of a Kubernetes service account, or a container's.
     """

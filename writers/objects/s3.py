@@ -95,9 +95,9 @@ def load() -> None:
     """
     # The session keeps the description of S3 that it reads. With these credentials it looks for no
     # others: a client that asks the store is made later, with the credentials of that time.
-    nobody = "not used"
+    unused = "not used"
     _session("").client(
-        "s3", region_name="us-east-1", aws_access_key_id=nobody, aws_secret_access_key=nobody
+        "s3", region_name="us-east-1", aws_access_key_id=unused, aws_secret_access_key=unused
     )
 
 

@@ -19,7 +19,7 @@ class Holder(Struct, frozen=True, kw_only=True):
     """The process of a run that has a place."""
 
     run_id: str
-    """Empty where somebody is cleaning."""
+    """Empty while a process cleans the place."""
     folder: Annotated[str, Meta(min_length=1)]
     """Name of the run's own prefix in the `_run` of each of its places; never empty."""
     places: tuple[str, ...]
@@ -44,7 +44,7 @@ class Holder(Struct, frozen=True, kw_only=True):
     is_released: bool = False
     """The process has ended its work here."""
     is_publishing: bool = False
-    """The run is complete: whoever comes next gives its files their final names."""
+    """The run is complete: the next process gives its files their final names."""
 
     @classmethod
     def here(
@@ -54,7 +54,7 @@ class Holder(Struct, frozen=True, kw_only=True):
         nonce = os.urandom(8).hex()
         return cls(
             run_id=run_id,
-            # Whoever comes after a process that died while it cleaned looks for its records, too.
+            # A process that died while it cleaned has records that the next one looks for.
             folder=folder or nonce,
             places=places,
             home=home,
@@ -85,7 +85,7 @@ class Holder(Struct, frozen=True, kw_only=True):
         return replace(self, beat=self.beat + 1, **changes)
 
     def lives(self) -> bool | None:
-        """Tell whether the process lives; None if that cannot be seen from here."""
+        """Return whether the process lives; None if this process cannot see that."""
         if self.is_released:
             return False
         if not (self.boot and self.boot == boot_id() and self.pid_space == _pid_space()):

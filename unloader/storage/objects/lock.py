@@ -1,6 +1,6 @@
 """The lock of a place: one object, written only where it is as its writer has seen it last.
 
-The store decides between two who come at once. Whoever has a lock renews it every few seconds.
+If two processes write it together, the store decides. A holder renews its lock every few seconds.
 One that is not renewed is taken over, and its former holder learns of it at the next renewal: it
 cannot begin to publish any more, as that is a renewal, too.
 """
@@ -22,7 +22,7 @@ from writers.objects.location import Location
 BEAT_SECONDS = 5.0
 """Between two signs of life."""
 WATCH_SECONDS = 20.0
-"""A holder of another machine that has not renewed its lock for so long is dead."""
+"""A holder of another machine that has not renewed its lock for this time is dead."""
 _LOOK_SECONDS = 0.5
 
 _obeying: set[Location] = set()
@@ -69,10 +69,10 @@ class Lock:
         """Take it from a holder that is known to be dead.
 
         Raises:
-            OutputFailed: Somebody else was quicker.
+            OutputFailed: Another process was quicker.
             WriteError: The store refused or failed.
         """
-        # Until what it has left is removed, that must be found, whoever dies.
+        # Its leftovers must be found until they are removed, also if this process dies.
         names = tuple(dict.fromkeys((*self._holder.names, *found.names)))
         self._holder = replace(self._holder, names=names)
         try:
@@ -201,7 +201,7 @@ def held(room: Room, holder: Holder) -> OutputFailed:
 
 
 def read_lock(room: Room) -> tuple[Holder, object] | None:
-    """Return who has a place or had it, and the version of that; None if nobody has.
+    """Return who has a place or had it, and the version of the lock; None without a lock.
 
     Raises:
         OutputFailed: The lock is damaged.
@@ -221,7 +221,7 @@ def read_lock(room: Room) -> tuple[Holder, object] | None:
 
 
 def is_alive(room: Room, holder: Holder) -> bool:
-    """Tell whether the holder of a lock lives; watch the lock where that is all there is.
+    """Return whether the holder of a lock lives; watch the lock if nothing else shows it.
 
     Raises:
         OutputFailed: The lock is damaged.
@@ -230,7 +230,7 @@ def is_alive(room: Room, holder: Holder) -> bool:
     known = holder.lives()
     if known is not None:
         return known
-    # Looks are counted: in a time in which this machine stands still there are none.
+    # Looks are counted, not seconds: a machine that is suspended makes no looks.
     for _ in range(math.ceil(WATCH_SECONDS / _LOOK_SECONDS)):
         time.sleep(_LOOK_SECONDS)
         seen = read_lock(room)

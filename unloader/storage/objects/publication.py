@@ -1,9 +1,9 @@
 """Giving all files of a run their final names, so that the next process can finish what was begun.
 
 An object cannot be renamed. A file that was uploaded to its final name appears there as its upload
-is completed; a staged one is copied by the store, and goes once the manifest stands. All steps can
-be done twice. It begins with the lock of the first place, which says from then on that the run is
-complete.
+is completed; a staged one is copied by the store, and removed after the manifest has its final
+name. All steps can be done twice. The first step marks the lock of the first place: from then on
+the run is complete.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Publication(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return decode(data, type=cls)
 
     def check(self, rooms: Sequence[Room]) -> None:
-        """Check that it stays within its own places, whoever may have written into them.
+        """Check that it stays within its own places: other programs may have written into them.
 
         Raises:
             ValueError: It does not.
@@ -99,13 +99,13 @@ def carry_out(
     """Do what is on record; all locks are the caller's, and stay.
 
     Raises:
-        OutputFailed: Another manifest stands there, or what was staged is gone.
+        OutputFailed: Another manifest is there, or a staged file is gone.
         WriteError: The store refused or failed; the record stays.
         OSError: The same, of reading.
     """
     home = rooms[0]
     manifest = home.bucket.read(home.manifest(publication.folder))
-    if not stands(home, manifest):
+    if not is_published(home, manifest):
         _remove_manifests(publication, rooms)
         _complete(publication, rooms)
         _copy(publication, rooms)
@@ -116,8 +116,8 @@ def carry_out(
     sweep(rooms)
 
 
-def stands(home: Room, manifest: bytes) -> bool:
-    """Tell whether this manifest has its final name.
+def is_published(home: Room, manifest: bytes) -> bool:
+    """Return whether this manifest has its final name.
 
     Raises:
         OSError: The store refused.
@@ -129,7 +129,7 @@ def stands(home: Room, manifest: bytes) -> bool:
 
 
 def _remove_manifests(publication: Publication, rooms: Sequence[Room]) -> None:
-    """Remove those of earlier runs, which are to lose files: none stands without all of its own."""
+    """Remove the manifests of earlier runs before their files: no manifest may lack a file."""
     for room, names in zip(rooms, publication.replaced, strict=True):
         room.bucket.delete(room.final(name) for name in names if name == MANIFEST)
 
@@ -210,7 +210,7 @@ def _put_manifest(home: Room, manifest: bytes) -> None:
 def take_back(publication: Publication, rooms: Sequence[Room]) -> None:
     """Remove what has its final name already, of a publication that cannot be finished.
 
-    What it was to replace has no manifest any more, and goes, too; unless that still stands.
+    The files that it was to replace are removed, too, unless their manifest is still there.
 
     Raises:
         WriteError: The store refused or failed.
@@ -218,8 +218,8 @@ def take_back(publication: Publication, rooms: Sequence[Room]) -> None:
     """
     for number, (room, earlier) in enumerate(zip(rooms, publication.replaced, strict=True)):
         names = {each.final for each in publication.files if each.place == number}
-        stands = room.bucket.size(room.final(MANIFEST)) is not None
-        names = names - set(earlier) if stands else names | set(earlier)
+        has_manifest = room.bucket.size(room.final(MANIFEST)) is not None
+        names = names - set(earlier) if has_manifest else names | set(earlier)
         room.bucket.delete(room.final(name) for name in names)
 
 

@@ -14,7 +14,13 @@ from unloader.errors import OutputFailed
 from unloader.storage.model import MANIFEST, RUN_RECORD, Cleaning, Completed, Leftover
 from unloader.storage.objects.holder import Holder
 from unloader.storage.objects.lock import Lock, is_alive, read_lock
-from unloader.storage.objects.publication import Publication, carry_out, stands, sweep, take_back
+from unloader.storage.objects.publication import (
+    Publication,
+    carry_out,
+    is_published,
+    sweep,
+    take_back,
+)
 from unloader.storage.objects.room import Room, abort_uploads, look
 from writers.errors import FormatError, WriteError
 
@@ -72,7 +78,7 @@ def complete(room: Room) -> tuple[Completed, ...]:
         try:
             if None in others:
                 # They were given back already, or never were this run's.
-                _check_stands(home, holder)
+                _check_published(home, holder)
                 mine = (home, *(each for each, own in zip(rooms[1:], others, strict=True) if own))
                 sweep(mine)
             else:
@@ -120,7 +126,7 @@ def _remove_rest(home: Room, holder: Holder, version: object) -> None:
 
 
 def _is_being_cleared(home: Room, holder: Holder) -> bool:
-    """Tell whether all of a run is published, and its records were being removed when it died.
+    """Return whether all of a run is published, and its records were being removed when it died.
 
     They are there before its lock says that it is published, and go behind its manifest.
     """
@@ -133,9 +139,9 @@ def _is_being_cleared(home: Room, holder: Holder) -> bool:
         return False
 
 
-def _check_stands(home: Room, holder: Holder) -> None:
+def _check_published(home: Room, holder: Holder) -> None:
     """Check that all is published, where a place of it is not the run's any more."""
-    if not stands(home, home.bucket.read(home.manifest(holder.folder))):
+    if not is_published(home, home.bucket.read(home.manifest(holder.folder))):
         raise _damaged(home, holder, "one of its places does not belong to the run")
 
 
@@ -163,10 +169,10 @@ def _of_its_own(room: Room, holder: Holder) -> Lock | None:
 
 
 def clean(places: Sequence[str], *, dry_run: bool) -> Cleaning:
-    """Remove what is left unpublished, broken-off uploads included.
+    """Remove unpublished files and unfinished uploads.
 
-    A run that was cut short while it was published is complete and counted, so it is brought to its
-    end first. Where that cannot be, it is taken back. Of a run over several places all are cleared.
+    A run that was cut short while it was published is complete and counted, so it is completed
+    first. Where that cannot be, it is taken back. Of a run over several places all are cleared.
 
     Args:
         places: As they were given with `--to`.

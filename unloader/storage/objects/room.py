@@ -35,7 +35,7 @@ def folder_name(run_id: str, nonce: str) -> str:
 
 
 def is_plain(name: str) -> bool:
-    """Tell whether a name is one of the place itself: what was tampered with may not reach out."""
+    """Return whether a name is one of the place itself: no record may name another place."""
     return name not in ("", ".", "..") and "/" not in name
 
 
@@ -122,7 +122,7 @@ class Room:
     def others(self, places: Sequence[str]) -> list[Room]:
         """Return the `_run` of each place of a run, as seen from this one of them.
 
-        A store may have another address for whoever comes later: places that were written with the
+        A store may have another address for a later process: places that were written with the
         options that this one was written with are reached with those it has now.
         """
         mine = next((Location.parse(each) for each in places if self.is_same(each)), None)
@@ -135,7 +135,7 @@ class Room:
         return found
 
     def is_same(self, place: str) -> bool:
-        """Tell whether a place that is written down is this one."""
+        """Return whether a place in a record is this one."""
         if not is_location(place):
             return False
         other = Location.parse(place)
@@ -286,9 +286,10 @@ def uploads_to_final_names(claim: Claim, rooms: Sequence[Room]) -> bool:
     """Decide how the files of a run get their final names.
 
     True: a file is uploaded to its final name and the upload is completed when the run is
-    published. False: it is staged as an object, and the store copies it then. The latter is for
-    whatever is read before it is published, as nobody can read an upload; for Google and Azure,
-    where nobody but who began an upload can complete it; and for a checksum that only obstore has.
+    published. False: it is staged as an object, and the store copies it then. A file is staged
+    if it is read before it is published, because an upload cannot be read. So are files for Google
+    and Azure, where only the process that began an upload can complete it, and files with a
+    checksum that only obstore has.
     """
     return bool(claim.names) and all(
         room.location.scheme == "s3" and room.location.option("checksum") != "crc64nvme"
@@ -297,7 +298,7 @@ def uploads_to_final_names(claim: Claim, rooms: Sequence[Room]) -> bool:
 
 
 def is_name_of(name: str, patterns: Collection[str]) -> bool:
-    """Tell whether a final name is like one of these, in which `*` is any text."""
+    """Return whether a final name matches one of these, in which `*` is any text."""
     return any(
         re.fullmatch(".*".join(map(re.escape, each.split("*"))), name, re.DOTALL)
         for each in patterns

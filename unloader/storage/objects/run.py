@@ -29,7 +29,7 @@ from unloader.storage.model import (
     Staging,
 )
 from unloader.storage.objects.holder import Holder
-from unloader.storage.objects.publication import carry_out, publication_of, stands, sweep
+from unloader.storage.objects.publication import carry_out, is_published, publication_of, sweep
 from unloader.storage.objects.recovery import refused
 from unloader.storage.objects.room import (
     Journal,
@@ -257,7 +257,7 @@ class ObjectRun:
                 raise OSError(errno.EIO, error.message) from error
 
     def stop_asked(self) -> bool:
-        """Tell whether the first place's `_run` has an object that asks this process to end."""
+        """Return whether the first place's `_run` has an object that asks this process to end."""
         home = self._rooms[0]
         with suppress(OSError):
             asked = home.read_record(self._me.folder, STOP)
@@ -289,7 +289,7 @@ class ObjectRun:
             publication = publication_of(self._me, self._rooms, moves, self._earlier.names())
             home.bucket.put(home.manifest(self._me.folder), manifest)
             home.bucket.put(home.publication(self._me.folder), publication.to_bytes())
-            # From here on the run is complete, whoever ends it: unless the place is another's.
+            # From here on the run is complete, and any process can finish it.
             self._locks.begin_publishing()
             self._publishing = True
 
@@ -307,7 +307,7 @@ class ObjectRun:
                 carry_out(publication, self._rooms, ending)
                 self._locks.remove()
             except (OutputFailed, WriteError, OSError) as error:
-                if not stands(home, manifest):
+                if not is_published(home, manifest):
                     raise self._unfinished(error) from error
                 # Another process has brought it to its end, or what is left to be cleared.
                 ending()

@@ -80,7 +80,7 @@ class ObjectStorage:
         return tuple(each.key.rpartition("/")[2] for each in objects)
 
     def places_below(self, place: str, depth: int) -> tuple[str, ...]:
-        """Return the prefixes with a manifest or a `_run`, but for hidden ones."""
+        """Return the prefixes with a manifest or a `_run`, except hidden ones."""
         found: list[str] = []
         level = [place]
         for number in range(depth + 1):

@@ -187,7 +187,7 @@ class Locks:
 
     def release(self) -> None:
         """Write down that the process has ended its work."""
-        # Where the store does not answer, whoever comes next sees that the lock is not renewed.
+        # Where the store does not answer, the next process sees that the lock is not renewed.
         for lock in self._all if not self._beating.is_alive() else ():
             _release(lock)
 
@@ -213,7 +213,7 @@ def _release(lock: Lock) -> None:
 
 
 class EarlierRuns:
-    """What stood at the places when they were taken, and what stands there now."""
+    """The runs at the places when they were taken, and the runs that are there now."""
 
     def __init__(self, rooms: Sequence[Room], read_index: ReadIndex) -> None:
         """Look at the places.
@@ -252,7 +252,7 @@ class EarlierRuns:
         return found
 
     def check_unchanged(self) -> None:
-        """Check that no finished run has come since the start: nobody agreed to replace it.
+        """Check that no run was published since the start: the user did not agree to replace it.
 
         Raises:
             OutputFailed: One has.
