@@ -232,7 +232,7 @@ def test_refused_memory_node_leaves_the_cpus_bound(node: int) -> None:
 
 
 def test_unbound_seat_changes_nothing() -> None:
-    """A seat without CPUs and memory node is no binding and no cause for a note."""
+    """A seat without CPUs and memory node causes no binding and no note."""
     before = memory_state()
     with seated(Seat(worker=0, node=0, cpus=(), memory_node=None), "preferred") as report:
         assert memory_state() == before

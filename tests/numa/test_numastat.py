@@ -17,7 +17,7 @@ def write(root: Path, node: int, text: str) -> None:
 
 
 def test_what_was_counted_between_two_readings(tmp_path: Path) -> None:
-    """Each counter grows by itself; a node that came, went or is broken is left out."""
+    """Counters grow separately; a node that came, went or is broken is left out."""
     write(tmp_path, 0, "numa_hit 100\nother_node 5\n")
     write(tmp_path, 2, "numa_hit 1\nother_node 1\n")
     write(tmp_path, 3, "numa_hit 1\n")

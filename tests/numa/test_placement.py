@@ -295,7 +295,7 @@ def test_memory_only_node_gets_no_seat() -> None:
 
 
 def test_chosen_nodes_only() -> None:
-    """Only the nodes named are used, whatever their order in the list."""
+    """Only the named nodes are used, in any order of the list."""
     topology = machine(2, 2, 2)
     assert loads(place(topology, 6, nodes=(2, 0))) == {0: 3, 2: 3}
     assert place(topology, 6, nodes=(2, 0)) == place(topology, 6, nodes=(0, 2))

@@ -169,7 +169,7 @@ def test_pages_of_several_nodes_and_sizes(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_tells_no_page_size() -> None:
-    """Pages are ordinary ones then; huge ones, of whatever size, are left out."""
+    """Pages are ordinary ones then; huge ones of any size are left out."""
     page = os.sysconf("SC_PAGE_SIZE")
     pages = pages_of(
         b"00c00000 default heap anon=3 dirty=3 N0=1 N1=2\n"

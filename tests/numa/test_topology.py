@@ -1,4 +1,4 @@
-"""What is read from the files that describe a machine."""
+"""The topology that follows from the files of a machine."""
 
 import json
 import os
@@ -69,7 +69,7 @@ def test_memory_only_node_is_kept(machine: Machine) -> None:
 
 @pytest.mark.parametrize(("memory_kb", "expected"), [(0, 0), (None, None)])
 def test_node_without_memory(machine: Machine, memory_kb: int | None, expected: object) -> None:
-    """A node with CPUs and no memory, or none known of, is no memory node."""
+    """A node with CPUs and without known memory is not a memory node."""
     machine.node(0, "0-1")
     machine.node(1, "2-3", memory_kb=memory_kb)
     node = machine.detect(4).nodes[1]
@@ -244,7 +244,7 @@ def test_node_without_a_list_of_cpus_has_none(machine: Machine) -> None:
 
 
 def package(machine: Machine, cpu: int, number: str, members: str | None = None) -> None:
-    """Write to which package a CPU says that it belongs, and who else does."""
+    """Write the package of a CPU, and the other CPUs of the package."""
     folder = machine.sysfs / "cpu" / f"cpu{cpu}" / "topology"
     machine.write(folder / "physical_package_id", number + "\n")
     if members is not None:
@@ -264,7 +264,7 @@ def test_package_of_sub_numa_clusters(machine: Machine, members: str | None) -> 
 
 @pytest.mark.parametrize("number", ["-1", "x", "", "1 2"])
 def test_unknown_package(machine: Machine, number: str) -> None:
-    """-1, as some virtual machines have it, or garbage is no package."""
+    """-1, as some virtual machines have it, or garbage is not a package."""
     machine.node(0, "0-1")
     package(machine, 0, number)
     package(machine, 1, number)

@@ -175,7 +175,7 @@ def test_two_file_systems_share_the_files(database: str, disks: list[Path]) -> N
 
 
 def test_plan_tells_where_each_unit_goes(database: str, tmp_path: Path) -> None:
-    """The directories of the plan are those of the run."""
+    """The plan and the run name the same directories."""
     to = ("--to", str(tmp_path / "x"), "--to", str(tmp_path / "y"))
     arguments = (database, "--table", "t", *to, *QUIET, "--json")
     places = json.loads(command.run("plan", *arguments))["places"]
@@ -276,7 +276,7 @@ def test_parquet_goes_to_standard_output(database: str, tmp_path: Path) -> None:
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_reader_that_ends_early_is_told(slow: str) -> None:
-    """`| head -c 1000`: status 6 at once, one line that says what was sent, no traceback."""
+    """`| head -c 1000`: status 6 immediately, one line with the sent bytes, no traceback."""
     with Program(
         [
             *(*command.UNLOADER, "run", slow, "--table", "slow", "--to", "-"),

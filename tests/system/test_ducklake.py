@@ -116,7 +116,7 @@ def test_files_that_maintenance_has_replaced(
 
 
 def _log(home: Path, env: dict[str, str]) -> dict[str, Any]:
-    """Verify a run; return what the log of its table says of it."""
+    """Verify a run; return the entries of its table's log."""
     found: dict[str, Any] = json.loads(command.run("verify", str(home), "--json", env=env))
     assert found["result"] == "ok"
     return dict(found["table_log"])
@@ -157,7 +157,7 @@ def test_what_cannot_be_written_to(source: str, tmp_path: Path) -> None:
     refused = command.error_of(*asked(source, secret), status=2)
     assert "contains a password" in refused
     assert "hush" not in refused
-    env = {"HOME": str(tmp_path)}  # Where DuckDB has extensions that somebody has installed.
+    env = {"HOME": str(tmp_path)}  # The directory of the installed extensions of DuckDB.
     place = f"ducklake:{tmp_path / 'catalog.db'}/main.t"
     refused = command.error_of(*asked(source, place), status=3, env=env)
     assert "has no extension 'ducklake'" in refused

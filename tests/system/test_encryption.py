@@ -1,4 +1,4 @@
-"""Encrypted output from end to end: others read it with the key, and nobody without."""
+"""Encrypted output from end to end: other programs read it with the key, and none without."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from processes.breaking import held_behind, kill_after, staged_units
 
 ROWS = 20_000
 PLANTED = "Xyzzy-planted"
-"""Stands in every row."""
+"""A text in each row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """Keys for all that is encrypted here, and the files that they are in."""
+    """The keys of these tests, and their files."""
 
     mine: Keys
     other: Keys
@@ -84,7 +84,7 @@ def written_below(directory: Path) -> dict[str, bytes]:
 
 
 def assert_nothing_shows(files: dict[str, bytes], secrets: Secrets, *texts: str) -> None:
-    """Fail if a value of the table stands in a file, or a key in a file or a text."""
+    """Fail if a file has a value of the table, or a file or a text has a key."""
     for path, data in files.items():
         for secret in (PLANTED, *secrets.private):
             assert secret.encode() not in data, path
@@ -245,7 +245,7 @@ def test_a_variable_that_a_script_left_empty_is_refused(
 def test_a_plan_of_encrypted_files_is_not_run_in_the_open(
     source: str, secrets: Secrets, tmp_path: Path
 ) -> None:
-    """A key in a variable is no part of a plan, so it must be given again."""
+    """A plan does not contain a key from a variable, so it must be given again."""
     plan, dest = str(tmp_path / "plan.json"), tmp_path / "out"
     shape = ("--table", "t", "--format", "parquet", "--parallelism", "1")
     known = {"UNLOADER_PARQUET_KEY": secrets.key}

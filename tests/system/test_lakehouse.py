@@ -125,7 +125,7 @@ def test_rows_are_added_and_replaced(source: str, the_lake: Lake) -> None:
 
 @pytest.mark.long("runs into tables of a lakehouse")
 def test_a_branch_is_written_and_main_stays(source: str, the_lake: Lake) -> None:
-    """What is committed to a branch nobody sees on main."""
+    """A commit to a branch is not visible on main."""
     assert "--save-mode append" in command.error_of(*run(source, "--branch", "audit"), status=2)
     command.run(*run(source))
     command.run(*run(source, "--branch", "audit", "--save-mode", "append"))
@@ -223,7 +223,7 @@ def test_two_processes_append_at_the_same_time(source: str, the_lake: Lake) -> N
 def test_a_table_that_has_changed_is_not_overwritten(
     source: str, the_lake: Lake, tmp_path: Path
 ) -> None:
-    """What somebody has committed while the run went on stays; the run says what happened."""
+    """A commit of another program during the run stays; the run reports it."""
     command.run(*run(source))
     gate = tmp_path / "gate"
     gate.touch()
@@ -293,7 +293,7 @@ def test_a_run_that_was_killed_behind_its_commit(source: str, the_lake: Lake) ->
 
 @pytest.mark.long("runs into tables of a lakehouse")
 def test_a_table_that_has_forgotten_is_not_written_twice(source: str, the_lake: Lake) -> None:
-    """Where snapshots have expired it cannot be told what was committed: that is refused."""
+    """With expired snapshots it is unknown what was committed, so the commit is refused."""
     command.run(*run(source))
     for _ in range(2):
         command.run(*run(source, "--save-mode", "append"))

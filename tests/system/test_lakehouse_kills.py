@@ -53,7 +53,7 @@ def healed(faults: Faults) -> None:
 
 
 def until(reached: Callable[[], bool]) -> None:
-    """Wait for what is on its way."""
+    """Wait for requests on their way."""
     end = time.monotonic() + command.PATIENCE_SECONDS
     while not reached():
         assert time.monotonic() < end, "it has not come"
@@ -85,7 +85,7 @@ def test_delta(source: str, s3: S3Server, rule: Rule, commits: int) -> None:
         faults.rules = (rule,)
         killed_when(lambda: rule.done > 0, *asked, "append")
         healed(faults)
-        # What was sent before the kill is carried out by the store.
+        # The store executes requests that were sent before the kill.
         until(lambda: log() == commits)
         command.run("resume", f"delta:{store.place(key)}")
         assert log() == 2
@@ -129,7 +129,7 @@ def killed_at_random(source: str, place: str, state: Callable[[], tuple[int, lis
         assert done.returncode == 0, done.stderr
         now, found = state()
         if now == commits:
-            # It died before it had a record: an earlier run is all that is known there.
+            # It died before it had a record: only an earlier run is known there.
             assert "there is nothing left to do" in done.stderr
         else:
             assert now == commits + 1

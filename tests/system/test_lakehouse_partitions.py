@@ -129,7 +129,7 @@ def test_a_table_of_somebody_else(source: str, the_lake: Lake) -> None:
 def test_rows_of_several_partitions_are_refused(
     source: str, the_lake: Lake, rows: str, said: str
 ) -> None:
-    """Nothing is committed, and what was written can be removed."""
+    """Nothing is committed, and the written files can be removed."""
     command.run(*run(source, "--partition-by", "day(ts)", "--where", "i < 100"))
     error = command.error_of(*run(source, "--save-mode", "append", "--where", rows), status=6)
     assert said in error

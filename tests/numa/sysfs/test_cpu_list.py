@@ -68,5 +68,5 @@ def test_list_survives_the_way_to_text_and_back(numbers: frozenset[int]) -> None
     ("numbers", "text"), [((), ""), ((3,), "3"), ((8, 0, 1, 2, 3, 3), "0-3,8"), ((1, 2), "1-2")]
 )
 def test_text_of_a_list(numbers: tuple[int, ...], text: str) -> None:
-    """Runs become ranges, whatever the order; a number given twice counts once."""
+    """Runs become ranges in any order; a number given twice counts once."""
     assert cpu_list_text(numbers) == text

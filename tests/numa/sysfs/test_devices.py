@@ -136,7 +136,7 @@ def test_virtual_device_has_no_node(devices: Devices) -> None:
     ("lower", "number"), [(("eth1",), 1), (("eth1", "eth3"), 1), (("bond0",), 1), (("eth0",), 0)]
 )
 def test_interface_on_top_of_others(devices: Devices, lower: tuple[str, ...], number: int) -> None:
-    """A bond, bridge or VLAN has the node of what it is made of, down to the last."""
+    """A bond, bridge or VLAN has the node of its lowest devices."""
     devices.network("pci0000:80/0000:81:00.1/net/eth3")
     devices.bus("pci0000:80/0000:81:00.1", 1)
     devices.network("virtual/net/bond0", "eth1", "eth3")

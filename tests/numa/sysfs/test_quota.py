@@ -1,4 +1,4 @@
-"""The CPU quota of control groups, and what it does to the number of usable CPUs."""
+"""The CPU quota of control groups, and its effect on the number of usable CPUs."""
 
 import pytest
 from sysfs_tree import Machine
@@ -87,7 +87,7 @@ def mounted(machine: Machine, *mounts: tuple[str, str, str, str]) -> None:
 
 
 def limit(machine: Machine, folder: str, cpus: int) -> None:
-    """Give a v2 group so many CPUs."""
+    """Give a v2 group a number of CPUs."""
     machine.write(machine.cgroup / folder / "cpu.max", f"{cpus}00000 100000\n")
 
 
@@ -159,7 +159,7 @@ def test_namespaces(machine: Machine, own: str, shown: str, quota: float | None)
 
 
 def test_mounts_elsewhere_do_not_count(machine: Machine) -> None:
-    """Only the folder asked for is looked at, whatever else the table names."""
+    """Only the requested folder is read, and no other entry of the table."""
     machine.group("0::/\n")
     machine.write(
         machine.proc / "self" / "mountinfo",
@@ -178,7 +178,7 @@ def test_root_group_without_the_file(machine: Machine) -> None:
 
 @pytest.mark.parametrize("text", ["1_0 100000", "٣ 100000", f"{'9' * 5000} 100000", "1 2 3", "0 0"])
 def test_odd_numbers_are_garbage(machine: Machine, text: str) -> None:
-    """Only plain digits are a number, and only so many."""
+    """Only plain digits are a number, up to a limit."""
     machine.write(machine.cgroup / "cpu.max", text + "\n")
     with pytest.raises(TopologyError, match="does not contain a CPU quota"):
         machine.detect(8)

@@ -89,7 +89,7 @@ def test_recordings_are_small_and_say_where_they_are_from(name: str, tmp_path: P
 
 
 def test_this_machine_can_be_recorded(tmp_path: Path) -> None:
-    """What is read of a recording of this machine is what is read of the machine itself."""
+    """A recording of this machine gives the same topology as the machine."""
     lay_out(record(), tmp_path)
     here = detect()
     if here.note is None:
@@ -147,7 +147,7 @@ def test_huge_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    """What stands in the way of a file is named."""
+    """The error names the obstacle of a file."""
     (tmp_path / "node").write_text("in the way")
     with pytest.raises(TopologyError, match=r"cannot write .*node/online.* Next: "):
         lay_out(MACHINE, tmp_path)

@@ -153,7 +153,7 @@ def test_failed_attempts_are_spans_with_an_error() -> None:
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_collector_that_is_not_there(source: str, to: tuple[str, ...]) -> None:
-    """The run is complete all the same, and says so in one line."""
+    """The run is complete, and reports it in one line."""
     variables = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
         "OTEL_EXPORTER_OTLP_TIMEOUT": "1",

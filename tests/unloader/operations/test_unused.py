@@ -1,4 +1,4 @@
-"""A run that nobody watches loads nothing for it."""
+"""A run without metrics, traces and hooks loads nothing for them."""
 
 from __future__ import annotations
 

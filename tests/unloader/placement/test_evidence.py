@@ -45,7 +45,7 @@ def bound(good: WorkerEvidence, **changes: object) -> WorkerEvidence:
 
 
 def finished(worker: int, unit: str, rows: int) -> FinishedUnit:
-    """Return a unit of so many rows of ten bytes."""
+    """Return a unit with rows of ten bytes."""
     return FinishedUnit(
         unit=unit,
         attempt=1,
@@ -67,7 +67,7 @@ UNITS = [finished(0, "1", 100), finished(1, "2", 50), finished(0, "3", 10)]
 
 
 def warnings(*workers: WorkerEvidence) -> list[str]:
-    """Return what is said of them."""
+    """Return their warnings."""
     return list(Evidence(workers=workers).warnings.values())
 
 
@@ -98,7 +98,7 @@ def test_each_worker_is_told_of() -> None:
 
 
 def test_a_worker_that_never_came_up_is_told_of() -> None:
-    """What is not known of it is null, and its work nothing."""
+    """Unknown figures are null, and its work is 0."""
     lost = replace(worker(7), bound=None, residence=None)
     (told,) = worker_records(Evidence(workers=(lost,)), UNITS)
     assert (told.ran_on, told.local_share, told.memory_bytes_by_node) == ((), None, None)
@@ -130,7 +130,7 @@ def test_workers_without_a_binding_have_no_node() -> None:
 
 
 def test_a_run_as_planned_warns_of_nothing() -> None:
-    """Every worker on its seat and on its memory is no cause for a line."""
+    """Workers on their seats and memory cause no warning."""
     assert warnings(worker(0, 0), worker(1, 1)) == []
 
 

@@ -24,7 +24,7 @@ def test_the_load_of_a_node_is_that_of_its_cpus(tmp_path: Path) -> None:
 
 
 def test_no_time_and_no_file_is_no_load(tmp_path: Path) -> None:
-    """Nothing is told where nothing was counted: not a load of 0."""
+    """Without counts the load is unknown and not 0."""
     assert CpuTime(busy=5, all=10).share_since(CpuTime(busy=5, all=10)) is None
     assert node_times({0: (0,)}, tmp_path / "missing") == {}
 

@@ -1,4 +1,4 @@
-"""Real workers under watch: what is seen of them, and what is told of those that are moved."""
+"""Real workers are observed, and moved workers cause warnings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Watched:
     notes: list[str] = field(default_factory=list)
 
     def run(self, *ids: str) -> tuple[WorkerEvidence, ...]:
-        """Run the units; return what is known of each worker."""
+        """Run the units; return the evidence about each worker."""
         work = RecordedWork(notes=self.notes)
         seating = replace(seating_of(*self.places), memory_policy="preferred")
         with LocalExecutor(seating, ENTRY, looks=self.looks) as executor:
@@ -91,7 +91,7 @@ def test_on_one_node_the_pages_of_a_process_are_looked_at_once(
     watch = Watch(seats(1), [].append)
     with Pool(seats(1), ENTRY) as pool:
         pool.start(0)
-        # This process stands for the worker: it can grow in between.
+        # This process replaces the worker, because it can grow in between.
         watch.ready(replace(ready_in(pool), pid=os.getpid()), pids)
     watch.unit_done(0, pids)
     before = watch.evidence().workers[0].residence
@@ -108,7 +108,7 @@ def test_on_one_node_the_pages_of_a_process_are_looked_at_once(
 
 @needs_linux
 def test_a_worker_that_died_counts_its_restarts() -> None:
-    """The figures are those of its last process."""
+    """The figures belong to its last process."""
     (worker,) = Watched(seats(1)).run("mortal-1", "mortal-2", "ok-1")
     assert worker.restarts == 2
     assert worker.residence is not None
@@ -150,7 +150,7 @@ def test_a_worker_that_is_moved_is_told_once() -> None:
 
 @needs_linux
 def test_a_worker_off_its_seat_is_told() -> None:
-    """A process on other CPUs than its seat has is told with both."""
+    """The warning about a process on other CPUs names both sets of CPUs."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         pytest.skip("to leave its seat, a worker needs a second CPU")
@@ -178,7 +178,7 @@ def test_a_process_that_is_gone_when_its_ready_is_read_is_left_alone() -> None:
         ready = ready_in(pool)
         pool.kill(0)
         watch = Watch(seats(1), [].append)
-        # Whoever has the number now: this process stands for it.
+        # Another process may have the number: here this process.
         watch.ready(replace(ready, pid=os.getpid()), pool.pids())
         watch.unit_done(0, pool.pids())
         watch.tick(pool.pids())

@@ -1,4 +1,4 @@
-"""Seats of a run on machines of several shapes, and what the user hears about them."""
+"""Seats of a run on machines of several shapes, and their notices."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_options_are_passed_on() -> None:
 
 
 def test_off_binds_nothing_and_says_nothing() -> None:
-    """With --numa off no worker is bound, whatever else is asked for, and no line is lost on it."""
+    """With --numa off no worker is bound despite other options, and no notice appears."""
     options = SeatOptions(numa="off", bind="core", memory_policy="bind")
     seating = seat_workers(topology(1, note="no /sys here"), 3, options)
     assert all(seat.cpus == () and seat.memory_node is None for seat in seating.seats)
@@ -165,7 +165,7 @@ def test_require_without_a_policy_needs_none() -> None:
 
 CALLS = {"sched_setaffinity": {"x86_64": 203}, "set_mempolicy": {"x86_64": 238}}
 OTHER_MACHINES = {"sched_setaffinity": 122, "set_mempolicy": 237}
-"""System calls to their numbers; those of aarch64 and riscv64 are the same."""
+"""System calls to their numbers, which are the same on aarch64 and riscv64."""
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -253,7 +253,7 @@ def test_a_device_without_a_node_for_us_is_told(network_card: str) -> None:
 
 
 def test_a_device_of_nowhere_is_told() -> None:
-    """The loopback interface is at no node: one line says so and the seats are as without."""
+    """The loopback interface has no node: one notice appears, and the seats stay the same."""
     seating = seat_workers(topology(2), 3, SeatOptions(near="lo"))
     assert seating.seats == seat_workers(topology(2), 3, SeatOptions()).seats
     assert "--near lo prefers no node: " in seating.notices[-1]

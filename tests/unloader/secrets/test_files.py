@@ -22,7 +22,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """A directory that every user may enter; those of pytest let nobody in."""
+    """A directory that every user may enter, unlike the directories of pytest."""
     made = Path(tempfile.mkdtemp(dir="/tmp"))
     made.chmod(0o755)
     yield made
@@ -30,7 +30,7 @@ def directory() -> Iterator[Path]:
 
 
 def secret(directory: Path, mode: int, owner: int | None = None) -> Path:
-    """Return a file with these rights, of nobody where we are root."""
+    """Return a file with these rights, owned by the user nobody if we are root."""
     path = directory / "a secret"
     path.write_text("Hunter2Xyzzy")
     if os.geteuid() == 0:
@@ -51,7 +51,7 @@ def test_any_right_of_others_is_refused(directory: Path, mode: int) -> None:
 
 
 def test_a_link_counts_as_what_it_leads_to(directory: Path) -> None:
-    """A symbolic link has no rights of its own."""
+    """A symbolic link has no separate rights."""
     link = directory / "link"
     link.symlink_to(secret(directory, 0o644))
     with pytest.raises(ConfigError):
@@ -89,7 +89,7 @@ def test_roots_file_may_be_read_by_its_group(directory: Path, mode: int, accepte
 
 
 def test_what_is_no_file_is_left_to_whoever_reads_it(directory: Path) -> None:
-    """A pipe of a shell, a directory, and what is not there."""
+    """A pipe of a shell, a directory, and a missing file."""
     os.mkfifo(directory / "pipe", 0o666)
     os.chmod(directory / "pipe", 0o666)
     for name in ("pipe", ".", "nothing"):

@@ -29,7 +29,7 @@ except ConfigError as error:
 
 
 def ask(home: Path, name: str, stored: bool = True, **variables: str) -> str:
-    """Return what a process says that looks for a password in a keyring of its own."""
+    """Return the output of a process that looks for a password in a separate keyring."""
     surroundings = {**os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home), **variables}
     if stored:
         subprocess.run(

@@ -1,4 +1,4 @@
-"""Keys of encrypted files: where they are found, and what is refused without being shown."""
+"""Keys of encrypted files: their places, and refusals that do not show them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CODED = base64.b64encode(KEY).decode()
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory for keys that nobody else may read, and no key in the environment."""
+    """A directory for keys that no other user may read, and no key in the environment."""
     monkeypatch.delenv("UNLOADER_PARQUET_KEY", raising=False)
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
     home = tmp_path / "home"
@@ -63,7 +63,7 @@ def test_a_key_is_found_in_three_places(places: Path, monkeypatch: pytest.Monkey
     ],
 )
 def test_what_is_no_key_is_refused_and_not_shown(places: Path, text: str) -> None:
-    """The message says what a key looks like."""
+    """The message has the form of a key."""
     (places / "key").write_text(text)
     with pytest.raises(ConfigError) as caught:
         parquet_key(parquet_key_reference(places / "key"))
@@ -72,7 +72,7 @@ def test_what_is_no_key_is_refused_and_not_shown(places: Path, text: str) -> Non
 
 @pytest.fixture
 def open_directory() -> Iterator[Path]:
-    """A directory that every user may enter; those of pytest let nobody in."""
+    """A directory that every user may enter, unlike the directories of pytest."""
     with tempfile.TemporaryDirectory(dir="/tmp") as made:
         Path(made).chmod(0o755)
         yield Path(made)
@@ -118,7 +118,7 @@ def test_a_proof_tells_keys_apart_and_is_never_the_same() -> None:
 
 
 def test_a_key_that_was_exchanged_is_refused(places: Path) -> None:
-    """One run is encrypted with one key, also if somebody replaces the file meanwhile."""
+    """One run is encrypted with one key, also if the file is replaced meanwhile."""
     (places / "key").write_text(CODED)
     options = EncryptionOptions(
         key=parquet_key_reference(places / "key"), key_name="nightly", key_proof=proof_of(KEY)

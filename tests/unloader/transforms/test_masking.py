@@ -199,7 +199,7 @@ def test_a_hash_is_that_of_the_documented_text(
 
 
 def test_tokens_are_told_apart_by_key_domain_and_value() -> None:
-    """And NULL stays NULL, which is no value."""
+    """NULL stays NULL."""
     array = pa.array(["a", "b", None, "a"])
     plain = masked(array, TokenizeColumn(tokenize="v", key="k"))
     assert plain[0] == plain[3] != plain[1]
@@ -270,7 +270,7 @@ def test_shifted_dates_keep_the_intervals_of_a_subject() -> None:
 
 
 def test_a_date_without_a_subject_becomes_null_and_infinity_stays() -> None:
-    """Nothing clear remains where there is nobody to shift by."""
+    """Without a subject no clear date remains."""
     dates = pa.array([0, 0, None, 2**31 - 1, -(2**31) + 1], pa.date32())
     found = shifted(dates, pa.array(["a", None, "a", "a", "b"]), **INFINITE)
     assert found[0] not in (None, 0)
@@ -358,7 +358,7 @@ def test_a_mask_that_does_not_suit_is_told_before_the_run(kind: pa.DataType, mas
 
 
 def test_a_masked_column_says_how_and_by_which_key() -> None:
-    """And keeps no mark of what its text stood for."""
+    """The class of its text is not kept."""
     schema = pa.schema([pa.field("v", pa.string(), metadata=NUMBER)])
     found = check(Transform(steps=(HashColumn(hmac="V", key="k"),)), schema)
     assert found.schema.field("v").metadata is None

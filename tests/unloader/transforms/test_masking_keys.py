@@ -1,4 +1,4 @@
-"""Keys of masks: where they are found, and what is refused without being shown."""
+"""Keys of masks: their places, and refusals that do not show them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CODED = base64.b64encode(KEY).decode()
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory that nobody else may read, and no key in the environment."""
+    """A directory that no other user may read, and no key in the environment."""
     monkeypatch.delenv("UNLOADER_MASKING_KEY_CUSTOMERS", raising=False)
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
     place = tmp_path / "home"

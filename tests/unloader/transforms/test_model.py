@@ -1,4 +1,4 @@
-"""Transforms as data: what travels to workers and lies in records of runs."""
+"""Transforms as data, for workers and in records of runs."""
 
 from __future__ import annotations
 

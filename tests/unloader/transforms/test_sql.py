@@ -1,4 +1,4 @@
-"""SQL over the rows of a batch: what it may be, what it reaches, and what comes out."""
+"""SQL over the rows of a batch: valid expressions, their access, and their results."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_parameter_is_refused_as_one(sql: str) -> None:
 
 
 def test_no_function_without_arguments_tells_the_time() -> None:
-    """Of all functions that an expression may call, whatever DuckDB will add to them."""
+    """All functions that an expression may call, also new ones of DuckDB."""
     import duckdb
 
     session = open_session()
@@ -233,7 +233,7 @@ def test_results_come_in_types_that_hold_them_exactly(
 
 
 def test_zoned_times_do_not_follow_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their text is that of UTC on every worker."""
+    """Their text is in UTC on every worker."""
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     assert computed('"at"::VARCHAR').to_pylist()[0] == "1970-01-01 00:00:00+00"
 
@@ -258,7 +258,7 @@ def test_infinity_goes_on_only_where_it_came_in() -> None:
     "sql", ["name::INTEGER", "name::DATE", "CASE WHEN id > 1 THEN name::INT END"]
 )
 def test_an_error_on_a_row_shows_no_value(sql: str) -> None:
-    """Neither in its text nor in what it was raised from."""
+    """Neither its text nor its cause shows a value."""
     batch = ROWS.set_column(1, "name", pa.array(["secret"] * 3))
     with pytest.raises(OutputFailed, match="new") as raised:
         computed(sql, batch)

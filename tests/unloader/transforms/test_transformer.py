@@ -235,7 +235,7 @@ def test_a_cast_that_would_change_a_value_stops_the_run(array: pa.Array, to: str
 
 
 def test_a_cast_without_a_meaning_is_refused() -> None:
-    """An instant is no local time, and no other type holds infinity."""
+    """An instant is not a local time, and other types do not hold infinity."""
     infinite = pa.field("d", pa.date32(), metadata=INFINITE)
     schema = pa.schema([("t", pa.timestamp("us", "UTC")), infinite, ("l", pa.list_(pa.int8()))])
     for name, to in (("t", "timestamp"), ("d", "timestamp"), ("l", "int8")):

@@ -44,7 +44,7 @@ def filled(output: Sink) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 1_000_000])
 def test_another_implementation_reads_files_of_any_size(tmp_path: Path, size: int) -> None:
-    """Chunks end where they may, and the checksum is that of the encrypted bytes."""
+    """Chunks end at any place, and the checksum is computed from the encrypted bytes."""
     data = os.urandom(size)
     output = sink(tmp_path / "t.age")
     for start in range(0, size, 30_000):
@@ -58,7 +58,7 @@ def test_another_implementation_reads_files_of_any_size(tmp_path: Path, size: in
 
 @pytest.mark.parametrize("direct", [False, True])
 def test_frames_are_encrypted_and_each_recipient_reads_them(tmp_path: Path, direct: bool) -> None:
-    """The codec comes first, so that what is decrypted is a compressed file."""
+    """The codec comes first, so decryption gives a compressed file."""
     other, data = new_keys(), b"planted value\n" * 40_000
     output = sink(tmp_path / "t", KEYS.public, other.public, codec="gzip", direct_io=direct)
     output.write(data)
@@ -80,7 +80,7 @@ def test_a_disk_that_is_full_is_named(tmp_path: Path) -> None:
 
 
 def test_what_is_given_up_has_no_valid_end(tmp_path: Path) -> None:
-    """A reader of a pipe cannot take an output that was broken off for a whole one."""
+    """A reader of a pipe cannot take an interrupted output for a whole one."""
     pipe, found = tmp_path / "pipe", bytearray()
     os.mkfifo(pipe)
     reads = threading.Event()
@@ -131,7 +131,7 @@ def test_what_is_damaged_is_not_read(tmp_path: Path, change: Any) -> None:
 
 
 def test_a_reader_may_leave_early(tmp_path: Path) -> None:
-    """It then has what it read, and no thread stays."""
+    """It keeps the bytes that it read, and no thread stays."""
     output = sink(tmp_path / "t")
     output.write(b"id\n" * 1_000_000)
     output.close()

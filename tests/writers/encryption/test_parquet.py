@@ -1,4 +1,4 @@
-"""Encrypted Parquet: DuckDB reads it with the key, and nobody without."""
+"""Encrypted Parquet: DuckDB reads it with the key, and no program without."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def read_with_duckdb(path: Path, key: bytes) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("layout", [{}, {"statistics": False}, {"version": "1.0"}])
 def test_duckdb_reads_it_with_the_key_alone(tmp_path: Path, layout: dict[str, Any]) -> None:
-    """Neither a value nor a column's name stands in the file."""
+    """The file contains no value and no name of a column."""
     path = tmp_path / written(spec(tmp_path, **layout)).path
     data = path.read_bytes()
     assert (data[:4], b"planted" in data) == (b"PARE", False)

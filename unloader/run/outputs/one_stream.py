@@ -77,11 +77,11 @@ class StreamOutput:
         """Do nothing: a stream has no place for a record."""
 
     def progress(self, tick: Callable[[], None]) -> Progress:
-        """Return nothing: what has left through a stream cannot be gone on with."""
+        """Return nothing: a run to a stream cannot be resumed."""
         return Progress()
 
     def live(self) -> None:
-        """Return that there is no place where others could look."""
+        """Return None: other processes cannot see the run."""
 
     def tasks(self, assignment: Assignment) -> tuple[OutputTask, ...]:
         """Return the way into the relay; the first unit begins with the header."""
@@ -123,10 +123,10 @@ class StreamOutput:
         return None
 
     def failed(self, assignment: Assignment, message: str) -> None:
-        """Do nothing: there is no record."""
+        """Do nothing: a stream has no record."""
 
     def discard(self, assignment: Assignment) -> None:
-        """Do nothing: what has left cannot be taken back."""
+        """Do nothing: sent bytes cannot be taken back."""
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
         """Refuse: nothing is left to be read."""
@@ -155,12 +155,12 @@ class StreamOutput:
         self._stream.abandon(None)
 
     def already_delivered(self) -> str:
-        """Return what has been sent."""
+        """Return the warning about sent bytes."""
         sent = self._stream.passed
         return f"the {sent:,} bytes sent to {self.name} are not valid output" if sent else ""
 
     def next_step(self, *, resumable: bool) -> str:
-        """Return that everything begins anew."""
+        """Return the advice to run again."""
         return FROM_THE_START
 
     def close(self) -> None:

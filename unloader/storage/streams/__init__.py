@@ -1,1 +1,1 @@
-"""Standard output and named pipes: what is written there has left at once."""
+"""Standard output and named pipes: written bytes go to the reader immediately."""

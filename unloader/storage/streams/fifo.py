@@ -1,7 +1,7 @@
 """Named pipes: making them, opening them for a reader that may not be there yet.
 
-A pipe cannot be opened for writing before somebody reads it. Opening it and closing it again would
-tell the reader that the data has ended, so a descriptor once had is kept until all is written.
+A pipe cannot be opened for writing before a program reads it. Closing it again would end the data
+for the reader, so an open descriptor is kept until all is written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.05
 
 
 class Fifos:
-    """The named pipes of one run; those that it made itself go again with `close`."""
+    """The named pipes of one run; `close` removes the pipes that the run made."""
 
     def __init__(self) -> None:
         """Begin with none."""
@@ -60,18 +60,18 @@ class Fifos:
 
 
 def open_for_reader(path: str, seconds: float, waiting: Callable[[], None]) -> int:
-    """Open a named pipe for writing as soon as somebody has opened it for reading.
+    """Open a named pipe for writing as soon as a program has opened it for reading.
 
     Args:
         path: The pipe.
-        seconds: Longest wait; 0 is for ever.
-        waiting: Called many times a second until then; what it raises ends the wait.
+        seconds: Longest wait; 0 sets no limit.
+        waiting: Called many times a second until then; an error ends the wait.
 
     Returns:
         A descriptor that does not block and is not inherited.
 
     Raises:
-        OutputFailed: Nobody came, or it cannot be opened.
+        OutputFailed: No program opened it in time, or it cannot be opened.
     """
     begun = time.monotonic()
     while True:

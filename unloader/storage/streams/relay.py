@@ -1,7 +1,7 @@
 """A thread of the parent that passes bytes from a pipe, which workers open, on to a descriptor.
 
 Workers come and go between the units of one stream, and a broken attempt may be repeated as long
-as nothing of it has left; what is in between here decides that. The kernel moves the bytes where
+as nothing of it has left, which the relay decides. The kernel moves the bytes where
 it can: they do not enter this process.
 """
 
@@ -39,7 +39,7 @@ class Relay:
         self.passed = 0
         """Bytes that the target has taken."""
         self.failure: OSError | None = None
-        """What the target said in the end."""
+        """The last error of the target."""
         self._passing = False
         self._broken_off = False
         self._splices = sys.platform == "linux"
@@ -57,7 +57,7 @@ class Relay:
         waiting = array.array("i", [0])
         if self._entry >= 0:
             fcntl.ioctl(self._entry, termios.FIONREAD, waiting)
-        # Before `passed`: what has left the pipe by now is on its way, or passed when we look.
+        # Before `passed`: bytes that left the pipe are on their way, or already passed.
         on_its_way = int(self._passing)
         return waiting[0] + on_its_way + self.passed
 
@@ -67,13 +67,13 @@ class Relay:
         return self._thread.is_alive()
 
     def finish(self) -> None:
-        """Take no more bytes; what is in the pipe is passed on still."""
+        """Take no more bytes; the bytes in the pipe are still passed on."""
         if self._entry >= 0:
             os.close(self._entry)
             self._entry = -1
 
     def wait(self, seconds: float) -> None:
-        """Wait until all is passed on, or so long."""
+        """Wait until all is passed on, at most some seconds."""
         self._thread.join(seconds)
 
     def break_off(self) -> None:
@@ -92,7 +92,7 @@ class Relay:
         except MemoryError:
             self.failure = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
         finally:
-            # Nobody reads any more: a worker that still writes is told by its next write.
+            # The next write of a worker that still writes fails, as nothing reads the pipe.
             os.close(self._source)
             os.close(self._target)
 
@@ -126,7 +126,7 @@ class Relay:
             else:
                 self._copy()
         except BlockingIOError:
-            pass  # Somebody else filled it since; the next poll waits.
+            pass  # Another program filled it since; the next poll waits.
         finally:
             self._passing = False
 
@@ -150,12 +150,12 @@ class Relay:
             except BlockingIOError:
                 room.poll(_POLL_MILLISECONDS)
             else:
-                # At once: a failure of the next write does not take these bytes back.
+                # Before the next write, whose failure does not take these bytes back.
                 self.passed += count
                 data = data[count:]
 
 
 def _splice(source: int, target: int, count: int) -> int:
-    # Not known to every platform's type stubs; `_splices` says that it is there.
+    # Missing in the type stubs of some platforms; `_splices` checks for it.
     moved: int = os.splice(source, target, count, flags=os.SPLICE_F_NONBLOCK)  # type: ignore[attr-defined, unused-ignore]
     return moved

@@ -28,9 +28,9 @@ class Patience(Struct, frozen=True, kw_only=True):
     """How long a stream waits for its reader, and what ends the wait."""
 
     open_seconds: float
-    """Until somebody opens the pipe; 0 is for ever."""
+    """Until a program opens the pipe; 0 sets no limit."""
     stall_seconds: float
-    """While the reader takes nothing at the end; 0 is for ever."""
+    """While the reader takes nothing at the end; 0 sets no limit."""
     stop: Callable[[], bool]
     """Asked several times a second; True ends the wait."""
     notify: Callable[[str], None]
@@ -58,7 +58,7 @@ class Stream:
         """Open the stream; of a pipe wait for the reader.
 
         Raises:
-            OutputFailed: Nobody came, or it cannot be opened.
+            OutputFailed: No program opened it in time, or it cannot be opened.
             Interrupted: The wait was ended.
         """
         self._patience = patience

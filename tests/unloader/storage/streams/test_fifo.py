@@ -1,4 +1,4 @@
-"""Named pipes: ours are made and removed, others' are used and left, nobody waits for ever."""
+"""Named pipes: ours are made and removed, others' are used and left, and each wait ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_anything_else_is_refused(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_pipe_that_became_a_file_is_not_removed(tmp_path: Path) -> None:
-    """What somebody put in its place is theirs."""
+    """A file of another program in its place stays."""
     fifos = Fifos()
     fifos.provide(tmp_path / "p")
     (tmp_path / "new").write_text("mine")

@@ -1,4 +1,4 @@
-"""The relay: every byte in order, exact about what has left, quick about a reader that ended."""
+"""The relay: bytes in order, exact counts, and a quick end after the reader."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_bytes_of_several_writers_arrive_in_order() -> None:
 
 @pytest.mark.parametrize("mode", [os.O_TRUNC, os.O_APPEND])
 def test_a_file_is_written_where_it_stands(tmp_path: Path, mode: int) -> None:
-    """What a shell has opened with > or >> keeps what is in it already, as with any program."""
+    """A file that a shell opened with > or >> keeps its content, as with any program."""
     path = tmp_path / "out"
     path.write_bytes(b"old ")
     descriptor = os.open(path, os.O_WRONLY | mode)
@@ -73,7 +73,7 @@ def test_what_waits_in_the_pipe_counts_as_taken() -> None:
 
 
 def test_a_reader_that_ended_is_noticed_without_a_write() -> None:
-    """The failure is there though nobody writes, and the next writer gets a broken pipe."""
+    """The failure appears without a write, and the next writer gets a broken pipe."""
     source, target = os.pipe()
     relay = Relay(target)
     path = relay.path
@@ -86,7 +86,7 @@ def test_a_reader_that_ended_is_noticed_without_a_write() -> None:
 
 
 def test_a_full_disk_is_a_failure() -> None:
-    """What the target says is kept for the user."""
+    """The error of the target is kept for the user."""
     relay = Relay(os.open("/dev/full", os.O_WRONLY))
     put(relay, b"x")
     command.wait_for(lambda: not relay.is_alive, "the end of the relay")
@@ -96,7 +96,7 @@ def test_a_full_disk_is_a_failure() -> None:
 
 
 def test_bytes_in_front_of_a_failure_are_counted(tmp_path: Path) -> None:
-    """A file may take a part of what it is given, and refuse the rest: the part has left."""
+    """A file may take a part of the bytes and refuse the rest: the part has left."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     path = tmp_path / "out"
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limit[1]))

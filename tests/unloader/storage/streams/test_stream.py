@@ -41,7 +41,7 @@ class Reader:
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[tuple[Stream, Reader]]:
-    """A named pipe that somebody reads, opened as a stream."""
+    """A named pipe with a reader, opened as a stream."""
     path = tmp_path / "pipe"
     reader = Reader(path)
     with closing(Stream(str(path), is_pipe=True)) as stream:
@@ -69,7 +69,7 @@ def test_a_commit_passes_everything_on(pipe: tuple[Stream, Reader]) -> None:
 
 
 def test_an_abandoned_stream_ends(pipe: tuple[Stream, Reader]) -> None:
-    """The reader is not left waiting; what had been passed on stays with it."""
+    """The reader does not wait; passed bytes stay with it."""
     stream, reader = pipe
     write(stream, b"half")
     stream.abandon(None)
@@ -77,7 +77,7 @@ def test_an_abandoned_stream_ends(pipe: tuple[Stream, Reader]) -> None:
 
 
 def test_a_reader_that_ends_early_is_noticed(tmp_path: Path) -> None:
-    """`check` raises from then on, and says how many bytes had gone."""
+    """`check` raises from then on, with the number of sent bytes."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
