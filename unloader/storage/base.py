@@ -30,56 +30,6 @@ from writers.files.syncing import Steps
 from writers.model import UncompletedUpload
 
 
-class RunPlaces(Protocol):
-    """The places of one run, whatever they are: directories, buckets, streams."""
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        """All of them, in the order of their numbers."""
-
-    def staging(self, place: int) -> Staging:
-        """Return where workers write what goes to a place."""
-
-    def check(self) -> None:
-        """Raise OutputFailed if a place is lost; called several times a second."""
-
-    def commit(
-        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = ...
-    ) -> tuple[str, ...]:
-        """Give all these files their final names and the manifest its own, last; or none.
-
-        Earlier finished runs at the places are replaced. A commit that is cut short is finished
-        by whoever comes next, or by `Storage.complete`. Staged files that are not among `moves`
-        are removed. A stream ends once its reader has got all; it passes no manifest on.
-
-        Args:
-            moves: The files.
-            manifest: All of it.
-            then: Called once all have their final names; must not raise. If the process dies before
-                it has returned, `Storage.complete` still knows the run.
-
-        Returns:
-            Messages for the user.
-
-        Raises:
-            WriteError: A file that is no run's has the name, a staged file is missing, or there
-                is no space for the manifest; an earlier run is still, or again, as it was.
-            OutputFailed: As above; or what was begun could be neither finished nor taken back.
-        """
-
-    def abandon(self, manifest: bytes | None) -> None:
-        """End a broken run: keep what is staged with a partial manifest, or leave no trace.
-
-        A stream passes nothing on any more.
-
-        Args:
-            manifest: What is done so far; None if there is nothing.
-        """
-
-    def close(self) -> None:
-        """Release the places to others."""
-
-
 class LiveStorage(Protocol):
     """Where others see how far a run is, and can ask it to end."""
 
@@ -105,11 +55,55 @@ class LiveStorage(Protocol):
         """Return what this process of the run was last asked by `Storage.ask`; empty if nothing."""
 
 
-class RunStorage(RunPlaces, LiveStorage, Protocol):
+class RunStorage(LiveStorage, Protocol):
     """Places that keep what is written to them: it is staged, read again and taken back.
 
     They are taken when this is made and given back by `close`. A stream has none of it.
     """
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """All of them, in the order of their numbers."""
+
+    def staging(self, place: int) -> Staging:
+        """Return where workers write what goes to a place."""
+
+    def check(self) -> None:
+        """Raise OutputFailed if a place is lost; called several times a second."""
+
+    def commit(
+        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = ...
+    ) -> tuple[str, ...]:
+        """Give all these files their final names and the manifest its own, last; or none.
+
+        Earlier finished runs at the places are replaced. A commit that is cut short is finished
+        by whoever comes next, or by `Storage.complete`. Staged files that are not among `moves`
+        are removed.
+
+        Args:
+            moves: The files.
+            manifest: All of it.
+            then: Called once all have their final names; must not raise. If the process dies before
+                it has returned, `Storage.complete` still knows the run.
+
+        Returns:
+            Messages for the user.
+
+        Raises:
+            WriteError: A file that is no run's has the name, a staged file is missing, or there
+                is no space for the manifest; an earlier run is still, or again, as it was.
+            OutputFailed: As above; or what was begun could be neither finished nor taken back.
+        """
+
+    def abandon(self, manifest: bytes | None) -> None:
+        """End a broken run: keep what is staged with a partial manifest, or leave no trace.
+
+        Args:
+            manifest: What is done so far; None if there is nothing.
+        """
+
+    def close(self) -> None:
+        """Release the places to others."""
 
     @property
     def notices(self) -> tuple[str, ...]:

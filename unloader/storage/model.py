@@ -109,8 +109,6 @@ class Staging(Struct, frozen=True, kw_only=True):
     """As it is named to the user."""
     directory: str = ""
     """The local directory that writers make files in; empty if there is none."""
-    stream: str | None = None
-    """The pipe that takes all bytes instead of files."""
     finals: str = ""
     """The place, where files are uploaded to their final names and published by completing that;
     empty where they are staged. See `writers.model.FinalNames`."""

@@ -86,9 +86,8 @@ class StreamOutput:
     def tasks(self, assignment: Assignment) -> tuple[OutputTask, ...]:
         """Return the way into the relay; the first unit begins with the header."""
         first = assignment.unit.id == self._first_unit
-        staging = self._stream.staging(0)
         task = OutputTask(
-            spec=replace(self._run.output.spec(staging.directory), stream=staging.stream),
+            spec=replace(self._run.output.spec(""), stream=self._stream.path),
             stem="stream",
             header=self._headers.of_task(first),
             writes_header=first,
@@ -105,8 +104,8 @@ class StreamOutput:
     def shown_event(self, event: Event) -> Event:
         """Return the event with the name that the user knows."""
         if isinstance(event, UnitFailed):
-            path = self._stream.staging(0).stream
-            event = replace(event, message=event.message.replace(str(path), self.name))
+            message = event.message.replace(self._stream.path, self.name)
+            event = replace(event, message=message)
         return event
 
     def not_repeatable(self) -> str:
@@ -140,7 +139,7 @@ class StreamOutput:
         then: Callable[[Manifest], None],
     ) -> Steps[Manifest]:
         """Pass the rest on and end the stream."""
-        self._stream.commit((), b"")
+        self._stream.finish()
         sent = [
             replace(unit, files=tuple(replace(file, path=self.name) for file in unit.files))
             for unit in units
@@ -152,7 +151,7 @@ class StreamOutput:
 
     def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:
         """Pass nothing on any more."""
-        self._stream.abandon(None)
+        self._stream.break_off()
 
     def already_delivered(self) -> str:
         """Return the warning about sent bytes."""

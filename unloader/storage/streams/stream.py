@@ -1,25 +1,29 @@
 """One stream that takes all bytes of a run: standard output, or a named pipe.
 
-Nothing is staged and nothing can be taken back: what a worker writes goes through the relay to the
-reader. So it is `RunPlaces` and no `RunStorage`; see `unloader.storage.base`.
+Nothing is staged and nothing can be taken back: the bytes of a worker go through the relay to the
+reader.
+
+A pipe cannot be opened for writing before a program reads it. Closing it again would end the data
+for the reader, so an open descriptor is kept until all is written.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
 
 from unloader.errors import Interrupted, OutputFailed
-from unloader.storage.model import Move, Place, Staging
-from unloader.storage.streams.fifo import Fifos, open_for_reader
 from unloader.storage.streams.relay import Relay
 
 FROM_THE_START = "unload again from the start"
 
+_OPEN_POLL_SECONDS = 0.05
 _POLL_SECONDS = 0.1
 _STDOUT = 1
 
@@ -44,13 +48,11 @@ class Stream:
         """Begin with nothing open.
 
         Args:
-            name: The path of the pipe, or what standard output is called in messages.
+            name: The path of the pipe, or the name of standard output in messages.
             is_pipe: It is a named pipe.
         """
-        self.places = (Place(name=name, address=name),)
         self._name = name
-        self._is_pipe = is_pipe
-        self._fifos = Fifos()
+        self._pipe = NamedPipe(Path(name)) if is_pipe else None
         self._relay: Relay | None = None
         self._patience: Patience | None = None
 
@@ -62,17 +64,20 @@ class Stream:
             Interrupted: The wait was ended.
         """
         self._patience = patience
-        self._relay = Relay(self._open_pipe(patience) if self._is_pipe else os.dup(_STDOUT))
+        self._relay = Relay(
+            os.dup(_STDOUT) if self._pipe is None else self._open_pipe(self._pipe, patience)
+        )
         if not os.path.exists(self._relay.path):
             raise OutputFailed(
                 f"{self._name} needs /proc, which this system does not have",
                 "mount /proc, or give a directory with --to",
             )
 
-    def staging(self, place: int) -> Staging:
-        """Return the way into the relay."""
+    @property
+    def path(self) -> str:
+        """The path that workers write to: the way into the relay."""
         assert self._relay is not None
-        return Staging(label=self._name, stream=self._relay.path)
+        return self._relay.path
 
     @property
     def taken(self) -> int:
@@ -99,13 +104,8 @@ class Stream:
             f"fix the cause, then {FROM_THE_START}",
         ) from failure
 
-    def commit(
-        self,
-        moves: Sequence[Move],
-        manifest: bytes,
-        then: Callable[[], None] = lambda: None,
-    ) -> tuple[str, ...]:
-        """Pass the rest on and end the stream; the reader gets no manifest.
+    def finish(self) -> None:
+        """Pass the rest on and end the stream.
 
         Raises:
             OutputFailed: The reader has gone, or takes nothing.
@@ -115,21 +115,20 @@ class Stream:
         self._relay.finish()
         self._await_reader(self._relay)
         self.check()
-        then()
-        return ()
 
-    def abandon(self, manifest: bytes | None) -> None:
+    def break_off(self) -> None:
         """Pass nothing on any more."""
         if self._relay is not None:
             self._relay.break_off()
 
     def close(self) -> None:
         """End the stream, and remove the pipe if it was made here."""
-        self.abandon(None)
-        self._fifos.close()
+        self.break_off()
+        if self._pipe is not None:
+            self._pipe.close()
 
-    def _open_pipe(self, patience: Patience) -> int:
-        self._fifos.provide(Path(self._name))
+    def _open_pipe(self, pipe: NamedPipe, patience: Patience) -> int:
+        pipe.provide()
         shown = False
 
         def waiting() -> None:
@@ -163,3 +162,81 @@ class Stream:
                     f"the reader of {self._name} read nothing for {limit:g} s (--stall-timeout)",
                     f"check why the reader waits, then {FROM_THE_START}",
                 )
+
+
+class NamedPipe:
+    """The named pipe of one run; `close` removes it if the run made it."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the path; look at nothing yet."""
+        self._path = path
+        self._inode: int | None = None
+
+    def provide(self) -> None:
+        """Make the named pipe, or take the one that is there.
+
+        Raises:
+            OutputFailed: Something else is there, or it cannot be made.
+        """
+        try:
+            if not stat.S_ISFIFO(self._path.stat().st_mode):
+                raise OutputFailed(
+                    f"{self._path} already exists and is not a named pipe",
+                    "move it away, or give another name after pipe:",
+                )
+            return
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise _refused(self._path, error) from error
+        try:
+            os.mkfifo(self._path)
+            self._inode = self._path.stat().st_ino
+        except OSError as error:
+            raise _refused(self._path, error) from error
+
+    def close(self) -> None:
+        """Remove the pipe if it was made here; never raises."""
+        try:
+            if self._inode is not None and self._path.lstat().st_ino == self._inode:
+                self._path.unlink()
+        except OSError:
+            pass
+        self._inode = None
+
+
+def open_for_reader(path: str, seconds: float, waiting: Callable[[], None]) -> int:
+    """Open a named pipe for writing as soon as a program has opened it for reading.
+
+    Args:
+        path: The pipe.
+        seconds: Longest wait; 0 sets no limit.
+        waiting: Called many times a second until then; an error ends the wait.
+
+    Returns:
+        A descriptor that does not block and is not inherited.
+
+    Raises:
+        OutputFailed: No program opened it in time, or it cannot be opened.
+    """
+    begun = time.monotonic()
+    while True:
+        try:
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise _refused(Path(path), error) from error
+        if seconds and time.monotonic() - begun >= seconds:
+            raise OutputFailed(
+                f"no program opened the pipe {path} for reading within {seconds:g} s",
+                "start the reader before or together with unloader, or increase --pipe-timeout",
+            )
+        waiting()
+        time.sleep(_OPEN_POLL_SECONDS)
+
+
+def _refused(path: Path, error: OSError) -> OutputFailed:
+    return OutputFailed(
+        f"cannot use the pipe {path}: {error.strerror or error}",
+        "check the path and its permissions; its directory must exist",
+    )

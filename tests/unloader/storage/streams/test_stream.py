@@ -12,7 +12,6 @@ import pytest
 from msgspec.structs import replace
 
 from unloader.errors import Interrupted, OutputFailed
-from unloader.storage.base import RunPlaces
 from unloader.storage.streams.stream import Patience, Stream
 
 PATIENT = Patience(
@@ -50,20 +49,18 @@ def pipe(tmp_path: Path) -> Iterator[tuple[Stream, Reader]]:
     reader.all()
 
 
-def write(places: RunPlaces, data: bytes) -> None:
+def write(stream: Stream, data: bytes) -> None:
     """Write as a worker does."""
-    path = places.staging(0).stream
-    assert path is not None
-    with open(path, "wb") as file:
+    with open(stream.path, "wb") as file:
         file.write(data)
 
 
-def test_a_commit_passes_everything_on(pipe: tuple[Stream, Reader]) -> None:
-    """The reader has all bytes of all workers when it returns, and the end; no manifest comes."""
+def test_finish_passes_everything_on(pipe: tuple[Stream, Reader]) -> None:
+    """The reader has all bytes of all workers when it returns, and the end."""
     stream, reader = pipe
     for number in range(3):
         write(stream, b"%d\n" % number)
-    assert stream.commit((), b"{}") == ()
+    stream.finish()
     assert (stream.taken, stream.passed) == (6, 6)
     assert reader.all() == b"0\n1\n2\n"
 
@@ -72,7 +69,7 @@ def test_an_abandoned_stream_ends(pipe: tuple[Stream, Reader]) -> None:
     """The reader does not wait; passed bytes stay with it."""
     stream, reader = pipe
     write(stream, b"half")
-    stream.abandon(None)
+    stream.break_off()
     assert b"half".startswith(reader.all())
 
 
@@ -86,7 +83,7 @@ def test_a_reader_that_ends_early_is_noticed(tmp_path: Path) -> None:
         stream.check()
         os.close(descriptor)
         with pytest.raises(OutputFailed, match=r"ended early, after 0 bytes \(EPIPE\)"):
-            stream.commit((), b"")
+            stream.finish()
 
 
 @pytest.mark.parametrize("ends", ["stop", "stall"])
@@ -107,8 +104,8 @@ def test_a_reader_that_takes_nothing_is_not_waited_for(tmp_path: Path, ends: str
         write(stream, bytes(100_000))
         error = Interrupted if ends == "stop" else OutputFailed
         with pytest.raises(error, match=r"while .*pipe was read|read nothing for 0\.3 s"):
-            stream.commit((), b"")
-        stream.abandon(None)
+            stream.finish()
+        stream.break_off()
     os.close(descriptor)
     assert asked
 

@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 
 from unloader.errors import OutputFailed
-from unloader.storage.streams.fifo import Fifos, open_for_reader
+from unloader.storage.streams.stream import NamedPipe, open_for_reader
 
 
 def test_a_missing_pipe_is_made_and_goes_again(tmp_path: Path) -> None:
     """One that was there before stays."""
     os.mkfifo(tmp_path / "theirs")
-    fifos = Fifos()
-    for name in ("ours", "theirs"):
-        fifos.provide(tmp_path / name)
+    pipes = [NamedPipe(tmp_path / name) for name in ("ours", "theirs")]
+    for pipe in pipes:
+        pipe.provide()
     assert stat.S_ISFIFO((tmp_path / "ours").stat().st_mode)
-    fifos.close()
+    for pipe in pipes:
+        pipe.close()
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
 
 
@@ -30,24 +31,24 @@ def test_anything_else_is_refused(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "data"
     path.write_text("mine") if kind == "file" else path.mkdir()
     with pytest.raises(OutputFailed, match=r"data already exists and is not a named pipe"):
-        Fifos().provide(path)
+        NamedPipe(path).provide()
     assert path.exists()
 
 
 def test_a_pipe_that_became_a_file_is_not_removed(tmp_path: Path) -> None:
     """A file of another program in its place stays."""
-    fifos = Fifos()
-    fifos.provide(tmp_path / "p")
+    pipe = NamedPipe(tmp_path / "p")
+    pipe.provide()
     (tmp_path / "new").write_text("mine")
     (tmp_path / "new").replace(tmp_path / "p")
-    fifos.close()
+    pipe.close()
     assert (tmp_path / "p").read_text() == "mine"
 
 
 def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
     """The message has the path and what to look at."""
     with pytest.raises(OutputFailed, match=r"nowhere/p.*directory must exist"):
-        Fifos().provide(tmp_path / "nowhere" / "p")
+        NamedPipe(tmp_path / "nowhere" / "p").provide()
 
 
 def test_the_wait_for_a_reader_ends(tmp_path: Path) -> None:
