@@ -182,7 +182,7 @@ def test_plan_tells_where_each_unit_goes(database: str, tmp_path: Path) -> None:
     manifest = json.loads(command.run("run", *arguments))
     directories = [each["path"] for each in manifest["directories"]]
     found = {
-        unit["id"]: f"{directories[file['directory']]}/{file['path']}"
+        unit["id"]: f"{directories[file.get('directory', 0)]}/{file['path']}"
         for unit in manifest["units"]
         for file in unit["files"]
     }
