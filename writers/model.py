@@ -120,10 +120,13 @@ class ParquetFormat(
     """The declared order of the rows; it is checked, and recorded in the file."""
 
 
+Codec = Literal["none", "gzip", "zstd", "lz4", "snappy"]
+
+
 class Compression(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A codec and its level (None: the codec's own default)."""
 
-    codec: Literal["none", "gzip", "zstd", "lz4", "snappy"] = "none"
+    codec: Codec = "none"
     level: int | None = None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 
 from partition_planner.model import TableInfo
 from partition_planner.simulate import Simulation, simulate
@@ -85,7 +85,7 @@ class PlannedRun(Struct, frozen=True, kw_only=True):
             "seats": [seat_json(seat) for seat in run.seating.seats],
             "places": self.places,
             "notices": list(run.seating.notices),
-            "compression_choice": run.output.choice.to_json() if run.output.choice else None,
+            "compression_choice": to_builtins(run.output.choice),
             **({"routes": routes_json(run)} if run.request.routes is not None else {}),
         }
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from partition_planner.model import PlanPart, Selector
 from unloader.model import Lossless
 from unloader.transforms.model import Masked, Step
+from writers.codecs.choice import Choice
 from writers.model import Compression, ParquetFormat, TextFormat
 
 
@@ -56,33 +57,6 @@ class ColumnRecord(Record, frozen=True, kw_only=True):
     """Columns that are masked, and that this one has values of that are not."""
 
 
-class FiguresRecord(Record, frozen=True, kw_only=True):
-    """What a codec did to the sample that a preset chose by."""
-
-    codec: str
-    level: int | None
-    library: str | None
-    sample_bytes: int
-    ratio: float
-    bytes_per_cpu_second: int | None
-    compress_cpu_seconds_per_gb: float
-    predicted_cpu_seconds: float
-    predicted_bytes: int
-    predicted_seconds: float
-    limit: str
-
-
-class ChoiceRecord(Record, frozen=True, kw_only=True):
-    """How a preset chose its codec."""
-
-    preset: str
-    codec: str
-    level: int | None
-    reason: str
-    disk_bytes_per_second: int | None
-    candidates: tuple[FiguresRecord, ...]
-
-
 class EncryptionRecord(Record, frozen=True, kw_only=True):
     """How the files are encrypted, and for whom; public keys alone."""
 
@@ -112,7 +86,7 @@ class OptionsRecord(Record, frozen=True, kw_only=True):
     format: Literal["csv", "parquet"]
     compression: Compression
     compression_library: str | None
-    compression_choice: ChoiceRecord | None
+    compression_choice: Choice | None
     file_size: int
     file_per: str
     file_name: str

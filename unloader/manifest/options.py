@@ -28,7 +28,7 @@ def options_record(run: ResolvedRun) -> OptionsRecord:
         "format": name,
         "compression": compression,
         "compression_library": codec_library(name, compression),
-        "compression_choice": choice.to_json() if choice else None,
+        "compression_choice": choice,
         "parallelism": found["parallelism"] or 0,
         **_concurrency(run.request.concurrency, found),
         "dialect": shape,

@@ -30,8 +30,8 @@ from unloader.tuning.measuring_tasks import measure_together
 from writers.codecs.choice import (
     CANDIDATES,
     PRESETS,
+    Candidate,
     Choice,
-    Prediction,
     Preset,
     Workload,
     choose,
@@ -142,7 +142,6 @@ SAMPLED_UNITS = 5
 """Units that rows are taken from, evenly over the table."""
 
 MIB = 1024 * 1024
-GB = 10**9
 
 BEFORE_A_RUN = SampleBudget(
     bytes=8 * MIB,
@@ -168,21 +167,34 @@ _EXTRA: dict[str, tuple[Compression, ...]] = {
 """Shown by `measure_codecs` beside those that a preset chooses among."""
 
 
-class CodecReport(Struct, frozen=True, kw_only=True):
-    """What codecs do to a table's own rows, and what 10^9 bytes of them take with each."""
+class SampleFigures(Struct, frozen=True, kw_only=True):
+    """What was read for a sample."""
 
-    predictions: tuple[Prediction, ...]
-    """In the order in which they were measured; empty for a table without rows."""
-    picks: dict[Preset, Compression]
-    """What each preset would take."""
-    load: Workload | None
-    """What the predictions rest on, None without rows."""
-    sample: Sample
-    sampled_units: int
+    rows: int
+    bytes: int
     units: int
+    of_units: int
+    whole: bool
+    route: str
+    fetch_seconds: float
+    fetch_cpu_seconds: float
+    encode_cpu_seconds: float
+
+
+class CodecReport(Struct, frozen=True, kw_only=True):
+    """What codecs do to rows of a table, as `unloader codecs --json` prints it."""
+
+    sample: SampleFigures
+    parallelism: int | None
+    """This and the next one: None without rows."""
+    cores: int | None
     disks: tuple[str, ...]
     """The directories whose disks were measured."""
-    route: str
+    disk_bytes_per_second: float | None
+    codecs: tuple[Candidate, ...]
+    """The fastest first; empty for a table without rows."""
+    presets: dict[Preset, Compression]
+    """What each preset would take."""
 
 
 def report(
@@ -194,8 +206,8 @@ def report(
     """Measure every codec of the format asked for on a sample of its rows.
 
     Args:
-        ready: What is sampled. The codec that it names is measured, too; the disks
-            are those of its destination, or that of the current directory where it has none.
+        ready: What is sampled; the disks are the disks of its destination, or of the current
+            directory where it has none.
         budget: How much the sample may take.
         stop: Asked several times a second; True ends the measuring.
 
@@ -204,14 +216,45 @@ def report(
         OutputFailed: A value does not fit the format.
         Interrupted: `stop` returned True.
     """
+    sample, units = measured_sample(ready, budget=budget, stop=stop)
+    candidates = _candidates(ready, sample)
+    usual = CANDIDATES[_format_name(ready)]
+    eligible = tuple(each for each in candidates if each.compression in usual)
+    load = _workload(ready, sample) if candidates else None
+    return CodecReport(
+        sample=SampleFigures(
+            rows=sample.rows,
+            bytes=sample.bytes,
+            units=len(units),
+            of_units=len(ready.plan.units),
+            whole=sample.whole,
+            route=ready.extract.projection.route,
+            fetch_seconds=round(sample.fetch_seconds, 6),
+            fetch_cpu_seconds=round(sample.fetch_cpu_seconds, 6),
+            encode_cpu_seconds=round(sample.encode_cpu_seconds, 6),
+        ),
+        parallelism=load.parallelism if load else None,
+        cores=load.cores if load else None,
+        disks=disks_of(ready.request.output),
+        disk_bytes_per_second=load.disk_bytes_per_second if load else None,
+        codecs=tuple(sorted(candidates, key=lambda each: each.predicted_seconds)),
+        presets={preset: pick(preset, eligible).compression for preset in PRESETS if eligible},
+    )
+
+
+def measured_sample(
+    ready: Sampled, *, budget: SampleBudget, stop: Callable[[], bool]
+) -> tuple[Sample, tuple[WorkUnit, ...]]:
+    """Return a sample with the figures of every codec, and the units that it was read from.
+
+    The codec that the request names is measured, too. The errors are those of `report`.
+    """
     name = _format_name(ready)
     listed = (*CANDIDATES[name], *_EXTRA[name])
     own = ready.request.output.compression
     if isinstance(own, Compression) and own.level is not None and own not in listed:
         listed = (*listed, own)
-    disks = disks_of(ready.request.output)
-    sample, units = _sample(ready, listed, budget, disks, stop)
-    return _report(ready, sample, units, disks)
+    return _sample(ready, listed, budget, disks_of(ready.request.output), stop)
 
 
 def chosen(
@@ -228,46 +271,26 @@ def chosen(
     candidates = CANDIDATES[_format_name(ready)]
     disks = disks_of(ready.request.output)
     try:
-        sample, units = _sample(ready, candidates, BEFORE_A_RUN, disks, stop)
+        sample, _ = _sample(ready, candidates, BEFORE_A_RUN, disks, stop)
     except Interrupted:
         raise
     except UnloaderError as error:
-        choice = replace(choose(preset, ()), reason=f"no codec could be measured: {error.message}")
+        choice = choose(preset, (), unmeasured=f"no codec could be measured: {error.message}")
     else:
-        found = _report(ready, sample, units, disks)
-        disk = sample.disk_bytes_per_second
-        choice = replace(choose(preset, found.predictions), disk_bytes_per_second=disk)
+        choice = choose(preset, _candidates(ready, sample), disk=sample.disk_bytes_per_second)
     observe(Notice(text=f"compression {label(choice.compression)} for {preset}: {choice.reason}"))
     return choice
 
 
-def _report(
-    ready: Sampled,
-    sample: Sample,
-    units: tuple[WorkUnit, ...],
-    disks: tuple[str, ...],
-) -> CodecReport:
-    load = _workload(ready, sample) if sample.figures else None
-    predictions = () if load is None else tuple(predict(load, each) for each in sample.figures)
-    usual = CANDIDATES[_format_name(ready)]
-    eligible = tuple(each for each in predictions if each.figures.compression in usual)
-    return CodecReport(
-        predictions=predictions,
-        picks={
-            preset: pick(preset, eligible).figures.compression for preset in PRESETS if eligible
-        },
-        load=load,
-        sample=sample,
-        sampled_units=len(units),
-        units=len(ready.plan.units),
-        disks=disks,
-        route=ready.extract.projection.route,
-    )
+def _candidates(ready: Sampled, sample: Sample) -> tuple[Candidate, ...]:
+    if not sample.figures:
+        return ()
+    load = _workload(ready, sample)
+    return tuple(predict(load, each) for each in sample.figures)
 
 
 def _workload(ready: Sampled, sample: Sample) -> Workload:
     return Workload(
-        bytes=GB,
         fetch_seconds_per_byte=sample.fetch_seconds / sample.bytes,
         fetch_cpu_per_byte=sample.fetch_cpu_seconds / sample.bytes,
         encode_cpu_per_byte=sample.encode_cpu_seconds / sample.bytes,

@@ -41,7 +41,7 @@ from unloader.tuning.ceiling_records import (
     SourceLevel,
     WriteSettings,
 )
-from unloader.tuning.codec_choice import SampleBudget, report
+from unloader.tuning.codec_choice import SampleBudget, measured_sample
 from unloader.tuning.efficiency import existing_directory, mount_of, this_machine
 from unloader.tuning.measuring_tasks import (
     ConnectTask,
@@ -255,8 +255,7 @@ def _encoder(found: _Found, ready: Prepared, budget: Budget, stop: Callable[[], 
         disk_seconds=0.0,
         patience_seconds=60.0,
     )
-    made = report(ready, budget=sample_budget, stop=stop)
-    sample = made.sample
+    sample, _ = measured_sample(ready, budget=sample_budget, stop=stop)
     if not sample.figures or not sample.rows:
         found.miss("encoder", "the table has no rows")
         return

@@ -11,18 +11,20 @@ writes in a third. Parquet compresses while it encodes, in one thread.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
-from writers.model import Compression
+from writers.model import Codec, Compression
 
 Preset = Literal["fastest", "balanced", "smallest"]
 PRESETS: tuple[Preset, ...] = ("fastest", "balanced", "smallest")
 
+GB = 10**9
+
 BALANCED_TIME = 1.5
 SMALLEST_TIME = 4.0
-"""Times the least predicted elapsed time: a codec that makes the run still longer is only taken
+"""Times the least elapsed time: a codec that makes the run still longer is only taken
 where it is named."""
 
 SAME_TIME = 1.03
@@ -69,8 +71,6 @@ class CodecFigures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Workload(Struct, frozen=True, kw_only=True):
     """What is to be done besides compressing, and with what."""
 
-    bytes: int
-    """Uncompressed bytes of the whole output."""
     fetch_seconds_per_byte: float
     """Wall seconds of one worker's fetch."""
     fetch_cpu_per_byte: float
@@ -84,65 +84,53 @@ class Workload(Struct, frozen=True, kw_only=True):
     """None where it could not be measured, or nothing is written to a disk."""
 
 
-class Prediction(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a run with a codec would take."""
+class Candidate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What 10^9 bytes before compression take with a codec, as a manifest records it."""
 
-    figures: CodecFigures
-    output_bytes: int
-    cpu_seconds: float
-    elapsed_seconds: float
+    codec: Codec
+    level: int | None
+    library: str | None
+    sample_bytes: int
+    ratio: float
+    bytes_per_cpu_second: int | None
+    """None without compression."""
+    compress_cpu_seconds_per_gb: float
+    predicted_cpu_seconds: float
+    predicted_bytes: int
+    predicted_seconds: float
     limit: str
     """What takes longest: processors, source, encoder, codec or disk."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the prediction and its figures as JSON-able values."""
-        figures = self.figures
-        rate = 1 / figures.cpu_seconds_per_byte if figures.cpu_seconds_per_byte else None
-        return {
-            "codec": figures.compression.codec,
-            "level": figures.compression.level,
-            "library": figures.library,
-            "sample_bytes": figures.sample_bytes,
-            "ratio": round(figures.ratio, 4),
-            "bytes_per_cpu_second": None if rate is None else round(rate),
-            "compress_cpu_seconds_per_gb": round(figures.cpu_seconds_per_byte * 1e9, 3),
-            "predicted_cpu_seconds": round(self.cpu_seconds, 3),
-            "predicted_bytes": self.output_bytes,
-            "predicted_seconds": round(self.elapsed_seconds, 3),
-            "limit": self.limit,
-        }
+    @property
+    def compression(self) -> Compression:
+        """The codec and its level."""
+        return Compression(codec=self.codec, level=self.level)
 
 
 class Choice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a preset chose and why."""
+    """What a preset chose and why, as a manifest records it."""
 
     preset: Preset
-    compression: Compression
+    codec: Codec
+    level: int | None
     reason: str
-    predictions: tuple[Prediction, ...] = ()
-    """Of every candidate that was measured, lightest first; empty where nothing was."""
-    disk_bytes_per_second: float | None = None
+    disk_bytes_per_second: int | None
+    candidates: tuple[Candidate, ...]
+    """Every one that was measured, lightest first; empty where nothing was."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the choice as the manifest holds it."""
-        disk = self.disk_bytes_per_second
-        return {
-            "preset": self.preset,
-            "codec": self.compression.codec,
-            "level": self.compression.level,
-            "reason": self.reason,
-            "disk_bytes_per_second": None if disk is None else round(disk),
-            "candidates": [each.to_json() for each in self.predictions],
-        }
+    @property
+    def compression(self) -> Compression:
+        """The codec and its level."""
+        return Compression(codec=self.codec, level=self.level)
 
 
-def predict(load: Workload, figures: CodecFigures) -> Prediction:
-    """Return what the whole output would take with this codec."""
-    fetch = load.fetch_seconds_per_byte * load.bytes
-    encode = load.encode_cpu_per_byte * load.bytes
-    compress = figures.cpu_seconds_per_byte * load.bytes
-    cpu = load.fetch_cpu_per_byte * load.bytes + encode + compress
-    size = round(load.bytes / figures.ratio)
+def predict(load: Workload, figures: CodecFigures) -> Candidate:
+    """Return what 10^9 bytes take with this codec."""
+    fetch = load.fetch_seconds_per_byte * GB
+    encode = load.encode_cpu_per_byte * GB
+    compress = figures.cpu_seconds_per_byte * GB
+    cpu = load.fetch_cpu_per_byte * GB + encode + compress
+    size = round(GB / figures.ratio)
     workers = max(1, load.parallelism)
     parts = {
         "processors": cpu / max(1, min(workers, load.cores)),
@@ -152,65 +140,88 @@ def predict(load: Workload, figures: CodecFigures) -> Prediction:
         "disk": size / load.disk_bytes_per_second if load.disk_bytes_per_second else 0.0,
     }
     limit = max(parts, key=lambda name: parts[name])
-    return Prediction(
-        figures=figures,
-        output_bytes=size,
-        cpu_seconds=cpu,
-        elapsed_seconds=parts[limit],
+    rate = 1 / figures.cpu_seconds_per_byte if figures.cpu_seconds_per_byte else None
+    return Candidate(
+        codec=figures.compression.codec,
+        level=figures.compression.level,
+        library=figures.library,
+        sample_bytes=figures.sample_bytes,
+        ratio=round(figures.ratio, 4),
+        bytes_per_cpu_second=None if rate is None else round(rate),
+        compress_cpu_seconds_per_gb=round(compress, 3),
+        predicted_cpu_seconds=round(cpu, 6),
+        predicted_bytes=size,
+        predicted_seconds=round(parts[limit], 6),
         limit=limit,
     )
 
 
-def pick(preset: Preset, predictions: tuple[Prediction, ...]) -> Prediction:
+def pick(preset: Preset, candidates: tuple[Candidate, ...]) -> Candidate:
     """Return what a preset takes; of equals the one that comes first.
 
     Args:
-        preset: fastest is the least predicted elapsed time; smallest is the least output within
+        preset: fastest is the least elapsed time; smallest is the least output within
             `SMALLEST_TIME` of that; balanced the least product of time and output within
             `BALANCED_TIME`, so that a longer run must save a larger share of the bytes.
-        predictions: At least one, lightest first.
+        candidates: At least one, lightest first.
     """
-    least = min(each.elapsed_seconds for each in predictions)
+    least = min(each.predicted_seconds for each in candidates)
     if preset == "fastest":
-        return next(each for each in predictions if each.elapsed_seconds <= least * SAME_TIME)
+        return next(each for each in candidates if each.predicted_seconds <= least * SAME_TIME)
     if preset == "smallest":
-        quick = [each for each in predictions if each.elapsed_seconds <= least * SMALLEST_TIME]
-        best = min(each.output_bytes for each in quick)
-        return next(each for each in quick if each.output_bytes <= best * SAME_SIZE)
-    quick = [each for each in predictions if each.elapsed_seconds <= least * BALANCED_TIME]
+        quick = [each for each in candidates if each.predicted_seconds <= least * SMALLEST_TIME]
+        best = min(each.predicted_bytes for each in quick)
+        return next(each for each in quick if each.predicted_bytes <= best * SAME_SIZE)
+    quick = [each for each in candidates if each.predicted_seconds <= least * BALANCED_TIME]
     cost = min(_cost(each) for each in quick)
     return next(each for each in quick if _cost(each) <= cost * SAME_TIME)
 
 
-def _cost(prediction: Prediction) -> float:
-    return prediction.elapsed_seconds * prediction.output_bytes
+def _cost(candidate: Candidate) -> float:
+    return candidate.predicted_seconds * candidate.predicted_bytes
 
 
-def choose(preset: Preset, predictions: tuple[Prediction, ...]) -> Choice:
-    """Return what a preset takes and why; without predictions what it takes unmeasured."""
-    if not predictions:
-        return Choice(
-            preset=preset,
-            compression=UNMEASURED[preset],
-            reason="the sample has no rows to measure",
+def choose(
+    preset: Preset,
+    candidates: tuple[Candidate, ...],
+    *,
+    disk: float | None = None,
+    unmeasured: str = "the sample has no rows to measure",
+) -> Choice:
+    """Return what a preset takes and why.
+
+    Args:
+        preset: The preset.
+        candidates: Without any, the preset takes its codec of `UNMEASURED`.
+        disk: Bytes a second of the disks that were measured.
+        unmeasured: Why there are no candidates.
+    """
+    if candidates:
+        chosen = pick(preset, candidates)
+        codec, others = (
+            chosen.compression,
+            ", ".join(
+                f"{label(each.compression)} x{each.ratio:.2f} {each.predicted_seconds:.3g} s"
+                for each in candidates
+            ),
         )
-    chosen = pick(preset, predictions)
-    others = ", ".join(
-        f"{label(each.figures.compression)} x{each.figures.ratio:.2f} {each.elapsed_seconds:.3g} s"
-        for each in predictions
-    )
+        reason = f"{_RULES[preset]}, limited by the {chosen.limit} ({others})"
+    else:
+        codec, reason = UNMEASURED[preset], unmeasured
     return Choice(
         preset=preset,
-        compression=chosen.figures.compression,
-        reason=f"{_RULES[preset]}, limited by the {chosen.limit} ({others})",
-        predictions=predictions,
+        codec=codec.codec,
+        level=codec.level,
+        reason=reason,
+        disk_bytes_per_second=None if disk is None else round(disk),
+        candidates=candidates,
     )
 
 
 _RULES: dict[Preset, str] = {
-    "fastest": "the least predicted elapsed time",
-    "balanced": "the least predicted time times output bytes",
-    "smallest": f"the smallest output within {SMALLEST_TIME:g} times the least predicted time",
+    "fastest": "the least elapsed time",
+    "balanced": "the least time times output bytes",
+    "smallest": f"the smallest output within {SMALLEST_TIME:g} times the least time",
 }
 
 

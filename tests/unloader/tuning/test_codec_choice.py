@@ -97,7 +97,7 @@ def test_a_source_that_gives_no_sample_does_not_end_the_run(job: Request) -> Non
             replace(ready, extract=broken), "smallest", observe=told.append, stop=lambda: False
         )
     assert choice.compression == Compression(codec="zstd", level=9)
-    assert choice.predictions == ()
+    assert choice.candidates == ()
     (notice,) = told
     assert isinstance(notice, Notice)
     assert "no codec could be measured" in notice.text

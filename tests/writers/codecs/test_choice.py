@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
+from msgspec import to_builtins
 
 from writers.codecs.choice import (
     CANDIDATES,
     PRESETS,
     UNMEASURED,
+    Candidate,
     CodecFigures,
-    Prediction,
     Workload,
     choose,
     label,
@@ -46,9 +45,8 @@ ALL = (NONE, LIGHT, MIDDLE, HEAVY)
 def load(
     *, disk: float | None = None, fetch: float = 0.0, cores: int = 4, one_thread: bool = False
 ) -> Workload:
-    """Return 10 GB that four workers encode at 1 GB a second each."""
+    """Return work that four workers encode at 1 GB a second each."""
     return Workload(
-        bytes=10 * GB,
         fetch_seconds_per_byte=fetch,
         fetch_cpu_per_byte=0.0,
         encode_cpu_per_byte=1e-9,
@@ -59,7 +57,7 @@ def load(
     )
 
 
-def predictions(work: Workload) -> tuple[Prediction, ...]:
+def predictions(work: Workload) -> tuple[Candidate, ...]:
     """Return what each codec would take."""
     return tuple(predict(work, each) for each in ALL)
 
@@ -67,18 +65,18 @@ def predictions(work: Workload) -> tuple[Prediction, ...]:
 def picks(work: Workload) -> dict[str, str]:
     """Return the codec of each preset."""
     made = predictions(work)
-    return {preset: label(pick(preset, made).figures.compression) for preset in PRESETS}
+    return {preset: label(pick(preset, made).compression) for preset in PRESETS}
 
 
 @pytest.mark.parametrize(
     ("work", "figures", "seconds", "limit"),
     [
-        (load(), NONE, 2.5, "processors"),
-        (load(cores=2), NONE, 5.0, "processors"),
-        (load(disk=1e9), NONE, 10.0, "disk"),
-        (load(disk=1e9), MIDDLE, 10.0, "processors"),
-        (load(fetch=20e-9), MIDDLE, 50.0, "source"),
-        (load(cores=64), HEAVY, 77.5, "processors"),
+        (load(), NONE, 0.25, "processors"),
+        (load(cores=2), NONE, 0.5, "processors"),
+        (load(disk=1e9), NONE, 1.0, "disk"),
+        (load(disk=1e9), MIDDLE, 1.0, "processors"),
+        (load(fetch=20e-9), MIDDLE, 5.0, "source"),
+        (load(cores=64), HEAVY, 7.75, "processors"),
     ],
 )
 def test_elapsed_is_that_of_the_scarcest(
@@ -86,9 +84,9 @@ def test_elapsed_is_that_of_the_scarcest(
 ) -> None:
     """CPU over cores in use, a worker's slowest stage, or bytes over the disk: the largest."""
     found = predict(work, figures)
-    assert found.elapsed_seconds == pytest.approx(seconds)
+    assert found.predicted_seconds == pytest.approx(seconds)
     assert found.limit == limit
-    assert found.output_bytes == round(10 * GB / figures.ratio)
+    assert found.predicted_bytes == round(GB / figures.ratio)
 
 
 def test_a_slow_disk_makes_a_light_codec_the_fastest() -> None:
@@ -126,23 +124,23 @@ def test_equals_are_decided_by_their_order() -> None:
     work = load(disk=6e8)
     made = (predict(work, MIDDLE), predict(work, twin))
     for preset in PRESETS:
-        assert pick(preset, made).figures is MIDDLE
+        assert pick(preset, made) is made[0]
 
 
 def test_parquet_compresses_in_the_encoding_thread() -> None:
     """One worker's encoding and compressing add up, and do not overlap."""
     work = Workload(
-        bytes=GB, fetch_seconds_per_byte=0.0, fetch_cpu_per_byte=0.0, encode_cpu_per_byte=3e-9,
+        fetch_seconds_per_byte=0.0, fetch_cpu_per_byte=0.0, encode_cpu_per_byte=3e-9,
         one_thread=True, parallelism=1, cores=8, disk_bytes_per_second=None,
     )  # fmt: skip
-    assert predict(work, MIDDLE).elapsed_seconds == pytest.approx(6.0)
+    assert predict(work, MIDDLE).predicted_seconds == pytest.approx(6.0)
 
 
 def test_a_choice_says_what_it_rests_on() -> None:
     """The manifest gets the rule, the limit and every candidate with its figures."""
     choice = choose("balanced", predictions(load(disk=9e8)))
-    assert "lz4:1 x1.20 9.26 s" in choice.reason
-    document = json.loads(json.dumps(choice.to_json()))
+    assert "lz4:1 x1.20 0.926 s" in choice.reason
+    document = to_builtins(choice)
     assert (document["codec"], document["level"]) == ("zstd", 1)
     assert [each["codec"] for each in document["candidates"]] == ["none", "lz4", "zstd", "zstd"]
     assert document["candidates"][2]["bytes_per_cpu_second"] == 333_333_333

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
@@ -17,7 +18,7 @@ from unloader.nouns import counted
 
 if TYPE_CHECKING:
     from unloader.tuning.codec_choice import CodecReport, SampleBudget
-    from writers.codecs.choice import Prediction
+    from writers.codecs.choice import Candidate
 
 
 @click.command(
@@ -58,7 +59,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
             stop=stop,
         )
     if values["json"]:
-        render.emit_json(_document(found))
+        render.emit_json(to_builtins(found))
     elif not values["quiet"]:
         render.emit(_shown(found))
 
@@ -75,75 +76,41 @@ def _budget(sample_bytes: int) -> SampleBudget:
     )
 
 
-def _document(found: CodecReport) -> dict[str, Any]:
-    sample, load = found.sample, found.load
-    return {
-        "sample": {
-            "rows": sample.rows,
-            "bytes": sample.bytes,
-            "units": found.sampled_units,
-            "of_units": found.units,
-            "whole": sample.whole,
-            "route": found.route,
-            "fetch_seconds": round(sample.fetch_seconds, 4),
-            "fetch_cpu_seconds": round(sample.fetch_cpu_seconds, 4),
-            "encode_cpu_seconds": round(sample.encode_cpu_seconds, 4),
-        },
-        "parallelism": load.parallelism if load else None,
-        "cores": load.cores if load else None,
-        "disks": found.disks,
-        "disk_bytes_per_second": load.disk_bytes_per_second if load else None,
-        "codecs": [each.to_json() for each in _sorted(found)],
-        "presets": {
-            preset: {"codec": chosen.codec, "level": chosen.level}
-            for preset, chosen in found.picks.items()
-        },
-    }
-
-
-def _sorted(found: CodecReport) -> list[Prediction]:
-    return sorted(found.predictions, key=lambda each: each.elapsed_seconds)
-
-
 def _shown(found: CodecReport) -> str:
-    if not found.predictions:
+    if not found.codecs:
         return "the table has no rows to measure"
     lines = render.table(
         ("codec", ">ratio", ">MB/s per core", ">CPU s/GB", ">bytes per GB",
          ">seconds per GB", "limit", "preset", "library"),
-        (_line(found, each) for each in _sorted(found)),
+        (_line(found, each) for each in found.codecs),
     )  # fmt: skip
     return f"{lines}\n\n{_facts(found)}"
 
 
-def _line(found: CodecReport, each: Prediction) -> tuple[str, ...]:
+def _line(found: CodecReport, each: Candidate) -> tuple[str, ...]:
     from writers.codecs.choice import label
 
-    figures = each.figures
-    cost = figures.cpu_seconds_per_byte
-    presets = [name for name, chosen in found.picks.items() if chosen == figures.compression]
+    rate = each.bytes_per_cpu_second
+    presets = [name for name, chosen in found.presets.items() if chosen == each.compression]
     return (
-        label(figures.compression),
-        f"{figures.ratio:.3f}",
-        f"{1e-6 / cost:,.0f}" if cost else render.UNKNOWN,
-        f"{cost * 1e9:.2f}",
-        render.size(each.output_bytes),
-        f"{each.elapsed_seconds:.3g}",
+        label(each.compression),
+        f"{each.ratio:.3f}",
+        f"{rate / 1e6:,.0f}" if rate else render.UNKNOWN,
+        f"{each.compress_cpu_seconds_per_gb:.2f}",
+        render.size(each.predicted_bytes),
+        f"{each.predicted_seconds:.3g}",
         each.limit,
         ", ".join(presets),
-        figures.library or render.UNKNOWN,
+        each.library or render.UNKNOWN,
     )
 
 
 def _facts(found: CodecReport) -> str:
-    sample, load = found.sample, found.load
-    assert load is not None
-    disk = load.disk_bytes_per_second
+    sample, disk = found.sample, found.disk_bytes_per_second
     place = ", ".join(found.disks)
     speed = f"{render.megabytes_per_second(disk)} into {place}" if disk else "not measured"
-    units = f"{found.sampled_units} of {found.units} work units"
-    workers = f"{load.parallelism} worker{'s' * (load.parallelism != 1)}"
-    cores = f"{load.cores} core{'s' * (load.cores != 1)}"
+    units = f"{sample.units} of {sample.of_units} work units"
+    workers, cores = counted(found.parallelism, "worker"), counted(found.cores, "core")
     return render.facts(
         (
             (
