@@ -22,8 +22,9 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from unloader.errors import ConfigError
 from unloader.nouns import are, counted
@@ -32,6 +33,8 @@ from unloader.tuning.resource_limits import Limits, limits_of, median_of
 
 Number = int | float
 """A figure with four digits of it, whole where it is."""
+
+Positive = Annotated[int, Meta(gt=0)] | Annotated[float, Meta(gt=0)]
 
 MOST_LEVELS = 256
 FEWEST_FOR_KNEE = 3
@@ -114,18 +117,18 @@ class Work(Struct, frozen=True, kw_only=True):
 
     unit: str
     """bytes, rows, or table where neither is known of every point."""
-    amount: Number
+    amount: Positive
 
 
 class MeasuredLevel(Struct, frozen=True, kw_only=True):
     """All measurements at one parallelism, and what the rules say of them."""
 
-    parallelism: int
-    seconds: Number
+    parallelism: Annotated[int, Meta(gt=0)]
+    seconds: Positive
     """The median, for as much work as `Work.amount` names."""
     repeats: int
-    fastest_seconds: Number
-    slowest_seconds: Number
+    fastest_seconds: Positive
+    slowest_seconds: Positive
     work_per_second: float
     valid: bool
     sustained: bool | None

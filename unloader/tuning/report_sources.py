@@ -17,7 +17,8 @@ from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath, path_of
 from unloader.tuning.ceiling_records import read_ceilings
 from unloader.tuning.run_report import RunReport, TablesReport, run_report, tables_report
-from unloader.tuning.sweep_report import SweepPage, is_sweep, sweep_of, sweep_report
+from unloader.tuning.sweep_document import is_sweep, sweep_of
+from unloader.tuning.sweep_report import SweepPage, sweep_report
 from writers.files.regular import read_regular
 from writers.objects.location import Location
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,11 @@ from unloader.errors import ConfigError
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
 from unloader.nouns import counted
+from unloader.tuning.analysis import Analysis
 from unloader.tuning.ceiling_records import Ceilings, EncoderCeiling, SourceLevel, read_ceilings
-from unloader.tuning.points import FOR_SIZE, MOST_POINTS, MOST_WORKERS, points_of
+from unloader.tuning.points import FOR_SIZE, MOST_POINTS, points_of
 from unloader.tuning.sizing_records import Basis, CodecSpace, Measured
+from unloader.tuning.sweep_document import SweepDocument, is_sweep, sweep_of
 from writers.files.regular import read_regular
 
 _KNOWN_FILES = (
@@ -88,10 +89,14 @@ def _read(path: Path) -> Basis:
     if isinstance(document, dict) and "disks" in document and "machine" in document:
         found = basis_of_ceilings(read_ceilings(path))
         return replace(found, origins=(f"the ceilings in {path}",))
-    return points_of_json(path, document)
+    if not isinstance(document, dict) or not is_sweep(document):
+        raise ConfigError(
+            f"{path} is not a manifest or a file of ceilings, and has no points of a sweep",
+            "give one of these files",
+        )
+    return points_of_sweep(path, sweep_of(document, path))
 
 
-_NUMBERS = ("parallelism", "seconds", "rows", "bytes", *FOR_SIZE)
 _LARGEST = 1e18
 _SWEEP_FILE = "give what unloader sweep --json wrote, or CSV with the head parallelism,seconds"
 _DROPPED = {
@@ -105,90 +110,67 @@ def points_of_csv(path: Path, text: str) -> Basis:
     """Return the points of a CSV file, as `unloader sweep --replay` reads it.
 
     Raises:
-        ConfigError: It has no points, or a figure that is none; the message names the line.
+        ConfigError: It has no points, or a wrong figure; the message names the line.
     """
     file = points_of(path, text)
     found = []
     for number, (point, others) in enumerate(zip(file.points, file.others, strict=True), 1):
         settings = {name: cell for name, cell in others.items() if name not in FOR_SIZE}
-        own = {"bytes": point.bytes, **others}
-        if "row_bytes" in others:
-            # A sweep has written it: what it calls bytes may be compressed.
-            own["bytes"] = None
-        cells = {
-            **own,
-            "parallelism": point.parallelism,
-            "seconds": point.seconds,
-            "rows": point.rows,
-        }
-        place = f"point {number} of {path}"
-        found.append((_settings_text(settings), _measured_point(cells, place, settings)))
+        width, cores, cpu = (
+            _number(others.get(name, ""), name, f"point {number} of {path}") for name in FOR_SIZE
+        )
+        # A sweep that writes the width may have compressed its bytes.
+        size = None if "row_bytes" in others or _is_compressed(settings) else point.bytes
+        measured = Measured(
+            workers=point.parallelism,
+            seconds=point.seconds,
+            rows=point.rows,
+            bytes=point.rows * width if point.rows is not None and width is not None else size,
+            cores=None if cores is None else min(point.parallelism, cores),
+            cpu_seconds=cpu,
+        )
+        found.append((_settings_text(settings), measured))
     return _basis_of_points(found, path)
 
 
-def points_of_json(path: Path, document: object) -> Basis:
-    """Return the points of a document that has them as `points` or `levels`, or is their list.
+def points_of_sweep(path: Path, found: Analysis) -> Basis:
+    """Return the measurements of a sweep, or the levels of an analysis of points.
 
     Raises:
-        ConfigError: It is something else.
+        ConfigError: It has none.
     """
-    whole = document if isinstance(document, dict) else {}
-    points = whole.get("points", whole.get("levels")) if whole else document
-    if not isinstance(points, list):
-        raise ConfigError(
-            f"{path} is not a manifest or a file of ceilings, and has no points of a sweep",
-            "give one of these files",
-        )
-    same = {"cores": whole.get("cores"), **_work_of_levels(whole)}
-    found = []
-    for number, each in enumerate(points, 1):
-        place = f"point {number} of {path}"
-        if not isinstance(each, dict):
-            raise ConfigError(f"{place} is not an object", _SWEEP_FILE)
-        settings = each.get("settings") or {}
-        if not isinstance(settings, dict):
-            raise ConfigError(f"the settings of {place} are not an object", _SWEEP_FILE)
-        for cells in _measurements(each, place):
-            found.append(
-                (_settings_text(settings), _measured_point({**same, **cells}, place, settings))
+    if not isinstance(found, SweepDocument):
+        amounts = {found.work.unit: found.work.amount}
+        levels = [
+            Measured(
+                workers=each.parallelism,
+                seconds=each.seconds,
+                rows=amounts.get("rows"),
+                bytes=amounts.get("bytes"),
             )
-    basis = _basis_of_points(found, path)
-    dropped = _DROPPED.get(str(whole.get("destination")))
+            for each in found.levels
+        ]
+        return _basis_of_points([("", level) for level in levels], path)
+    measured = [
+        (
+            _settings_text(point.settings),
+            Measured(
+                workers=point.parallelism,
+                seconds=each.seconds,
+                rows=each.rows,
+                # What a sweep has written may be compressed: the width of a row is that of text.
+                bytes=None if each.row_bytes is None else each.rows * each.row_bytes,
+                cores=None if found.cores is None else min(point.parallelism, found.cores),
+                cpu_seconds=each.cpu_seconds,
+            ),
+        )
+        for point in found.points
+        for each in point.measurements
+    ]
+    basis, dropped = _basis_of_points(measured, path), _DROPPED.get(found.destination)
     return replace(
-        basis,
-        rows=_number(whole.get("whole_rows"), "whole_rows", str(path)),
-        notes=(*basis.notes, *((dropped,) if dropped else ())),
+        basis, rows=found.whole_rows, notes=(*basis.notes, *((dropped,) if dropped else ()))
     )
-
-
-def _work_of_levels(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the seconds of the levels of an analysis are for; nothing for single points."""
-    work = document.get("work")
-    if "points" in document or not isinstance(work, dict):
-        return {}
-    return {work["unit"]: work.get("amount")} if work.get("unit") in ("rows", "bytes") else {}
-
-
-def _measurements(point: Mapping[str, Any], place: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the single measurements of a point; one without any is one itself."""
-    inner = point.get("measurements")
-    if inner is None:
-        yield point
-        return
-    if not isinstance(inner, list) or not all(isinstance(each, dict) for each in inner):
-        raise ConfigError(f"the measurements of {place} are not a list of objects", _SWEEP_FILE)
-    for each in inner:
-        costs = each.get("costs")
-        million = costs.get("total") if isinstance(costs, dict) else None
-        rows = _number(each.get("rows"), "rows", place)
-        cpu = _number(million, "total of the costs", place)
-        yield {
-            "parallelism": point.get("parallelism"),
-            "cpu_seconds": None if cpu is None or rows is None else cpu * rows / 1e6,
-            **each,
-            # What a sweep has written may be compressed: the width of a row tells its text.
-            "bytes": None,
-        }
 
 
 def _settings_text(settings: Mapping[str, Any]) -> str:
@@ -213,46 +195,21 @@ def _basis_of_points(found: list[tuple[str, Measured]], path: Path) -> Basis:
     )
 
 
-def _measured_point(cells: Mapping[str, Any], place: str, settings: Mapping[str, Any]) -> Measured:
-    values = {name: _number(cells.get(name), name, place) for name in _NUMBERS}
-    workers, seconds, rows = values["parallelism"], values["seconds"], values["rows"]
-    if workers is None or seconds is None:
-        missing = "parallelism" if workers is None else "seconds"
-        raise ConfigError(f"{place} has no {missing}", _SWEEP_FILE)
-    if not workers.is_integer() or workers > MOST_WORKERS:
-        raise ConfigError(
-            f"the parallelism of {place} is not a whole number from 1 to {MOST_WORKERS}",
-            _SWEEP_FILE,
-        )
-    size = None if _is_compressed(settings) else values["bytes"]
-    width, cores = values["row_bytes"], values["cores"]
-    return Measured(
-        workers=int(workers),
-        seconds=seconds,
-        rows=rows,
-        bytes=rows * width if rows is not None and width is not None else size,
-        cores=None if cores is None else min(workers, cores),
-        cpu_seconds=values["cpu_seconds"],
-    )
-
-
 def _is_compressed(settings: Mapping[str, Any]) -> bool:
     """Return whether the bytes of a point are no text."""
     codec = str(settings.get("compression") or "none").lower()
     return codec != "none" or str(settings.get("format") or "csv").lower() != "csv"
 
 
-def _number(value: object, name: str, place: str) -> float | None:
+def _number(text: str, name: str, place: str) -> float | None:
     """Return a number above 0; None for a cell without text."""
-    if value is None or (isinstance(value, str) and not value.strip()):
+    if not text.strip():
         return None
     try:
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise ValueError
-        found = float(value)
-    except (ValueError, OverflowError):
+        found = float(text)
+    except ValueError:
         raise ConfigError(f"the {name} of {place} is not a number", _SWEEP_FILE) from None
-    if not math.isfinite(found) or not 0 < found <= _LARGEST:
+    if not 0 < found <= _LARGEST:
         raise ConfigError(f"the {name} of {place} is not a number above 0", _SWEEP_FILE)
     return found
 

@@ -6,12 +6,13 @@ import csv
 import io
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct, ValidationError, convert
 
+from unloader.errors import ConfigError
 from unloader.model import Request
-from unloader.tuning.analysis import Analysis, Rules, analyse
+from unloader.tuning.analysis import Analysis, Positive, Rules, analyse
 from unloader.tuning.load_sampler import Moment
 from unloader.tuning.machine_load import MachineLoad
 from unloader.tuning.points import FOR_SIZE, Load, Point, points_text
@@ -101,11 +102,11 @@ class Measurement(Struct, frozen=True, kw_only=True):
 
     number: int
     """In the order of measuring, from 1."""
-    seconds: float
+    seconds: Positive
     """From when the first unit was handed out to the end of the last one, or of the time."""
     whole_seconds: float
     """Connecting, planning, counting and publishing included."""
-    rows: int
+    rows: Annotated[int, Meta(gt=0)]
     bytes: int
     complete: bool
     """All units were read; else the time was over before."""
@@ -142,7 +143,7 @@ class PointReport(Struct, frozen=True, kw_only=True):
     """All measurements of one point."""
 
     settings: Mapping[str, str]
-    parallelism: int
+    parallelism: Annotated[int, Meta(gt=0)]
     measurements: tuple[Measurement, ...]
     state: PointState
     problem: str = ""
@@ -230,6 +231,26 @@ class SweepDocument(Analysis, frozen=True, kw_only=True):
     interrupted: bool
     order: tuple[str, ...]
     """Labels of the points in the order in which they were measured."""
+
+
+def is_sweep(document: Mapping[str, Any]) -> bool:
+    """Return whether this is what a sweep wrote, live or from a file of points."""
+    return "levels" in document or "points" in document
+
+
+def sweep_of(document: Mapping[str, Any], path: object) -> Analysis:
+    """Return what a sweep wrote from its decoded JSON.
+
+    Raises:
+        ConfigError: It is not as a sweep of this version writes it.
+    """
+    try:
+        return convert(document, SweepDocument if "points" in document else Analysis)
+    except ValidationError as error:
+        raise ConfigError(
+            f"{path} is not what unloader sweep --json of this version wrote: {error}",
+            "make it with: unloader sweep --json > FILE",
+        ) from error
 
 
 def label(settings: Mapping[str, str]) -> str:

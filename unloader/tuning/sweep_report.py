@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct
 from msgspec.structs import asdict
 
-from unloader.errors import ConfigError
 from unloader.tuning.analysis import Analysis, KneeInterval, MeasuredLevel, Work
 from unloader.tuning.ceiling_records import Ceilings
 from unloader.tuning.run_report import FORMAT_VERSION, Bar, bars_of
@@ -150,26 +149,6 @@ class SweepPage(Struct, frozen=True, kw_only=True):
     units_per_bar: int = 1
     loads: tuple[LoadLine, ...] = ()
     notices: tuple[str, ...]
-
-
-def is_sweep(document: Mapping[str, Any]) -> bool:
-    """Return whether this is what a sweep wrote, live or from a file of points."""
-    return "levels" in document or "points" in document
-
-
-def sweep_of(document: Mapping[str, Any], path: object) -> Analysis:
-    """Return what a sweep wrote from its decoded JSON.
-
-    Raises:
-        ConfigError: It is not as a sweep of this version writes it.
-    """
-    try:
-        return convert(document, SweepDocument if "points" in document else Analysis)
-    except ValidationError as error:
-        raise ConfigError(
-            f"{path} is not what unloader sweep --json of this version wrote: {error}",
-            "make it with: unloader sweep --json > FILE",
-        ) from error
 
 
 def sweep_report(found: Analysis, ceilings: Ceilings | None = None) -> SweepPage:

@@ -15,7 +15,8 @@ from reports.reading import Page, agrees, at
 
 from unloader.errors import ConfigError
 from unloader.tuning.report_page import page_of
-from unloader.tuning.sweep_report import is_sweep, sweep_of, sweep_report
+from unloader.tuning.sweep_document import is_sweep, sweep_of
+from unloader.tuning.sweep_report import sweep_report
 
 
 @pytest.fixture(scope="module")
