@@ -27,7 +27,7 @@ def measure_codecs(
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> CodecReport:
-    """Return what each codec does to a sample of the rows, and what it makes of a run.
+    """Return the size and the speed of each codec on a sample of the rows.
 
     Args:
         request: As for `unload`; of its destination only the disk is measured, or that of the
@@ -58,7 +58,7 @@ def preflight(
     Args:
         request: As for `unload`. The kind of its source may be empty, and so may its destination:
             what belongs to them is then left blank.
-        budget: What is measured, and how much that may take.
+        budget: The parts to measure, and the largest amounts for them.
         observe: Called with each event, in this thread.
         stop: Asked several times a second; True ends the measuring.
 
@@ -76,7 +76,7 @@ def size(question: Question, *, files: tuple[str, ...], like_record: bool = Fals
 
     Args:
         question: The table, the time and the machine.
-        files: What was measured: manifests, points of a sweep, ceilings.
+        files: The measurements: manifests, points of a sweep, ceilings.
         like_record: Take the rates of a published record, too.
 
     Raises:
@@ -97,11 +97,11 @@ def topology(
     tree: Path | None = None,
     allowed_cpus: frozenset[int] | None = None,
 ) -> Survey:
-    """Return a machine's NUMA nodes and the seats that so many workers would get on it.
+    """Return a machine's NUMA nodes and the seats of a number of workers on it.
 
     Args:
         options: How workers are placed.
-        parallelism: Number of workers; 0 = all CPUs that may be used at once.
+        parallelism: Number of workers; 0 = all CPUs that can be used in parallel.
         tree: Another machine's folder laid out as /sys/devices/system, or a file that
             `recorded_machine` made of one; None = this machine.
         allowed_cpus: Only these CPUs; None = all of the tree, or all that we may use here.
@@ -122,7 +122,7 @@ def recorded_machine(tree: Path | None = None) -> str:
         tree: As for `topology`.
 
     Raises:
-        UnloaderError: ConfigError if there are no such files.
+        UnloaderError: ConfigError if the files are missing.
     """
     from unloader.placement.survey import recording
 

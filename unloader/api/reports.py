@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def report(
     place: AnyPlace, *, ceilings: Path | None = None
 ) -> RunReport | TablesReport | SweepPage:
-    """Return what the page of a run or of a sweep shows.
+    """Return the figures of the page of a run or of a sweep.
 
     Args:
         place: The directory of a run that is finished or broke (of one table, or of all tables of a
@@ -28,7 +28,7 @@ def report(
         ceilings: What `unloader preflight --save` wrote, to hold a sweep against.
 
     Raises:
-        UnloaderError: OutputFailed if there is no manifest, or it is damaged; ConfigError if the
+        UnloaderError: OutputFailed if the manifest is missing or damaged; ConfigError if the
             sweep has no points.
     """
     from unloader.tuning.report_sources import report_at
@@ -38,7 +38,7 @@ def report(
 
 
 def report_of(manifest: dict[str, Any]) -> RunReport | TablesReport:
-    """Return what the page of a run shows, from what `unload` or `unload_tables` returned."""
+    """Return the figures of the page of a run, from the result of `unload` or `unload_tables`."""
     from unloader.manifest.model import Manifest
     from unloader.manifest.routes import ROUTES
     from unloader.manifest.tables import TablesManifest
@@ -47,14 +47,14 @@ def report_of(manifest: dict[str, Any]) -> RunReport | TablesReport:
     if "tables" in manifest:
         return tables_report(convert(manifest, TablesManifest))
     if ROUTES in manifest:
-        # Workers and units are those of all: the page shows them for the first.
+        # All routes have the same workers and units: the page shows them for the first.
         manifests = convert(manifest[ROUTES], list[Manifest])
         return run_report(manifests[0], manifests)
     return run_report(convert(manifest, Manifest))
 
 
 def sweep_report(found: Analysis) -> SweepPage:
-    """Return what the page of a sweep shows."""
+    """Return the figures of the page of a sweep."""
     from unloader.tuning.sweep_report import sweep_report
 
     return sweep_report(found)

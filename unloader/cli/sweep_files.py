@@ -22,11 +22,11 @@ JOB_SUFFIX = ".toml"
 """By it `unloader run` knows a job file."""
 
 _PASSWORD = "password-"
-"""What the names of options begin with that say where the password is found."""
+"""First letters of the options about the source of the password."""
 
 _OF_A_SWEEP = (SECTION, "Analysis")
 _OF_A_CALL = "Display"
-"""Section of the options that say how one call shows what it does."""
+"""Section of the options about the display of one call."""
 
 
 def check_files(values: Mapping[str, Any]) -> None:
@@ -83,7 +83,7 @@ def write_page(values: Mapping[str, Any], found: Analysis) -> None:
         found: What `--json` prints.
 
     Raises:
-        FollowUpFailed: It could not be written; what was measured is shown already.
+        FollowUpFailed: It could not be written; the measurements are shown already.
     """
     if not values["report"]:
         return
@@ -147,7 +147,7 @@ def _check_job(values: Mapping[str, Any]) -> None:
 
 
 def _job(context: click.Context, url: str, recommended: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines of the job: what was given, and in place of what was varied one value."""
+    """Yield the lines of the job: the given options, with one value for each varied option."""
     from unloader.cli.options.parameter import given_values
 
     yield f"source = {_toml(url)}"
@@ -156,7 +156,7 @@ def _job(context: click.Context, url: str, recommended: Mapping[str, str]) -> It
     for parameter, value in given_values(context):
         declared = parameter.declared
         option = known.get(declared.key)
-        # A sweep has options of its own by the names of others of a run, such as --report.
+        # Some options of a sweep have the name of a different option of run, such as --report.
         if option is None or (declared.section in _OF_A_SWEEP and declared.name not in AXES):
             continue
         if option.name in recommended or not _belongs(option, format_name):
@@ -189,7 +189,7 @@ def _toml(value: Any) -> str:
 def _escaped(character: str) -> str:
     if character in '"\\':
         return f"\\{character}"
-    # TOML knows no other control characters within a text.
+    # TOML allows no control characters in a text.
     return f"\\u{ord(character):04x}" if ord(character) < 32 or ord(character) == 127 else character
 
 

@@ -1,4 +1,4 @@
-"""A sweep that measures: from the options of the command to its points, and to what is shown."""
+"""A sweep that measures: from the options of the command to its points, and to the answer."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ def live_sweep(
 
 
 def answer(context: click.Context, url: str, found: SweepDocument) -> None:
-    """Show what a sweep has found, and write what was asked for.
+    """Show the result of a sweep, and write the requested files.
 
     Args:
         context: Of the call.
         url: The source.
-        found: What was found.
+        found: The result.
 
     Raises:
         OutputFailed: The points or the job file cannot be written.
         FollowUpFailed: The page cannot, or there is nothing to recommend.
-        Interrupted: The sweep was ended before it was done; what is done is shown.
+        Interrupted: The sweep was stopped early; the finished points are shown.
     """
     values = context.params
     if values["csv"]:
@@ -205,7 +205,7 @@ def _possible(one: Mapping[str, Any]) -> bool:
 def _given(
     context: click.Context, one: Mapping[str, Any], *, several_formats: bool
 ) -> frozenset[str]:
-    """Return what the user has set, without what is for another format of the sweep."""
+    """Return the options that the user has set, without options of another format of the sweep."""
     names = given(context)
     if not several_formats:
         return names

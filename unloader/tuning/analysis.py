@@ -1,4 +1,4 @@
-"""What the points of a sweep show: the levels that count, the knee, and the workers to use.
+"""The analysis of the points of a sweep: valid levels, the knee, and the workers to use.
 
 Everything is read off the measured levels; no law of scaling is fitted. No file and no clock.
 
@@ -6,9 +6,9 @@ Everything is read off the measured levels; no law of scaling is fitted. No file
   again after a fall. The levels that have to be left out so that this holds were disturbed. Of two
   candidates it is the slower one: a disturbance slows a run, and nothing makes it faster than the
   machine is.
-- The knee: beyond it another worker brings less than half of what the first one brings. It is the
-  level with the most throughput above the line on which each worker brings just that half.
-- The rules are those of published benchmarks. A level where a stage waited more than a second for
+- The knee: beyond it another worker adds less than half of the first worker's speed. It is the
+  level with the most throughput above the line on which each worker adds just that half.
+- The rules come from published benchmarks. A level where a stage waited more than a second for
   its consumer is not valid: its speed lasts only as long as the queue grows. A level with busier
   CPUs than the limit is valid, but cannot be sustained beside other work. A discount is taken off
   the speed that is recommended for production.
@@ -83,10 +83,10 @@ class KneeInterval(Struct, frozen=True, kw_only=True):
 
     low: int | None
     high: int | None
-    """None is no bound."""
+    """None means without a bound."""
     confidence: float
     note: str
-    """Why there is no knee."""
+    """Why the knee is missing."""
 
 
 class Outlier(Struct, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
 
 class MeasuredLevel(Struct, frozen=True, kw_only=True):
-    """All measurements at one parallelism, and what the rules say of them."""
+    """All measurements at one parallelism, and the results of the rules."""
 
     parallelism: Annotated[int, Meta(gt=0)]
     seconds: Positive
@@ -132,7 +132,7 @@ class MeasuredLevel(Struct, frozen=True, kw_only=True):
     work_per_second: float
     valid: bool
     sustained: bool | None
-    """Whether it is valid and its CPUs are below the limit; None where nobody measured that."""
+    """Whether it is valid and its CPUs are below the limit; None without a measurement."""
     outlier: bool
     reasons: tuple[str, ...]
     """Why it is not valid, cannot be sustained, or is an outlier."""
@@ -172,13 +172,12 @@ def analyse(points: Iterable[Point], rules: Rules) -> Analysis:
     """Return all that measured points show.
 
     Args:
-        points: In any order; those of the same parallelism are repeats. Points that did less work
-            than others, such as samples of a table, are brought to the same amount: that of the
-            point that did most.
-        rules: What is valid, and how much is taken off for production.
+        points: In any order; points of the same parallelism are repeats. Seconds of points with
+            less work, such as samples of a table, are scaled to the largest amount of work.
+        rules: The rules of valid levels, and the discount for production.
 
     Raises:
-        ConfigError: There are no points, or too many levels.
+        ConfigError: The points are missing, or of too many levels.
     """
     work, seconds, loads = _grouped(list(points))
     if not seconds:
@@ -293,7 +292,7 @@ def _level(
 def _deviation_of_repeats(levels: Iterable[Sequence[float]]) -> tuple[float, int] | None:
     """Return the pooled deviation of one repeated measurement, and its degrees of freedom.
 
-    It is that of the logarithm, so 0.02 is about 2 %. None where no level was repeated.
+    It is the deviation of the logarithm, so 0.02 is about 2 %. None where no level was repeated.
     """
     repeated = [each for each in levels if len(each) > 1]
     freedom = sum(len(each) - 1 for each in repeated)
@@ -313,7 +312,7 @@ def _spread_of(deviation: float, freedom: int, levels: Iterable[Sequence[float]]
 def _student(freedom: int, share: float) -> float:
     """Return below which absolute value Student's t is for a share of the cases.
 
-    The sums are those of Abramowitz and Stegun, 26.7.3 and 26.7.4, by the angle whose tangent is
+    The sums come from Abramowitz and Stegun, 26.7.3 and 26.7.4, by the angle whose tangent is
     t over the root of the degrees of freedom.
     """
     low, high = 0.0, math.pi / 2
@@ -406,7 +405,7 @@ def _knee(
 ) -> tuple[int | None, KneeInterval]:
     """Return the knee and its interval.
 
-    The interval is that of the knees of resampled sweeps, widened by one level on each side, as
+    The interval covers the knees of resampled sweeps, widened by one level on each side, as
     nothing is known between two levels.
 
     Args:

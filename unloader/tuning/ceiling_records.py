@@ -22,7 +22,7 @@ FORMAT_VERSION: Literal[1] = 1
 
 Part = Literal["disk", "source", "encoder", "connection"]
 PARTS: tuple[Part, ...] = ("disk", "source", "encoder", "connection")
-"""What is measured, in this order."""
+"""The parts of a measurement, in this order."""
 
 
 class Machine(Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class Machine(Struct, frozen=True, kw_only=True):
 
     name: str
     cpus: int
-    """Usable at once by the process that measured."""
+    """CPUs that the measuring process could use in parallel."""
     cores: int
     """The same, with threads of one core counted once."""
     model: str | None
@@ -38,7 +38,7 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 
 class Mount(Struct, frozen=True, kw_only=True):
-    """The file system that a directory lies in."""
+    """The file system of a directory."""
 
     point: str
     source: str
@@ -76,7 +76,7 @@ class DiskCeiling(Struct, frozen=True, kw_only=True):
 
 
 class SourceLevel(Struct, frozen=True, kw_only=True):
-    """What so many workers fetched, and threw away."""
+    """The rows that some workers fetched and dropped."""
 
     parallelism: int
     rows: int
@@ -92,7 +92,7 @@ class SourceLevel(Struct, frozen=True, kw_only=True):
 
 
 class SourceCeiling(Struct, frozen=True, kw_only=True):
-    """What a source gave with nobody writing."""
+    """The rates of a source without writing."""
 
     kind: str
     location: str
@@ -170,7 +170,7 @@ class Ceilings(Struct, frozen=True, kw_only=True):
     """Workers that a run of these options would have."""
     writing: WriteSettings
     disks: tuple[DiskCeiling, ...] = ()
-    """Of each directory: one file, then as many as a run would write there at once."""
+    """Of each directory: one file, then as many as a run would write there in parallel."""
     together: DiskCeiling | None = None
     """All directories at the same time; None where there is one."""
     source: SourceCeiling | None = None
@@ -197,18 +197,18 @@ class EfficiencyPart(Struct, frozen=True, kw_only=True):
     share: float
     """The rate divided by the ceiling."""
     basis: str
-    """What the ceiling was measured with."""
+    """The conditions of the measured ceiling."""
 
 
 class Efficiency(Struct, frozen=True, kw_only=True):
-    """A run held against ceilings of its own machine, places and source."""
+    """A run compared with ceilings of the same machine, places and source."""
 
     ceilings: str
     """The file."""
     taken_at: str
     parts: tuple[EfficiencyPart, ...]
     not_compared: tuple[str, ...]
-    """What was not, and why."""
+    """The parts without a comparison, and why."""
 
 
 _AGAIN = "make one with: unloader preflight --save FILE"

@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 
 
 class Sampled(Protocol):
-    """What rows are sampled of: a request, and what has been decided of it so far."""
+    """The source of a sample: a request, with the decisions about it so far."""
 
     @property
     def request(self) -> Request:
-        """What was asked."""
+        """The request."""
 
     @property
     def format(self) -> TextFormat | ParquetFormat:
@@ -64,7 +64,7 @@ class Sampled(Protocol):
 
     @property
     def extract(self) -> Extract:
-        """What is read."""
+        """The selection that is read."""
 
     @property
     def plan(self) -> Plan:
@@ -80,7 +80,7 @@ class Sampled(Protocol):
 
     @property
     def task_transform(self) -> TransformOptions | None:
-        """What is done to the rows before they are encoded."""
+        """Steps on the rows before they are encoded."""
 
 
 class SampleBudget(Struct, frozen=True, kw_only=True):
@@ -113,11 +113,11 @@ class SampleTask(Struct, frozen=True, kw_only=True):
     disks: tuple[str, ...]
     """A directory on each disk that the run would write to."""
     transform: TransformOptions | None = None
-    """What is done to the rows before they are encoded."""
+    """Steps on the rows before they are encoded."""
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """What was read and measured."""
+    """The rows of a sample and their measurements."""
 
     whole: bool
     """The units were read to their end."""
@@ -150,7 +150,7 @@ BEFORE_A_RUN = SampleBudget(
     disk_seconds=0.5,
     patience_seconds=15.0,
 )
-"""A few seconds in all; what is left of a table of a terabyte is not worth more."""
+"""A few seconds in all; measuring longer would gain little, even for a table of a terabyte."""
 
 _EXTRA: dict[str, tuple[Compression, ...]] = {
     "csv": (
@@ -164,11 +164,11 @@ _EXTRA: dict[str, tuple[Compression, ...]] = {
         Compression(codec="gzip", level=6),
     ),
 }
-"""Shown by `measure_codecs` beside those that a preset chooses among."""
+"""Shown by `measure_codecs` beside the candidates of a preset."""
 
 
 class SampleFigures(Struct, frozen=True, kw_only=True):
-    """What was read for a sample."""
+    """The size and the cost of a sample."""
 
     rows: int
     bytes: int
@@ -206,8 +206,8 @@ def report(
     """Measure every codec of the format asked for on a sample of its rows.
 
     Args:
-        ready: What is sampled; the disks are the disks of its destination, or of the current
-            directory where it has none.
+        ready: The run to sample; the disks are the disks of its destination, or of the current
+            directory without a destination.
         budget: How much the sample may take.
         stop: Asked several times a second; True ends the measuring.
 
@@ -247,7 +247,7 @@ def measured_sample(
 ) -> tuple[Sample, tuple[WorkUnit, ...]]:
     """Return a sample with the figures of every codec, and the units that it was read from.
 
-    The codec that the request names is measured, too. The errors are those of `report`.
+    The codec that the request names is measured, too. It raises the errors of `report`.
     """
     name = _format_name(ready)
     listed = (*CANDIDATES[name], *_EXTRA[name])
@@ -262,8 +262,8 @@ def chosen(
 ) -> Choice:
     """Return the codec that a preset chooses for the rows of a request.
 
-    Without rows, or where they cannot be sampled, a preset has a codec that it takes unmeasured:
-    what is wrong with the source is for the run to find, which tries again.
+    Without rows, or where they cannot be sampled, a preset takes a fixed codec: the run finds and
+    retries errors of the source.
 
     Raises:
         Interrupted: `stop` returned True.
@@ -362,7 +362,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 @contextmanager
 def scratch(wanted_bytes: int) -> Iterator[str]:
-    """Yield a directory for passing files, in memory if there is room: they tell rows."""
+    """Yield a directory for temporary files, in memory if there is room: they contain rows."""
     base: str | None = None
     try:
         room = os.statvfs(_SHARED_MEMORY)
@@ -378,7 +378,7 @@ def disks_of(output: OutputOptions) -> tuple[str, ...]:
     """Return a directory on each disk that is written to, existing ones in place of new ones.
 
     Without a destination that is the current directory. Empty if anything but a directory is among
-    them (the speed of a pipe is that of its reader), or one that the run will be refused, too.
+    them (its reader decides the speed of a pipe), or one that the run will be refused, too.
     """
     destinations = output.destinations if output.destination else (".",)
     if destination_kind(destinations) != "directories":

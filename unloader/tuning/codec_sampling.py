@@ -50,7 +50,7 @@ def work(task: SampleTask, report: Callable[[object], None]) -> Sample | Attempt
 
 
 class _Rows(Struct):
-    """What was fetched, and what that took."""
+    """The fetched rows, and the time for them."""
 
     items: list[Any] = field(default_factory=list)
     """Record batches, or chunks of text on the encoded route."""
@@ -71,7 +71,7 @@ class _Unit(Struct):
 def _read(task: SampleTask) -> _Rows:
     rows = _Rows()
     source = source_of(task.extract.source.kind)
-    # Loading the driver, which a worker has done before its first unit, is no part of fetching.
+    # Loading the driver, which a worker does before its first unit, does not count as fetching.
     source.load()
     deadline = perf_counter() + task.budget.fetch_seconds
     reader: Reader | None = None

@@ -54,7 +54,7 @@ def efficiency(found: Ceilings, path: str, run: RunRates) -> Efficiency:
     Args:
         found: The ceilings.
         path: Their file.
-        run: What they are compared with.
+        run: The run that is compared with them.
     """
     ours = run.machine
     if (found.machine.name, found.machine.cpus) != (ours.name, ours.cpus):
@@ -148,7 +148,7 @@ def _is_the_source(source: SourceCeiling, run: RunRates) -> bool:
 
 
 def level_for(source: SourceCeiling, workers: int) -> SourceLevel:
-    """Return the level of that parallelism, or the one that gave most if there is none."""
+    """Return the level of that parallelism, or else the level with the highest rate."""
     same = [each for each in source.levels if each.parallelism == workers]
     return same[0] if same else max(source.levels, key=lambda each: each.rows_per_second)
 
@@ -190,7 +190,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def this_machine(topology: Topology) -> Machine:
-    """Return what is written down of this machine."""
+    """Return the record of this machine."""
     # A node that does not tell its cores has one for each of its CPUs.
     cores = sum(len(node.cores or node.cpus) for node in topology.nodes)
     usable = topology.usable_cpus
@@ -211,7 +211,7 @@ def _cpu_model() -> str | None:
 
 
 def existing_directory(place: str) -> str | None:
-    """Return a directory, or the nearest one above it that exists; None if it is none."""
+    """Return a directory, or the nearest existing one above it; None if it is not a directory."""
     disk = storage_at(place).disk(place)
     return None if disk is None else disk.directory
 
@@ -241,5 +241,5 @@ def mount_of(directory: str) -> Mount | None:
 
 def _unescaped(text: str) -> str:
     plain = _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
-    # What is not UTF-8 could not be written into a file of JSON.
+    # JSON can contain only UTF-8.
     return plain.encode("utf-8", "replace").decode("utf-8")

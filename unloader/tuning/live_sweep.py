@@ -65,15 +65,16 @@ def sweep(
 ) -> SweepDocument:
     """Measure each variant several times, and report.
 
-    Each measurement is a run of its own, as `unloader.api.unload` makes it, into a directory of its
-    own below the destination, which is removed. Rows are not counted in the source.
+    Each measurement is a separate run of `unloader.api.unload` into a separate directory below the
+    destination, which is removed. Rows are not counted in the source.
 
     Args:
         variants: The points, all of the same source, selection and destination.
         options: How they are measured.
         rules: Which of them are valid.
         observe: Called with each event that a user should see; in this thread.
-        stop: Asked several times a second; True ends the sweep, with a report of what is done.
+        stop: Asked several times a second; True ends the sweep, with a report of the
+            finished measurements.
 
     Raises:
         UnloaderError: As `unloader.api.unload`, of the first measurement. A point that fails later
@@ -102,7 +103,7 @@ def sweep(
 
 
 class _Sweep(Struct, kw_only=True):
-    """A sweep that goes on."""
+    """A sweep in progress."""
 
     variants: Sequence[Variant]
     options: SweepOptions
@@ -287,13 +288,13 @@ class _Sweep(Struct, kw_only=True):
         self.notices.append(text)
 
     def _shown(self, event: Event) -> None:
-        """Pass on the time and what is done in it; the rest is of one run alone."""
+        """Pass on ticks and phases; other events belong to one run."""
         if isinstance(event, (Tick, PhaseStarted)):
             self.observe(event)
 
 
 def _for_sweep(request: Request) -> Request:
-    """Return the request of a point without what is of a single run alone."""
+    """Return the request of a point without the options of single runs."""
     output = replace(request.output, overwrite=False, keep=None, latest_link=None)
     session = replace(request.source.session, keep_snapshot_seconds=0.0)
     return replace(
@@ -352,8 +353,8 @@ def rounds(points: int, repeats: int, seed: int) -> Iterator[tuple[int, ...]]:
 T = TypeVar("T")
 
 UNITS_A_WORKER = 4
-"""So many units of a sample each worker gets, if units can be cut: with fewer of them most of the
-workers wait for the last one."""
+"""Units of a sample for each worker, if units can be cut. With fewer of them most of the workers
+wait for the last one."""
 
 _LEAST_UNIT_BYTES = 1024 * 1024
 
@@ -367,7 +368,7 @@ def sampled(
     same rows. Units are cut smaller than usual where the part would have too few of them.
 
     Args:
-        request: What is asked.
+        request: The request of the sweep.
         parallelism: The largest of all points.
         share: Of the table, above 0.
         observe: Takes the events of planning.
@@ -396,7 +397,7 @@ def with_parallelism(run: ResolvedRun, parallelism: int) -> ResolvedRun:
 
 
 def evenly(items: Sequence[T], number: int) -> tuple[T, ...]:
-    """Return so many of the items, at equal distances."""
+    """Return a number of the items, at equal distances."""
     step = len(items) / number
     return tuple(items[int((at + 0.5) * step)] for at in range(number))
 
@@ -438,7 +439,7 @@ _OF_A_RUN = ("_manifest.json", "_run")
 
 
 class Places:
-    """The destinations of a sweep while it goes on."""
+    """The destinations of a sweep in progress."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
         """Take the directories made for the sweep; none where everything is dropped."""
@@ -447,7 +448,7 @@ class Places:
 
     @contextmanager
     def for_one(self, output: OutputOptions) -> Iterator[OutputOptions]:
-        """Yield the output of one run, in directories of its own, and remove them."""
+        """Yield the output of one run in separate directories, and remove them."""
         if not self._roots:
             yield output
             return
@@ -467,7 +468,7 @@ def places(destinations: tuple[str, ...], sweep_id: str) -> Iterator[Places]:
 
     Args:
         destinations: As `--to` has them.
-        sweep_id: Tells the directories from those of other sweeps.
+        sweep_id: Distinguishes the directories from other sweeps.
 
     Raises:
         UsageError: A destination is a stream, or has fields.
@@ -501,7 +502,7 @@ def places(destinations: tuple[str, ...], sweep_id: str) -> Iterator[Places]:
         for root in roots:
             shutil.rmtree(root, ignore_errors=True)
         for path in reversed(made):
-            # Only what this sweep has made, and only while nobody has put anything there.
+            # Only directories that this sweep made, and only while they are empty.
             with suppress(OSError):
                 path.rmdir()
 

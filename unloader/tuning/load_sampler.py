@@ -1,11 +1,11 @@
 """Watches the machine during a point, in a thread that reads the counters once a second.
 
 The figures of the whole point come from the first reading and the last. The readings between are
-for what has no counter (memory, the clock) and for the curve over time.
+for figures without a counter (memory, the clock) and for the curve over time.
 
 The sessions of our workers lead to the processes of a database on this machine: the other end of a
-connection is one of them. All that the same server has started counts, and so does what it started
-for us: sessions, parallel servers, writers. In-process databases have no separate processes.
+connection is one of them. All processes that the same server has started count, also for our
+sessions: parallel servers and writers. In-process databases have no separate processes.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class Sampler:
         interval_seconds: float = INTERVAL_SECONDS,
         read: Callable[[tuple[int, ...] | None], Reading] = read_machine,
     ) -> None:
-        """Take what is watched.
+        """Prepare to watch the machine.
 
         Args:
-            machine: It.
+            machine: Its fixed properties.
             source_kind: Kind of the database whose processes are looked for.
             interval_seconds: Between two looks.
             read: Looks at the machine.
@@ -89,7 +89,7 @@ class Sampler:
         self._readings.append(self._read(self._roots))
 
     def load(self) -> MachineLoad | None:
-        """Return what the machine did; None if it was not watched."""
+        """Return the load of the machine; None without two readings."""
         if len(self._readings) < 2:
             return None
         clocks = [each.clock_mhz for each in self._readings if each.clock_mhz is not None]
@@ -150,18 +150,18 @@ _IN_PROCESS = ("duckdb", "sqlite")
 """Kinds whose database is a library of the workers."""
 
 _NAMES = {"postgresql": ("postgres", "postmaster"), "oracle": ("oracle", "ora_")}
-"""What the names of a server's processes begin with, by kind of source; for those whose owner the
-system does not tell us, and for connections without addresses."""
+"""First letters of the names of a server's processes, by kind of source: for processes whose owner
+is unknown, and for connections without addresses."""
 
 
 def database_roots(kind: str) -> tuple[int, ...] | None:
-    """Return the ids of the processes from which those of the database descend.
+    """Return the ids of the root processes of the database.
 
     Args:
         kind: Of the source. Its sessions must be open.
 
     Returns:
-        None where there are none on this machine, or they cannot be found.
+        None if the database is not on this machine, or cannot be found.
     """
     psutil = psutil_or_none()
     if psutil is None or kind in _IN_PROCESS:
@@ -169,8 +169,8 @@ def database_roots(kind: str) -> tuple[int, ...] | None:
     try:
         own = psutil.Process()
         ours = {own.pid, *(each.pid for each in own.children(recursive=True))}
-        # Whoever has started us is no database, even if our connections lead to it; nor are its
-        # connections sessions.
+        # The programs that started us are not a database, even if our connections lead to them;
+        # their connections are not sessions.
         known = ours.union(each.pid for each in own.parents())
     except (psutil.Error, OSError):
         return None

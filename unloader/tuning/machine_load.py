@@ -1,7 +1,7 @@
-"""The counters of the machine, and what the difference of two readings shows.
+"""The counters of the machine, and the load between two readings.
 
-What cannot be read is None, never zero. Counters only grow, so that the difference of two readings
-is exact however far apart they are. They are the counters of the kernel, read through psutil; the
+A counter that cannot be read is None, never zero. Counters only grow, so that the difference of
+two readings is exact at any distance. They are the counters of the kernel, read through psutil; the
 length of the queue of a disk is read from /proc/diskstats, as psutil leaves it out. Without psutil
 nothing is known.
 """
@@ -64,7 +64,7 @@ class Tree(Struct, frozen=True, kw_only=True):
     """A process and all below it."""
 
     seconds: float
-    """CPU seconds, those of processes that have ended included."""
+    """CPU seconds, also of ended processes."""
     memory_bytes: int | None
     """Resident; pages that several of them share count for each."""
 
@@ -126,9 +126,9 @@ def read_machine(database_roots: tuple[int, ...] | None) -> Reading:
 
 
 def disk_of(directory: str) -> str | None:
-    """Return the disk that a directory, or the nearest one above it that exists, lies on.
+    """Return the disk that a directory, or the nearest existing one above it, is on.
 
-    None for a file system that is on no disk of its own.
+    None for a file system without a disk.
     """
     path = Path(directory).absolute()
     while not path.exists() and path != path.parent:
@@ -138,7 +138,7 @@ def disk_of(directory: str) -> str | None:
         real = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve(strict=True)
     except OSError:
         return None
-    # A partition is a folder in that of its disk.
+    # The folder of a partition is inside the folder of its disk.
     return real.parent.name if (real / "partition").exists() else real.name
 
 
@@ -146,12 +146,12 @@ def link_speeds() -> dict[str, float]:
     """Return the bytes per second that each network interface can carry, where it tells."""
     psutil = psutil_or_none()
     found = {} if psutil is None else _asked(psutil.net_if_stats) or {}
-    # In megabits; 0 or -1 of what has no such figure, as that of the machine itself.
+    # In megabits; 0 or -1 without a figure, as for the loopback interface.
     return {name: each.speed * 1e6 / 8 for name, each in found.items() if each.speed > 0}
 
 
 def _asked(question: Any) -> Any:
-    """Return the answer, or None where the system has none."""
+    """Return the answer, or None if the system does not answer."""
     with suppress(OSError, NotImplementedError, AttributeError, RuntimeError, ValueError):
         return question()
     return None
@@ -244,7 +244,7 @@ def _tree(psutil: Any, processes: list[Any]) -> Tree | None:
             times = each.cpu_times()
         except psutil.Error:
             continue
-        # What has ended below a process is in its own account once it has waited for it.
+        # A process counts an ended child after it has waited for it.
         seconds += times.user + times.system
         seconds += getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
         with suppress(psutil.Error):
@@ -269,7 +269,7 @@ class ProcessShares(Struct, frozen=True, kw_only=True):
     workers: float | None
     parent: float | None
     database: float | None
-    """Its processes on this machine; None where it has none, or they cannot be told."""
+    """Its processes on this machine; None without any, or if they are unknown."""
     rest: float | None
     """All others; the database is among them where it cannot be told."""
 
@@ -295,7 +295,7 @@ class NetworkLoad(Struct, frozen=True, kw_only=True):
     received_bytes_per_second: float
     sent_bytes_per_second: float
     busy: float | None
-    """Share of what the link carries, of the direction with more; None where it does not tell."""
+    """Share of the link's capacity, in the busier direction; None if the capacity is unknown."""
 
 
 class NodeLoad(Struct, frozen=True, kw_only=True):
@@ -307,7 +307,7 @@ class NodeLoad(Struct, frozen=True, kw_only=True):
 
 
 class MachineLoad(Struct, frozen=True, kw_only=True):
-    """What the machine did in some seconds. What could not be read is None."""
+    """The load of the machine in some seconds. An unknown figure is None."""
 
     cpu: CpuShares | None
     used: float | None
@@ -316,9 +316,9 @@ class MachineLoad(Struct, frozen=True, kw_only=True):
     """Share of the periods of such a quota in which it was used up; None without a quota."""
     processes: ProcessShares
     disks: tuple[DiskLoad, ...]
-    """Those that did something, and those of the output."""
+    """The active ones, and the disks of the output."""
     networks: tuple[NetworkLoad, ...]
-    """Those that did something."""
+    """The active ones."""
     nodes: tuple[NodeLoad, ...]
     clock_mhz: float | None
     """Mean over the time."""
@@ -330,18 +330,18 @@ class Machine(Struct, frozen=True, kw_only=True):
     """What does not change while points are measured."""
 
     nodes: tuple[tuple[int, tuple[int, ...]], ...]
-    """Of each NUMA node its number, and the places of its CPUs among those that are on."""
+    """Number of each NUMA node, and the places of its CPUs among the CPUs that are on."""
     cpu_quota: float | None
     """CPUs that our control group grants; None is all."""
     output_disks: frozenset[str]
     link_speeds: Mapping[str, float] = field(default_factory=dict)
-    """Bytes per second that network interfaces can carry, of those that tell."""
+    """Bytes per second that network interfaces can carry, if they report it."""
     cores: int | None = None
     """That may be used, threads of one core counted once."""
 
 
 def machine_of(directories: Sequence[str]) -> Machine:
-    """Return what is known of this machine.
+    """Return the fixed properties of this machine.
 
     Args:
         directories: Where output goes.
@@ -370,7 +370,7 @@ def machine_of(directories: Sequence[str]) -> Machine:
 def load_between(
     before: Reading, after: Reading, machine: Machine, *, clock_mhz: float | None, peak: int | None
 ) -> MachineLoad:
-    """Return what the machine did between two looks.
+    """Return the load of the machine between two readings.
 
     Args:
         before: The first one.
@@ -530,5 +530,5 @@ def _throttled(
 
 
 def _share(part: float, whole: float) -> float:
-    # Counters of CPUs tick coarsely, and not all at once.
+    # Counters of CPUs tick coarsely, and at different times.
     return min(1.0, max(0.0, part / whole))

@@ -1,4 +1,4 @@
-"""The tasks of measuring processes, their answers, and how several processes work at once."""
+"""The tasks of measuring processes, their answers, and how several processes work in parallel."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class _One(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _Together(Work[_One]):
-    """Lets nobody begin before all processes are up."""
+    """Lets no process begin before all of them are ready."""
 
     executor: LocalExecutor
     wanted: int

@@ -170,8 +170,8 @@ def _values(label: str) -> str:
 
 
 MOST_ABOVE = 3.0
-"""A ceiling higher than so many times the fastest point is told and not drawn: the curve beside it
-would be flat."""
+"""A ceiling higher than this multiple of the fastest point is a text and not drawn: the curve would
+be flat."""
 
 _STATES = ("sustained", "valid", "not sustained", "not valid", "outlier", "failed")
 _STATE_COLOURS = (
@@ -179,7 +179,7 @@ _STATE_COLOURS = (
     *("var(--red)", "var(--pink)", "var(--grey)"),
 )
 _STATE_SHAPES = ("circle", "circle", "diamond", "cross", "triangle-up", "square")
-"""A state is told by its form, too, not by its colour alone."""
+"""A state has its own form, too, not only a colour."""
 
 _UNITS: dict[str, tuple[str, Callable[[float], str]]] = {
     "bytes": ("MB/s", figures.bytes_per_second),

@@ -1,7 +1,7 @@
 """The points of a sweep, and their file: CSV with `parallelism,seconds`, and what else is known.
 
 Other columns are `bytes`, `rows` and the figures of `Load`, such as `cpu`. Shares are in percent.
-A line that begins with # is a remark. A cell without text is a figure that nobody measured.
+A line that begins with # is a remark. An empty cell is a figure that was not measured.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Load(Struct, frozen=True, kw_only=True):
     disk: float | None = None
     """Of the time in which the busiest disk of the output was busy."""
     output: float | None = None
-    """Of the workers' time that passed in waiting for the disk, or whatever takes the files."""
+    """Of the workers' time that passed in waiting for the destination of the files."""
     network: float | None = None
-    """Of what the network connection can carry."""
+    """Of the capacity of the network connection."""
     source: float | None = None
     """Of the workers' time that passed in waiting for rows."""
     delay: float | None = None
@@ -53,7 +53,7 @@ class Point(Struct, frozen=True, kw_only=True):
     parallelism: int
     seconds: float
     bytes: float | None = None
-    """What was written in these seconds."""
+    """Written in these seconds."""
     rows: float | None = None
     load: Load = Load()
 
@@ -80,9 +80,9 @@ class PointsFile(Struct, frozen=True, kw_only=True):
     points: tuple[Point, ...]
     """In the order of the file."""
     others: tuple[Mapping[str, str], ...]
-    """Of each point the cells of columns that are none of a point's own."""
+    """The cells of further columns of each point."""
     notices: tuple[str, ...] = ()
-    """What the user should know of how it was read."""
+    """Remarks on how the file was read."""
 
 
 def read_points(path: Path) -> PointsFile:

@@ -59,14 +59,13 @@ class Budget(Struct, frozen=True, kw_only=True):
     """How much measuring may take."""
 
     parts: tuple[Part, ...]
-    """What is measured."""
+    """The parts to measure."""
     levels: tuple[int, ...] = ()
-    """Parallelisms at which the source is read; empty is 1, 2, 4 and so on up to that of the run.
-    """
+    """Parallelisms at which the source is read; empty is 1, 2, 4 and so on up to the workers."""
     disk_bytes: int
     """Written for one figure of a disk, in all its rounds."""
     disk_seconds: float
-    """The same for the time; the sync at the end comes on top."""
+    """Seconds for one figure of a disk; the sync at the end is extra."""
     disk_rounds: int
     source_seconds: float
     """Of fetching, for each level."""
@@ -84,7 +83,7 @@ _NO_SOURCE = "no SOURCE is given"
 
 
 class _Found(Struct):
-    """What is known so far."""
+    """The figures so far."""
 
     ceilings: Ceilings
     blank: list[NotMeasured] = field(default_factory=list)
@@ -117,8 +116,8 @@ def measure(
     Args:
         request: The run; its source's kind is empty where none is given, and its destination where
             no disk is to be measured.
-        budget: What is measured, and how much that may take.
-        observe: Told of each step.
+        budget: The parts to measure, and the largest amounts for them.
+        observe: Called with each step.
         stop: Asked several times a second.
 
     Raises:
@@ -314,7 +313,7 @@ def _connection(found: _Found, ready: Prepared, figures: SourceFigures | None) -
 
 
 _SYNC_SECONDS = 60.0
-"""What the last sync may take beyond the time for writing (guess)."""
+"""Longest time of the last sync after the time for writing (guess)."""
 
 
 class DiskMeasuring:
@@ -354,7 +353,7 @@ class DiskMeasuring:
         return tuple(each for each in found if each is not None)
 
     def together(self, directories: Sequence[str]) -> DiskCeiling | None:
-        """Return the figure of all directories at once; None where there is one, or they failed."""
+        """Return the figure of all directories together; None for one, or if they failed."""
         if len(directories) < 2:
             return None
         return self._measured(tuple(directories), max(self._workers, len(directories)))
@@ -401,7 +400,7 @@ class DiskMeasuring:
         return ""
 
     def _lacking_bytes(self, writers: int) -> str:
-        """Return why so many files cannot be told apart from their syncs; empty if they can."""
+        """Return why the bytes are too few for the files; empty if they are enough."""
         files = self._budget.disk_rounds * writers
         if self._budget.disk_bytes >= files * self._writing.overlap_buffer:
             return ""
@@ -442,7 +441,7 @@ class DiskMeasuring:
 
 
 _BEGIN_SECONDS = 120.0
-"""What the first rows of a statement may take beyond the time for fetching (guess)."""
+"""Longest wait for the first rows of a statement, beyond the time for fetching (guess)."""
 
 
 class SourceFigures(Struct, frozen=True, kw_only=True):
@@ -473,13 +472,13 @@ def measure_source(
     seconds: float,
     stop: Callable[[], bool],
 ) -> SourceFigures:
-    """Return what so many workers fetch of the run's units.
+    """Return the rates of some workers that fetch units of the run.
 
     Each level begins with units that those before it have not reached, as far as there are any:
-    what is read twice may come out of a cache. All connect before anybody fetches.
+    rows that are read twice may come from a cache. All workers connect before one of them fetches.
 
     Args:
-        ready: The run, prepared; its snapshot is what is read.
+        ready: The prepared run, whose snapshot is read.
         executor: Has a seat for each worker of the highest level.
         levels: Parallelisms, ascending.
         seconds: Of fetching, for each level.
@@ -518,7 +517,7 @@ def measure_source(
 def _fetch_tasks(
     ready: Prepared, units: Sequence[WorkUnit], level: int, first: int, seconds: float
 ) -> Iterator[FetchTask]:
-    """Yield the task of each worker: every n-th unit, from one on that nobody else begins with."""
+    """Yield the task of each worker: every n-th unit, from a different first unit."""
     spec = ready.request.output.spec("", ready.format, Compression())
     spec = replace(spec, stream=os.devnull)
     for worker in range(level):

@@ -54,7 +54,7 @@ Task = WriteTask | ConnectTask | FetchTask | Preload
 Answer = Written | Connected | Fetched | AttemptFailure | None
 
 PREFIX = ".unloader-preflight-"
-"""Begins the name of a file where the file system has none without a name."""
+"""First letters of a file's name, on file systems that need names."""
 
 _DATA_BYTES = 4 * 1024 * 1024
 
@@ -63,14 +63,14 @@ _readers: list[Reader] = []
 """The one that is open, if any is."""
 
 
-@atexit.register  # So the database sees its session closed, and no connection that breaks off.
+@atexit.register  # So the database sees its session closed, and not a broken connection.
 def _close() -> None:
     while _readers:
         _readers.pop().close()
 
 
 def work(task: Task, report: Callable[[object], None]) -> Answer:
-    """Do what the parent sent; every error comes back as data."""
+    """Do a task of the parent; every error is returned as data."""
     guard_streams()
     try:
         if isinstance(task, WriteTask):
@@ -146,7 +146,7 @@ def _not_writable(directory: str, error: OSError) -> WriteError:
 def _open(extract: Extract) -> Reader:
     source = source_of(extract.source.kind)
     source.load()
-    # What the first unit would load, which is no time of the source.
+    # Modules that the first unit would load, whose time is not the source's.
     from unloader.worker import dropping  # noqa: F401
     from writers import large_rows, schema  # noqa: F401
 
@@ -210,8 +210,8 @@ T = TypeVar("T")
 class TimedReader:
     """Passes on what a reader gives; a `unloader.sources.base.TextReader` if that one is.
 
-    A unit that is cut off looks like one that ended, so what was read of it counts. The first item
-    of all is waited for, however long it takes: without one there is no figure.
+    A unit that is cut off looks like a finished one, so its rows count. The first item
+    of all is waited for, however long it takes, because a figure needs one.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ class Frame(Struct, frozen=True, kw_only=True):
 
     @property
     def is_narrow(self) -> bool:
-        """Whether there is no room beside the data."""
+        """Whether the chart has no space beside the data."""
         return self.width < 600
 
     def pick(self, wide: Any, narrow: Any) -> Any:
@@ -57,9 +57,9 @@ class Chart(Struct, frozen=True, kw_only=True):
     """Its id on the page."""
     title: str
     summary: str
-    """What it shows, in a sentence or two; for those who do not see it, too."""
+    """A description in a sentence or two, also for screen readers."""
     spec: Callable[[Frame], Spec]
-    """Vega-Lite without size and style; the frame says how much room there is."""
+    """Vega-Lite without size and style; the frame has its width."""
 
 
 def drawn(chart: Chart, frame: Frame) -> Spec:
@@ -194,8 +194,8 @@ def timeline_chart(bars: Sequence[Bar], units_per_bar: int, note: str = "") -> C
 
     Args:
         bars: At least one.
-        units_per_bar: Most units that one of them stands for.
-        note: What else is to be said of it.
+        units_per_bar: Most units of one bar.
+        note: A further sentence of the summary.
     """
     what = f"up to {units_per_bar} units in a row" if units_per_bar > 1 else "an attempt at a unit"
     values = [
@@ -301,7 +301,7 @@ def worker_axis(workers: int) -> Spec:
 
 
 def rows_height(rows: int) -> int:
-    """Return the height of a chart with a line for each of so many: up to about a screen."""
+    """Return the height of a chart with a number of rows: up to about a screen."""
     return max(40, min(rows * 22, 700))
 
 

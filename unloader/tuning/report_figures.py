@@ -52,7 +52,7 @@ def workers(value: float) -> str:
 
 
 def text(value: object) -> str:
-    """Return what is no number."""
+    """Return a value that is not a number."""
     return str(value)
 
 

@@ -60,7 +60,7 @@ def _page(
 
     Args:
         template: Its name.
-        document: What the page carries as JSON; figures are its values.
+        document: The JSON of the page; figures are its values.
         charts: In the order of the page.
         more: Further names for the template.
 
@@ -72,7 +72,7 @@ def _page(
 
     drawings = []
     for chart in charts:
-        # Made by the library, which escapes what it is given.
+        # The library that makes it escapes its input.
         wide, narrow = map(Markup, svg_of(chart))
         drawings.append(
             {
@@ -139,7 +139,7 @@ def check_page_file(path: Path) -> None:
     """Check that a page can be made and written, before a long run.
 
     Raises:
-        ConfigError: A library is missing, or there is no such directory, or it is not writable.
+        ConfigError: A library is missing, or the directory is missing or not writable.
     """
     for library in ("jinja2", "vl_convert"):
         if find_spec(library) is None:

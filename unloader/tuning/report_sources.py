@@ -1,4 +1,4 @@
-"""The report of a place: of the manifest of a run, or of what a sweep wrote."""
+"""The report of a place: of the manifest of a run, or of the output of a sweep."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from writers.objects.location import Location
 def report_at(
     place: PlacePath, ceilings: Path | None = None
 ) -> RunReport | TablesReport | SweepPage:
-    """Return the report of what lies at a place.
+    """Return the report of a place.
 
     Args:
-        place: The directory of a finished run, or of a broken one of which some units are done; or
-            a file: a manifest, or what `unloader sweep --json` wrote.
-        ceilings: What `unloader preflight --save` wrote, to hold a sweep against.
+        place: The directory of a finished run, or of an interrupted run with finished units; or a
+            file: a manifest, or the output of `unloader sweep --json`.
+        ceilings: A file of `unloader preflight --save`, to compare a sweep with.
 
     Raises:
-        OutputFailed: There is no manifest, or it is damaged.
+        OutputFailed: The manifest is missing or damaged.
         ConfigError: The sweep has no points, or the ceilings cannot be read.
     """
     if isinstance(place, Location) or not place.is_file():
@@ -53,13 +53,13 @@ def report_at(
 
 
 def of_manifest(manifest: Manifest) -> RunReport:
-    """Return the report of a run, with those of its routes that are found where they were."""
+    """Return the report of a run, with the routes whose manifests are still in their places."""
     if manifest.route is None:
         return run_report(manifest)
     found = [manifest]
     for other in manifest.route.others:
         with suppress(UnloaderError, OSError):
-            # What lies there may be another run's by now.
+            # Another run may have replaced it.
             found += [
                 each for each in [read_manifest(path_of(other.to))] if _is_same(each, manifest)
             ]

@@ -13,7 +13,7 @@ USED_UP = 0.9
 """From which share of its time on a resource counts as used up."""
 
 WAITED = 0.5
-"""From which share of the workers' time on what they wait for is the limit."""
+"""From which share of the workers' time on a wait is the limit."""
 
 LITTLE = 0.25
 """Below it a wait shows that something else limits, however busy the resource is."""
@@ -27,8 +27,8 @@ class Limit(Struct, frozen=True, kw_only=True):
     """What limits the speed at some levels."""
 
     resources: tuple[str, ...]
-    """Those that are used up: disk, source, network, cpu, node. Empty where none of them is, or
-    where none was measured."""
+    """The used-up ones of disk, source, network, cpu and node. Empty without any, or if none was
+    measured."""
     text: str
 
 
@@ -62,8 +62,8 @@ def _limit(loads: Sequence[Load], *, above: bool) -> Limit:
     """Return what limits the speed at the levels on one side of the knee, from their loads.
 
     What workers wait for is the evidence. That something is busy is evidence only where the waits
-    are not known, or do not contradict it: a disk may be busy with what nobody waits for, and the
-    CPUs with other programs.
+    are not known, or do not contradict it: a disk may be busy without a worker that waits for
+    it, and the CPUs with other programs.
     """
     medians = {name: median_of(getattr(load, name) for load in loads) for name in LOADS}
     known = {
@@ -101,7 +101,7 @@ def _used_up(known: Mapping[str, float]) -> dict[str, str]:
     if not waits_elsewhere and (text := _cpu(known)):
         found["cpu"] = text
     elif not waits_elsewhere and known.get("node", 0.0) >= USED_UP:
-        # Where all CPUs are busy, those of the busiest node are, too.
+        # If all CPUs are busy, the busiest node is busy, too.
         found["node"] = f"the CPUs of one NUMA node ({known['node']:.0%} busy)"
     return found
 

@@ -153,7 +153,7 @@ class RouteLine(Struct, frozen=True, kw_only=True):
     name: str
     rows: int
     left_out: int | None
-    """By its filter; None where it has none."""
+    """By its filter; None without one."""
     bytes: int
     files: int
     verified: str
@@ -188,7 +188,7 @@ class RunReport(Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeLine, ...]
     bars: tuple[Bar, ...]
     units_per_bar: int
-    """Most units that one bar stands for."""
+    """Most units of one bar."""
     slowest: tuple[UnitLine, ...]
     """The units that took longest, slowest first."""
     failed: tuple[Bar, ...]
@@ -205,13 +205,13 @@ class RunReport(Struct, frozen=True, kw_only=True):
 
 
 MOST_BARS = 1500
-"""A drawing of so many opens at once; one of 20,000 takes seconds."""
+"""A drawing of 1,500 bars opens immediately; one of 20,000 takes seconds."""
 
 
 def bars_of(
     units: Iterable[Bar], failed: Sequence[Bar] = (), most: int = MOST_BARS
 ) -> tuple[tuple[Bar, ...], int]:
-    """Return the bars by worker and time, and how many units one of them stands for at most.
+    """Return the bars by worker and time, and the most units of one bar.
 
     Failed attempts always have separate bars. Where there are too many units, several that a
     worker did in a row share a bar.
@@ -267,10 +267,10 @@ def run_report(manifest: Manifest, others: Sequence[Manifest] = ()) -> RunReport
 
     Args:
         manifest: Of one table.
-        others: Those of all routes, where it is of one of several.
+        others: The manifests of all routes, if there are several.
     """
     table, units = manifest.table, manifest.units
-    # Of a steered run those that were never to work were not idle.
+    # In a steered run, workers that never had to work were not idle.
     expected = 0 if manifest.parallelism_steps else len(manifest.workers)
     failed = tuple(map(_failed_bar, manifest.failed_attempts))
     bars, units_per_bar = bars_of(filter(None, map(_unit_bar, units)), failed)
@@ -512,7 +512,7 @@ class TablesReport(Struct, frozen=True, kw_only=True):
     snapshot: Snapshot | None
     totals: TablesTotals
     asked_for: int
-    """How many tables there are, those that are not complete among them."""
+    """Number of all tables, complete or not."""
     rows_per_second: float | None
     bytes_per_second: float | None
     verified: str

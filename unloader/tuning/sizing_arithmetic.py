@@ -1,9 +1,9 @@
-"""From what was measured to the machine that a run needs: pure, without a clock or a file.
+"""From measurements to the machine that a run needs: pure, without a clock or a file.
 
 The currency is bytes of text before compression: rows of another width take another time. Every
 measured rate is multiplied by the ratio of the CPUs and loses the discount. A value is rounded to
-six digits immediately, and the arithmetic goes on with the rounded value: what is shown can be
-computed again with a pocket calculator.
+six digits immediately, and the next step uses the rounded value: a pocket calculator gives
+the same results.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Sheet:
         return tuple(self._steps)
 
     def given(self, what: str, value: float, unit: str, note: str = "") -> float:
-        """Write down what is given or measured; return it as it is reckoned with."""
+        """Add a given or measured value; return it rounded."""
         return self._add(what, "", value, unit, note)
 
     def times(self, what: str, *factors: float, unit: str, note: str = "") -> float:
@@ -85,7 +85,7 @@ class Sheet:
 
     def whole(self, what: str, value: float, *, unit: str) -> int:
         """Round up, and write that down where it changes anything."""
-        # What is a whole number but for the rounding is not one more.
+        # A whole number that differs only by rounding is not one more.
         found = max(1, math.ceil(value - 1e-9 * abs(value)))
         self._add(what, "", found, unit, f"{shown(value)} rounded up")
         return found
@@ -97,7 +97,7 @@ class Sheet:
 
 
 def size(question: Question, basis: Basis) -> Sizing:
-    """Return what the question needs, with every step.
+    """Return the answer to a question, with every step.
 
     Raises:
         UsageError: Something is neither given nor known, or no figure can be reckoned with.
@@ -306,7 +306,7 @@ def time_on_cores(work: Work, sheet: Sheet, assumptions: list[str]) -> OnCores:
 
 
 def _usable(work: Work, name: str, rate: float, sheet: Sheet) -> float:
-    """Return what is reckoned with of a limit; that of the CPU has a margin of its own."""
+    """Return the usable rate of a limit; the limit of the CPU includes its margin."""
     if name == "CPU limit":
         return rate
     what = f"{name}, after the discount"
@@ -379,7 +379,7 @@ class NetworkNeeded(TypedDict):
 def spaces_of(
     work: Work, basis: Basis, seconds: float | None, sheet: Sheet, unknown: list[Unknown]
 ) -> tuple[Space, ...]:
-    """Return what the output takes in each format and codec that is known; text as it is first."""
+    """Return the space of the output in each known format and codec, plain text first."""
     known = {(each.format, each.codec): each for each in (_PLAIN, *basis.spaces)}
     if len(known) == 1:
         unknown.append(
@@ -437,7 +437,7 @@ def _space(
 def network_needed(
     work: Work, basis: Basis, seconds: float, sheet: Sheet, assumptions: list[str]
 ) -> NetworkNeeded:
-    """Return what the connections to the source carry."""
+    """Return the network that the connections to the source need."""
     if basis.network_row_bytes is not None:
         size = sheet.times(
             "over the network", work.rows, basis.network_row_bytes, unit="bytes",
@@ -468,7 +468,7 @@ def network_needed(
 
 
 def answer_of(work: Work, needed: Needed | None, machine: OnCores | None) -> str:
-    """Return whether it fits, how long it takes, and what it needs."""
+    """Return the answer in sentences: whether it fits, its time, and its machine."""
     question = work.question
     window = question.window_seconds
     off = f"with a discount of {question.discount * 100:g} % on the measured rates"

@@ -1,4 +1,4 @@
-"""What is known of the speed of an unload, from files: manifests, points of a sweep, ceilings."""
+"""Measured speeds of unloads, from files: manifests, points of a sweep, ceilings."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def points_of_sweep(path: Path, found: Analysis) -> Basis:
     """Return the measurements of a sweep, or the levels of an analysis of points.
 
     Raises:
-        ConfigError: It has none.
+        ConfigError: The sweep has no points.
     """
     if not isinstance(found, SweepDocument):
         amounts = {found.work.unit: found.work.amount}
@@ -158,7 +158,7 @@ def points_of_sweep(path: Path, found: Analysis) -> Basis:
                 workers=point.parallelism,
                 seconds=each.seconds,
                 rows=each.rows,
-                # What a sweep has written may be compressed: the width of a row is that of text.
+                # The bytes of a sweep may be compressed; the width of a row is not.
                 bytes=None if each.row_bytes is None else each.rows * each.row_bytes,
                 cores=None if found.cores is None else min(point.parallelism, found.cores),
                 cpu_seconds=each.cpu_seconds,
@@ -196,7 +196,7 @@ def _basis_of_points(found: list[tuple[str, Measured]], path: Path) -> Basis:
 
 
 def _is_compressed(settings: Mapping[str, Any]) -> bool:
-    """Return whether the bytes of a point are no text."""
+    """Return whether the bytes of a point are compressed, or not text."""
     codec = str(settings.get("compression") or "none").lower()
     return codec != "none" or str(settings.get("format") or "csv").lower() != "csv"
 
@@ -218,17 +218,17 @@ _OTHER = "give the manifest of a longer run"
 
 
 def basis_of_run(directory: Path) -> Basis:
-    """Return what the finished run in a directory says.
+    """Return the measurement of the finished run in a directory.
 
     Raises:
-        OutputFailed: There is none, or its manifest is damaged.
+        OutputFailed: The manifest is missing or damaged.
         ConfigError: It was too short to be reckoned with.
     """
     return _basis_of_finished(read_manifest(directory), str(directory))
 
 
 def basis_of_manifest(path: Path) -> Basis:
-    """Return what a manifest says, wherever it lies and whatever its name.
+    """Return the measurement of a manifest of any name.
 
     Raises:
         OutputFailed: It is damaged.
@@ -327,7 +327,7 @@ def basis_of_ceilings(found: Ceilings) -> Basis:
 def _most_of_source(levels: tuple[SourceLevel, ...]) -> float | None:
     """Return the most that a source gives; None where the last level still rose with its workers.
 
-    It has levelled off where further workers bring less than half of what they should.
+    It has levelled off where further workers bring less than half of a proportional gain.
     """
     *others, last = sorted(levels, key=lambda each: each.parallelism)
     if not others:

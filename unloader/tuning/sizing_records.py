@@ -1,4 +1,4 @@
-"""The records of a sizing: what is asked, what was measured, and each step of the arithmetic."""
+"""The records of a sizing: the question, the measurements, and each step of the arithmetic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Question(Struct, frozen=True, kw_only=True):
     """A table, a night and a machine."""
 
     rows: float | None = None
-    """None takes those of what was measured."""
+    """None takes the rows of the measurements."""
     row_bytes: float | None = None
     """Of the text of one row; None as above."""
     window_seconds: float | None = None
@@ -18,13 +18,13 @@ class Question(Struct, frozen=True, kw_only=True):
     disks: int | None = None
     """That the output is spread over."""
     cpu_ratio: float = 1.0
-    """Benchmark score of one core there over that of the machine that measured."""
+    """Benchmark score of one core there, divided by the score of a measuring core."""
     discount: float = 0.2
     """Share that is taken off every measured rate."""
     cpu_limit: float = 0.75
     """Share of the cores' time that may be used."""
     disk_rate: float | None = None
-    """Bytes a second of one disk; None takes what was measured."""
+    """Bytes a second of one disk; None takes the measured rate."""
     network_rate: float | None = None
     """Bytes a second of one network link."""
     measured_cores: int | None = None
@@ -40,7 +40,7 @@ class Measured(Struct, frozen=True, kw_only=True):
     bytes: float | None = None
     """Of text before compression."""
     cores: float | None = None
-    """That the workers had; None where nobody says."""
+    """Cores of the workers; None if unknown."""
     cpu_seconds: float | None = None
 
 
@@ -50,14 +50,14 @@ class CodecSpace(Struct, frozen=True, kw_only=True):
     format: str
     codec: str
     row_bytes: float | None
-    """Before compression; None is that of the question."""
+    """Before compression; None takes the width of the question."""
     ratio: float
     bytes_per_cpu_second: float | None
     """None where nothing is compressed, or that was not measured."""
 
 
 class Basis(Struct, frozen=True, kw_only=True):
-    """What is known, from one file or several."""
+    """The measurements of one file or several."""
 
     origins: tuple[str, ...]
     measured: tuple[Measured, ...] = ()
@@ -75,18 +75,18 @@ class Basis(Struct, frozen=True, kw_only=True):
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One line of the arithmetic; the value is that of the formula, to six digits."""
+    """One line of the arithmetic; the value is the result of the formula, to six digits."""
 
     what: str
     formula: str
-    """Numbers, `x`, `/`, `+`, `-` and brackets; empty for what is given."""
+    """Numbers, `x`, `/`, `+`, `-` and brackets; empty for a given value."""
     value: float
     unit: str
     note: str = ""
 
 
 class Space(Struct, frozen=True, kw_only=True):
-    """What the output takes in one format and codec."""
+    """The space of the output in one format and codec."""
 
     format: str
     codec: str
@@ -99,7 +99,7 @@ class Space(Struct, frozen=True, kw_only=True):
 
 
 class Needed(Struct, frozen=True, kw_only=True):
-    """What the window asks for; None where it cannot be told."""
+    """The machine that the window needs; None where that is unknown."""
 
     workers: int | None = None
     cores: int | None = None
@@ -126,7 +126,7 @@ class OnCores(Struct, frozen=True, kw_only=True):
 
 
 class Unknown(Struct, frozen=True, kw_only=True):
-    """What is blank, and why."""
+    """A figure without a value, and why."""
 
     what: str
     reason: str
@@ -147,7 +147,7 @@ class Sizing(Struct, frozen=True, kw_only=True):
 
 
 class Level(Struct, frozen=True, kw_only=True):
-    """What so many workers did."""
+    """The rate of a number of workers."""
 
     workers: int
     cores: float
@@ -173,5 +173,5 @@ class Work(Struct, frozen=True, kw_only=True):
     """Of one disk."""
 
     def usable(self, level: Level) -> float:
-        """Return what is reckoned with of a level's rate."""
+        """Return the rate of a level that the arithmetic uses."""
         return level.rate * self.question.cpu_ratio * (1 - self.question.discount)

@@ -1,4 +1,4 @@
-"""What a sweep is asked and what it has found: the records that `unloader sweep --json` prints."""
+"""The records of a sweep: its points, and the result that `unloader sweep --json` prints."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SweepOptions(Struct, frozen=True, kw_only=True):
     sample: float | None = None
     """Share of the table that is read; None is all of it."""
     seconds: float | None = None
-    """After so long a measurement ends; None lets it read to the end."""
+    """A measurement ends after these seconds; None reads to the end."""
 
 
 class StageCosts(Struct, frozen=True, kw_only=True):
@@ -67,20 +67,20 @@ class Queueing(Struct, frozen=True, kw_only=True):
     for_source: float | None
     """Encoding waited for rows."""
     for_encoder: float | None
-    """Fetching stood still because encoding took nothing."""
+    """Fetching waited because encoding took nothing."""
     for_writer: float | None
-    """Encoding stood still because compressing or writing took nothing."""
+    """Encoding waited because compressing or writing took nothing."""
     longest_seconds: float | None
     """The longest single wait of a stage for want of a consumer."""
 
 
 class Waits(Struct, frozen=True, kw_only=True):
-    """Shares of the workers' time that passed in waiting, by what it was for in the end."""
+    """Shares of the workers' time that passed in waiting, by the cause of the wait."""
 
     source: float | None
     """Rows of the source, while nothing of the worker had to run for them."""
     output: float | None
-    """The disk, or whatever takes the files: writing, and syncing at their end."""
+    """The disk or another destination of the files: writing, and syncing at their end."""
     cpu: float | None
     """A CPU: a thread that others waited for was ready to run and had none."""
 
@@ -120,7 +120,7 @@ class Measurement(Struct, frozen=True, kw_only=True):
     peak_worker_bytes: int | None
     """The most memory that one worker had resident."""
     row_bytes: float | None = None
-    """Of the text of a row before compression, in the finished units; None where there is none."""
+    """Of the text of a row before compression, in the finished units; None without text."""
     moments: tuple[Moment, ...] = ()
     timeline: tuple[UnitTime, ...] = ()
     rows_per_second: float
@@ -129,14 +129,14 @@ class Measurement(Struct, frozen=True, kw_only=True):
 
     @property
     def cpu_seconds(self) -> float | None:
-        """Return what the workers' processes have used for all rows."""
+        """Return the CPU seconds of the workers for all rows."""
         million = self.costs.total
         return None if million is None else million * self.rows / 1e6
 
 
 PointState = Literal["steady", "unsteady", "once", "failed", "not measured"]
-"""unsteady: its speeds differ by more than is allowed, however often it was measured; once: there
-is no second measurement to compare with."""
+"""unsteady: its speeds differ by more than is allowed, however often it was measured; once: it has
+only one measurement."""
 
 
 class PointReport(Struct, frozen=True, kw_only=True):
@@ -181,7 +181,7 @@ class SampleTaken(Struct, frozen=True, kw_only=True):
 
 
 class WholeTable(Struct, frozen=True, kw_only=True):
-    """The seconds of all rows that the options select, from those of the recommended level."""
+    """The seconds of all rows that the options select, at the recommended level."""
 
     parallelism: int
     rows: int
@@ -193,7 +193,7 @@ class Curve(Analysis, frozen=True, kw_only=True):
     """The analysis of points that differ in parallelism alone."""
 
     settings: Mapping[str, str]
-    """What they have in common, of what the sweep varies."""
+    """The varied options that are equal for all its points."""
     rows_per_second: float
     """Of its recommended level, or else of its fastest."""
     whole_table: WholeTable | None
@@ -206,7 +206,7 @@ class Curve(Analysis, frozen=True, kw_only=True):
 
 
 class SweepDocument(Analysis, frozen=True, kw_only=True):
-    """What a sweep has found, as `--json` prints it; the analysis is that of the fastest curve."""
+    """What a sweep has found, as `--json` prints it, with the analysis of the fastest curve."""
 
     recommended_options: Mapping[str, str]
     whole_table: WholeTable | None
@@ -225,7 +225,7 @@ class SweepDocument(Analysis, frozen=True, kw_only=True):
     cores: int | None
     """Of this machine that may be used, threads of one core counted once."""
     caches: str
-    """What the caches of database and system held, in one sentence."""
+    """The state of the caches of database and system, in one sentence."""
     points: tuple[PointReport, ...]
     """In the order in which they were asked for."""
     interrupted: bool
@@ -261,7 +261,7 @@ def label(settings: Mapping[str, str]) -> str:
 def curves(
     measured: Iterable[PointReport],
 ) -> list[tuple[dict[str, str], list[PointReport]]]:
-    """Return the points that differ in parallelism alone, with what they have in common."""
+    """Return the points that differ only in parallelism, with their common settings."""
     found: list[tuple[dict[str, str], list[PointReport]]] = []
     for point in measured:
         common = {name: text for name, text in point.settings.items() if name != PARALLELISM}
@@ -282,7 +282,7 @@ def measured_points(points: Iterable[PointReport]) -> tuple[Point, ...]:
 def points_csv(report: SweepDocument) -> str:
     """Return the measurements as CSV that `unloader.tuning.points` reads.
 
-    Further columns are those that `unloader size` reads, and what the sweep has varied beside
+    Further columns are for `unloader size`, and for the options that the sweep varies beside
     parallelism.
     """
     remarks = (
@@ -309,7 +309,7 @@ def points_csv(report: SweepDocument) -> str:
 
 
 def _for_size(each: Measurement, cores: int | None) -> list[str]:
-    """Return the cells of the columns `FOR_SIZE`; what is not known is empty."""
+    """Return the cells of the columns `FOR_SIZE`; an unknown value is empty."""
     known = (each.row_bytes, cores, each.cpu_seconds)
     return ["" if value is None else f"{value:.9g}" for value in known]
 
@@ -369,7 +369,7 @@ def curves_of(
 def _whole(
     analysis: Analysis, points: Sequence[PointReport], whole_rows: int | None
 ) -> WholeTable | None:
-    """Return the seconds of all rows at the recommended parallelism, from those of the sample."""
+    """Return the seconds of all rows at the recommended parallelism, from the measured rows."""
     level = analysis.level(analysis.recommended)
     if level is None or not whole_rows:
         return None

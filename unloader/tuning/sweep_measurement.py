@@ -1,6 +1,6 @@
 """Follows one run of a sweep by its events, and makes a measurement of it.
 
-Finished units show their stages: the CPU, the queues, and what they waited for. A stage that waits
+Finished units show their stages: the CPU, the queues, and the waits. A stage that waits
 is not yet the limit: the next one waits for something outside, has work to do, or is ready and gets
 no CPU. Each wait is divided among these as the stage that is waited for has spent its time.
 """
@@ -31,7 +31,7 @@ _LEAST_SECONDS = 1e-6
 
 
 class Watch(Struct, kw_only=True):
-    """What is known of a run while it goes on; it observes it, and ends it when time is over."""
+    """A run in progress: it observes the events of the run, and ends it after its time."""
 
     sampler: Sampler
     shown: Observer
@@ -80,7 +80,7 @@ class Watch(Struct, kw_only=True):
         self.shown(event)
 
     def stop(self) -> bool:
-        """Return whether the run is to end: the user says so, or its time is over."""
+        """Return whether the run must end: the user stops it, or its time is over."""
         if self.asked_to_stop():
             self.interrupted = True
         elif self._unloading is not None and self._ended is None and self.seconds is not None:
@@ -94,7 +94,7 @@ class Watch(Struct, kw_only=True):
         self._end(self.clock())
 
     def measurement(self, number: int) -> Measurement | None:
-        """Return what was measured; None if no row came.
+        """Return the measurement; None if no row came.
 
         Args:
             number: Of the measurement in its sweep.
@@ -135,7 +135,7 @@ class Watch(Struct, kw_only=True):
             self._end(now)
 
     def _begin(self, now: float) -> None:
-        # Not with the phase: the first worker loads its libraries yet, whatever the table is.
+        # Not with the phase: the first worker still loads its libraries.
         if self._unloading is None:
             self._unloading = now
             self.sampler.start()
@@ -210,7 +210,7 @@ def queueing_of(results: Sequence[UnitResult]) -> Queueing:
 
 
 def waits_of(results: Sequence[UnitResult]) -> Waits:
-    """Return the shares of the workers' time that passed in waiting, by what it was for."""
+    """Return the shares of the workers' time that passed in waiting, by cause."""
     seconds = sum(each.seconds for each in results)
     if not seconds or any(each.stages.load is None for each in results):
         return Waits(source=None, output=None, cpu=None)
@@ -251,7 +251,7 @@ def _waits(stages: Stages) -> tuple[float, float, float]:
 
 
 def _divided(waited: float, wall: float, busy: float, delayed: float) -> tuple[float, float]:
-    """Divide a wait for a stage: what was outside of it, and what was for want of a CPU.
+    """Divide a wait for a stage into a wait for something outside and a wait for a CPU.
 
     Args:
         waited: Seconds.

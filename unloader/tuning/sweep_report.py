@@ -1,6 +1,6 @@
-"""The report of a sweep: what its page shows, and what the page carries as JSON.
+"""The report of a sweep: the figures of its page, which the page also contains as JSON.
 
-It is made of what `unloader sweep --json` prints. A figure that was not measured is None, never 0.
+It is made from the output of `unloader sweep --json`. Unknown figures are null.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_LEVELS = 300
 _HOUR = 3600.0
 
 State = Literal["sustained", "valid", "not sustained", "not valid", "outlier", "failed"]
-"""Of a level, by the rules; `valid` is where nobody knows whether it can be sustained."""
+"""Of a level, by the rules; `valid` if it is unknown whether it can be sustained."""
 
 Unit = Literal["bytes", "rows", "runs"]
 """What rates count: runs an hour where neither bytes nor rows are known."""
@@ -45,7 +45,7 @@ class LevelLine(Struct, frozen=True, kw_only=True):
 
 
 class KneeLine(Struct, frozen=True, kw_only=True):
-    """Where another worker brings less than half of what the first one brought."""
+    """The level beyond which another worker adds less than half of the first worker's speed."""
 
     parallelism: int | None
     low: int | None
@@ -155,8 +155,8 @@ def sweep_report(found: Analysis, ceilings: Ceilings | None = None) -> SweepPage
     """Return the report of a sweep.
 
     Args:
-        found: What the sweep has found.
-        ceilings: What `unloader preflight --save` wrote, to hold the sweep against.
+        found: The result of the sweep.
+        ceilings: A file of `unloader preflight --save`, to compare the sweep with.
     """
     live = found if isinstance(found, SweepDocument) else None
     unit, levels, row_bytes = _unit(found.work), _levels(found), None
@@ -360,7 +360,7 @@ def _shown_point(found: SweepDocument) -> PointReport | None:
 
 
 def _timeline(point: PointReport | None) -> tuple[tuple[Bar, ...], int]:
-    """Return the bars of a point's median measurement, and the most units that one stands for."""
+    """Return the bars of a point's median measurement, and the most units of one bar."""
     median = point.median if point is not None else None
     units: Sequence[Any] = median.timeline if median is not None else ()
     return bars_of(

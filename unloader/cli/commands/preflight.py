@@ -80,7 +80,7 @@ def _job(context: click.Context, argument: SourceArgument, values: dict[str, Any
         job = request_of(values, connect_to(argument.url, values, given(context)))
     else:
         job = request_of(values, SourceSpec(kind="", location=""))
-    # The codec that a preset takes is no matter of a ceiling: all are measured.
+    # Ceilings do not depend on the codec of a preset: all codecs are measured.
     return job if values["to"] else replace(job, output=replace(job.output, destination=""))
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def page(found: Ceilings) -> str:
-    """Return all that was measured, part by part, and what was not, with the reason."""
+    """Return all measurements, part by part, and the missing ones with the reason."""
     return "\n\n".join(part for part in _parts(found) if part)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def page(found: Sizing) -> str:
-    """Return the answer, what it rests on, and the arithmetic line by line."""
+    """Return the answer, its basis, and the arithmetic line by line."""
     return "\n\n".join(part for part in _parts(found) if part)
 
 

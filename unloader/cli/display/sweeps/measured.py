@@ -1,4 +1,4 @@
-"""The points of a sweep as a table, and what else it says of itself."""
+"""The points of a sweep as a table, and its other facts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def shown(found: SweepDocument) -> str:
-    """Return what is written to a terminal: the points, and the answer of each curve."""
+    """Return the text for a terminal: the points, and the answer of each curve."""
     return "\n\n".join((_points(found), *map(_answer, found.curves)))
 
 
