@@ -32,6 +32,7 @@ MAY_DIFFER = frozenset(
         "compress_cpu_seconds",
         "rows_per_second",
         "bytes_per_second",
+        "peak_rss_bytes",
         "peak_worker_rss_bytes",
         "workers",
         "nodes",
@@ -162,7 +163,7 @@ def finished_units(destination: Path) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for entry in journal(destination):
         if entry.get("event") == "staged":
-            files = entry["finished"]["result"]["files"]
+            files = entry["finished"]["files"]
             found[str(entry["unit"])] = tuple(str(file["path"]) for file in files)
     return found
 

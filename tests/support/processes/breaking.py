@@ -25,7 +25,10 @@ OF_THE_RUN = (
     *("failed_attempts", "failed_attempts_left_out", "samples", "parallelism_steps"),
 )
 """Parts of a manifest in which two equal runs differ: names, times, and where workers were."""
-OF_THE_UNIT = ("seat", "worker", "stages", "started_s", "seconds", "attempts")
+OF_THE_UNIT = (
+    *("seat", "worker", "stages", "started_s", "seconds", "attempts", "cpu_seconds"),
+    "peak_rss_bytes",
+)
 
 
 def journal_of(dest: Path) -> list[dict[str, Any]]:
