@@ -27,6 +27,24 @@ FORMATS = {
     "csv": "writers.text.text_writer:TextWriter",
     "parquet": "writers.parquet.writer:ParquetWriter",
 }
+_ENCODERS = {
+    "csv": (
+        "writers.native.encoder",
+        "writers.text.delimited",
+        "writers.text.encoded_header",
+        "xxhash",
+    ),
+    "parquet": (
+        "pyarrow.parquet",
+        "writers.parquet.native.chunks",
+        "writers.parquet.native.file",
+        "xxhash",
+    ),
+}
+"""What most files of a format need beside its writer."""
+
+_LIBRARIES = {"csv": "writers.native.library", "parquet": "writers.parquet.native.library"}
+
 ENTRY_POINTS = "unloader.formats"
 
 
@@ -83,12 +101,17 @@ def open_encoded_writer(spec: OutputSpec, stem: str, header: bytes = b"") -> Enc
 
 
 def load(output_format: str | TextFormat | ParquetFormat) -> None:
-    """Import what writes files of a format.
+    """Import what writes files of a format, ahead of its first use.
 
     Raises:
         FormatError: There is no such format.
     """
-    _load(name_of(output_format))
+    name = name_of(output_format)
+    _load(name)
+    for module in _ENCODERS.get(name, ()):
+        import_module(module)
+    if name in _LIBRARIES:
+        import_module(_LIBRARIES[name]).why_not()  # Loads it.
 
 
 def extension(

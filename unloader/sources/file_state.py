@@ -67,6 +67,28 @@ def header_of(path: str, length: int) -> bytes:
     return done.stdout
 
 
+def kept_header_of(path: str, length: int) -> bytes:
+    """Return the first bytes of a file as `header_of` does, for a worker.
+
+    No lock is dropped, because the descriptor stays open until the process ends.
+
+    Raises:
+        SourceError: The file cannot be read.
+    """
+    try:
+        status = os.stat(path)
+        inode = status.st_dev, status.st_ino
+        if inode not in _kept:
+            _kept[inode] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.pread(_kept[inode], length, 0)
+    except OSError as error:
+        raise SourceError(f"cannot read {path}: {error}") from error
+
+
+_kept: dict[tuple[int, int], int] = {}
+"""By device and inode: the descriptors that stay open."""
+
+
 def state_of(path: str, header: bytes, logs: str, *, with_ctime: bool = False) -> str:
     """Return one line that differs between any two states of a file.
 

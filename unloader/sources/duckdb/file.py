@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,17 @@ class OpenFile(Struct, frozen=True, kw_only=True):
     """Differs between any two states of the data."""
 
 
-def connect(spec: SourceSpec, config: dict[str, str]) -> OpenFile:
+def connect(
+    spec: SourceSpec,
+    config: dict[str, str],
+    read_header: Callable[[str, int], bytes] = header_of,
+) -> OpenFile:
     """Open the file for reading.
+
+    Args:
+        spec: The source.
+        config: Settings of DuckDB.
+        read_header: `header_of`, or in a worker `kept_header_of`.
 
     Raises:
         ConfigError: DuckDB is missing, or the file is another database's.
@@ -53,7 +63,7 @@ def connect(spec: SourceSpec, config: dict[str, str]) -> OpenFile:
             f"the path in {spec.location} is not UTF-8, and DuckDB opens no other paths",
             "rename the file",
         )
-    header = header_of(str(path), HEADER_BYTES)
+    header = read_header(str(path), HEADER_BYTES)
     if header.startswith(SQLITE):
         raise ConfigError(f"{path} is a SQLite file", f"write sqlite://{path}")
     # Nothing is to be fetched from the network, an extension for another kind of file included.
@@ -76,14 +86,12 @@ def connect(spec: SourceSpec, config: dict[str, str]) -> OpenFile:
     return OpenFile(connection=connection, path=path, identity=identity_of(path, header))
 
 
-def identity_of(path: Path, header: bytes | None = None) -> str:
+def identity_of(path: Path, header: bytes) -> str:
     """Return what distinguishes the state of the data from any other.
 
     What was committed last may be in a log beside the file, where a writer was killed or keeps it
     from being written back.
     """
-    if header is None:
-        header = header_of(str(path), HEADER_BYTES)
     return state_of(str(path), header, ".wal*")
 
 

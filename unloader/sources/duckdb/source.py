@@ -18,6 +18,7 @@ from unloader.sources.base import SHARES, Source
 from unloader.sources.duckdb import types as duckdb_types
 from unloader.sources.duckdb.catalog import FILE, DuckDBCatalog
 from unloader.sources.duckdb.file import (
+    HEADER_BYTES,
     connect,
     first_line,
     identity_of,
@@ -26,7 +27,7 @@ from unloader.sources.duckdb.file import (
     translated,
 )
 from unloader.sources.duckdb.statement import selector_statement
-from unloader.sources.file_state import FileAtSnapshot, database_path
+from unloader.sources.file_state import FileAtSnapshot, database_path, kept_header_of
 from unloader.sources.reading import batch_rows
 from unloader.sources.readings import Declared, one_of
 from unloader.sources.statement import quoted, select_list
@@ -56,8 +57,10 @@ class DuckDBSource(Source):
         return one_of(source_type, _LONGEST)
 
     def load(self) -> None:
-        """Import DuckDB."""
+        """Import DuckDB, and the libraries for its batches."""
         import duckdb  # noqa: F401
+        import pyarrow.ipc
+        import pyarrow.types  # noqa: F401
 
     def open_catalog(self, spec: SourceSpec) -> DuckDBCatalog:
         """Open the file in the parent."""
@@ -67,8 +70,12 @@ class DuckDBSource(Source):
         """Open the file in a worker; one thread, as the processes are the parallelism."""
         path = Path(database_path(spec))
         wanted = snapshot.value if snapshot is not None and snapshot.value else None
-        at_snapshot = FileAtSnapshot(str(path), lambda: identity_of(path), wanted)
-        file = connect(spec, {"threads": "1"})
+
+        def state() -> str:
+            return identity_of(path, kept_header_of(str(path), HEADER_BYTES))
+
+        at_snapshot = FileAtSnapshot(str(path), state, wanted)
+        file = connect(spec, {"threads": "1"}, kept_header_of)
         try:
             at_snapshot.check_opened(file.identity)
         except SnapshotGone:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 from urllib.parse import quote_from_bytes
@@ -41,13 +41,17 @@ def database_uri(path: str, mode: str) -> str:
     return f"file://{quote_from_bytes(os.fsencode(path))}?mode={mode}"
 
 
-def database_state(path: str) -> str:
+def database_state(path: str, read_header: Callable[[str, int], bytes] = header_of) -> str:
     """Return what distinguishes the state of the data from any other.
 
     With a rollback journal each commit moves the counter in the header. In WAL mode it does not, so
     the time of the inode's last change stands in for it there.
+
+    Args:
+        path: The file.
+        read_header: `header_of`, or in a worker `kept_header_of`.
     """
-    header = header_of(path, HEADER_BYTES)
+    header = read_header(path, HEADER_BYTES)
     in_wal_mode = WAL_MODE in header[_FORMATS]
     return state_of(path, header, "-wal", with_ctime=in_wal_mode)
 

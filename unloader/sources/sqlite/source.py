@@ -17,7 +17,7 @@ from unloader.errors import SourceError, UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.request.locations import UrlForm
 from unloader.sources.base import SHARES, ReadAgain, Source
-from unloader.sources.file_state import FileAtSnapshot, database_path
+from unloader.sources.file_state import FileAtSnapshot, database_path, kept_header_of
 from unloader.sources.readings import Declared, one_of, text_length
 from unloader.sources.registry import missing_driver
 from unloader.sources.sqlite import types as sqlite_types
@@ -108,9 +108,11 @@ class SQLiteSource(Source):
         reserved = None
         if snapshot is not None and snapshot.kind == RESERVATION:
             reserved = state_while_read(snapshot.value)
-        return SQLiteReader(
-            path, FileAtSnapshot(path, lambda: state_while_read(database_state(path)), reserved)
-        )
+
+        def state() -> str:
+            return state_while_read(database_state(path, kept_header_of))
+
+        return SQLiteReader(path, FileAtSnapshot(path, state, reserved))
 
 
 class SQLiteReader:
