@@ -9,6 +9,10 @@ goes the database's own tool: `psql \\copy`, the command lines of SQLite and of 
 Python, where the latter is not installed). The order changes from round to round, the first round
 is not counted, and medians count. Each output is compared with the table's rows.
 
+`cpu_s_per_worker` is the CPU that each worker after the first adds: a DuckDB table of about a
+hundred small units is unloaded by one worker and by --workers in the same round, and the difference
+is divided. It contains the opening of the database in each worker.
+
 Oracle is the test server of this project, and what is missing is left out with a line on stderr.
 """
 
@@ -28,7 +32,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +42,10 @@ sys.path.insert(0, str(CHECKOUT))
 from contenders import installed  # noqa: E402
 from progress import say  # noqa: E402
 from schema_sources import BALANCE, schema_of  # noqa: E402
+
+WORKER_ROWS, UNIT_BYTES = 50_000, 50_000
+"""Of the table that several workers read: enough units that each worker gets some, and little work,
+as workers that share a core slow each other down."""
 
 SOURCES = ("sqlite", "postgres", "duckdb", "oracle")
 IMPORT = "import"
@@ -77,15 +85,18 @@ def main() -> None:
         contenders = [importing()]
         for source in options.only or SOURCES:
             contenders += stack.enter_context(MAKERS[source](directory, options.rows))
+        if options.workers > 1:
+            contenders += with_workers(directory, options.workers)
         taken = measured(contenders, options.runs)
     report = {
         "ratios": ratios(taken),
+        "cpu_s_per_worker": per_worker(taken, options.workers),
         "medians": {name: medians(each) for name, each in taken.items()},
         "commands": {each.name: shlex.join(each.command) for each in contenders},
         "versions": {
             name: installed(name) for name in ("duckdb", "oracledb", "psycopg-binary", "pyarrow")
         },
-        "options": {"rows": options.rows, "runs": options.runs},
+        "options": {"rows": options.rows, "runs": options.runs, "workers": options.workers},
     }
     print(json.dumps(report, indent=1) if options.json else table(report))
 
@@ -97,12 +108,13 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--rows", type=int, default=100, help="default: 100")
     parser.add_argument("--runs", type=int, default=20, help="rounds; default: 20")
+    parser.add_argument("--workers", type=int, default=16, help="1 leaves it out; default: 16")
     parser.add_argument("--only", choices=SOURCES, action="append", help="can be repeated")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--dir", type=Path, help="make the working directory here")
     options = parser.parse_args()
-    if options.rows < 1 or options.runs < 1:
-        parser.error("--rows and --runs must be 1 or more")
+    if min(options.rows, options.runs, options.workers) < 1:
+        parser.error("--rows, --runs and --workers must be 1 or more")
     return options
 
 
@@ -176,6 +188,32 @@ def of_duckdb(directory: Path, rows: int) -> Iterator[list[Contender]]:
         ours("duckdb", f"duckdb://{path}", "accounts", directory, rows),
         Contender(name="duckdb copy", command=command, output=file, rows=rows),
     ]
+
+
+def with_workers(directory: Path, workers: int) -> list[Contender]:
+    """Return two runs over the same units, by one worker and by several."""
+    import duckdb
+
+    path, rows = directory / "workers.duckdb", WORKER_ROWS
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            f"CREATE TABLE accounts AS SELECT i AS id, {BALANCE} AS balance, 'name ' || i AS name "
+            f"FROM range(1, {rows + 1}) made(i)"
+        )
+    found = []
+    for count in (1, workers):
+        run = ours(f"workers-{count}", f"duckdb://{path}", "accounts", directory, rows)
+        options = ("--parallelism", str(count), "--unit-bytes", str(UNIT_BYTES))
+        found.append(replace(run, command=(*run.command, *options)))
+    return found
+
+
+def per_worker(taken: dict[str, list[Taken]], workers: int) -> float | None:
+    """Return the CPU seconds of each worker after the first, None if there was one worker."""
+    if workers == 1:
+        return None
+    pairs = zip(taken["workers-1"], taken[f"workers-{workers}"], strict=True)
+    return middle([(several.cpu - one.cpu) / (workers - 1) for one, several in pairs])
 
 
 @contextmanager
@@ -265,7 +303,7 @@ def ratios(taken: dict[str, list[Taken]]) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, runs in taken.items():
         source, _, tool = name.partition(" ")
-        if name == IMPORT:
+        if name == IMPORT or name.startswith("workers-"):
             continue
         if not tool:
             pairs = zip(runs, taken[IMPORT], strict=True)
@@ -297,6 +335,8 @@ def table(report: dict[str, Any]) -> str:
     for name, each in report["medians"].items():
         lines.append(f"{name:<18}{each['wall_s']:>9.3f}{each['cpu_s']:>9.3f}")
     lines += ["", *(f"{name:<32}{ratio:>8.3f}" for name, ratio in report["ratios"].items())]
+    if report["cpu_s_per_worker"] is not None:
+        lines.append(f"{'cpu_s_per_worker':<32}{report['cpu_s_per_worker']:>8.3f}")
     lines.append(f"\n{report['versions']}")
     return "\n".join(lines)
 

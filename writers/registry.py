@@ -35,6 +35,7 @@ _ENCODERS = {
         "xxhash",
     ),
     "parquet": (
+        "pyarrow.compute",
         "pyarrow.parquet",
         "writers.parquet.native.chunks",
         "writers.parquet.native.file",

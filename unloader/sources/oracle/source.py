@@ -55,9 +55,13 @@ class OracleSource(Source):
         return declared(source_type)
 
     def load(self) -> None:
-        """Import the driver, and what it imports itself when it first connects."""
+        """Import the reader, the driver, and what the driver imports when it first connects."""
+        import encodings.idna  # noqa: F401
+
         import cryptography.hazmat.primitives.ciphers  # noqa: F401
         import oracledb  # noqa: F401
+
+        from unloader.sources.oracle.reading import reader  # noqa: F401
 
     def open_catalog(self, spec: SourceSpec) -> OracleCatalog:
         """Connect in the parent."""
