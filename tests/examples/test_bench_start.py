@@ -22,7 +22,7 @@ def test_the_smallest_run_is_measured_from_each_source() -> None:
         os.chmod(place, 0o755)
         done = subprocess.run(
             [sys.executable, str(ROOT / "examples" / "bench_start.py"), "--json", "--runs", "1",
-             "--rows", "10", "--dir", place],
+             "--rows", "10", "--workers", "3", "--dir", place],
             capture_output=True, text=True,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -32,4 +32,5 @@ def test_the_smallest_run_is_measured_from_each_source() -> None:
     for source in sources:
         assert report["ratios"][f"{source}_cpu_vs_import"] > 1
         assert report["medians"][source]["wall_s"] > 0
+    assert report["cpu_s_per_worker"] > 0
     assert {"postgres_wall_vs_psql", "duckdb_cpu_vs_copy"} <= set(report["ratios"])
