@@ -206,6 +206,7 @@ def test_a_worker_that_is_not_up_at_the_end_is_told_of() -> None:
 
 
 @needs_linux
+@pytest.mark.usefixtures("new_interpreters")
 def test_a_process_that_ends_meanwhile_is_no_fault() -> None:
     """A look at a killed process finds nothing and causes no note."""
     with Pool(seats(1), ENTRY) as pool:
