@@ -183,23 +183,23 @@ FIXED = (
 FORMS = (
     _by_dialect(
         name="date-format",
-        kind=Kind("MASK"),
+        kind=Kind("FORMAT"),
         field=f"{FORMAT}.date_format",
-        help="Oracle mask of dates, such as YYYYMMDDHH24MISS.",
+        help="Format of dates, as in TO_CHAR of Oracle, such as YYYYMMDDHH24MISS.",
         example="YYYYMMDDHH24MISS",
     ),
     _by_dialect(
         name="timestamp-format",
-        kind=Kind("MASK"),
+        kind=Kind("FORMAT"),
         field=f"{FORMAT}.timestamp_format",
-        help='Oracle mask of timestamps, such as YYYY-MM-DD"T"HH24:MI:SS.FF6.',
+        help='Format of timestamps, such as YYYY-MM-DD"T"HH24:MI:SS.FF6.',
         example="'YYYY-MM-DD HH24:MI:SS.FF6'",
     ),
     _by_dialect(
         name="timestamp-tz-format",
-        kind=Kind("MASK"),
+        kind=Kind("FORMAT"),
         field=f"{FORMAT}.timestamp_tz_format",
-        help="Oracle mask of timestamps with a time zone.",
+        help="Format of timestamps with a time zone, such as YYYY-MM-DD HH24:MI:SS TZH:TZM.",
         example="'YYYY-MM-DD HH24:MI:SS.FF6 TZH:TZM'",
     ),
     _by_dialect(
