@@ -61,7 +61,7 @@ def check_mask(kind: pa.DataType, format: TextFormat, column: str) -> None:
     zone = kind.tz if pa.types.is_timestamp(kind) else None
     if zone is None and mask_of(kind, format).has_zone:
         raise FormatError(
-            f"the date mask for column {column} has a time zone element, but the column has no "
+            f"the date format for column {column} has a time zone element, but the column has no "
             "zone.",
             "remove TZH, TZM and TZR from --date-format and --timestamp-format.",
         )
@@ -113,7 +113,7 @@ def refuse_cut_fraction(ticks: pa.Array, digits: int, mask: Mask, place: Place) 
     left_out = floor_divide(ticks, 10**cut)[1]
     place.refuse_where(
         pc.not_equal(left_out, 0),
-        "the fraction of a second has more digits than its mask",
+        "the fraction of a second has more digits than its date format",
         "add FF to --timestamp-format and --timestamp-tz-format, or leave it out with --exclude",
     )
 

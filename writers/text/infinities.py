@@ -38,7 +38,7 @@ def infinite_texts(
     if masked:
         place.refuse_where(
             infinite,
-            "the value is infinite, which no date mask can show",
+            "the value is infinite, which no date format can show",
             f"write the column as exact text with --as-text {place.column}, or leave it out with "
             "--exclude",
         )

@@ -194,9 +194,9 @@ def _check_range(numbers: pa.Array, low: int, high: int, what: str, place: Place
     index = pc.index(bad, pa.scalar(True)).as_py()
     number = numbers[index].as_py()
     said = f"{1 - number} BC" if what == "year" and number < 1 else number
-    elements = "use SYYYY or an era (BC) in the mask, " if number < 1 else ""
+    elements = "use SYYYY or an era (BC) in the date format, " if number < 1 else ""
     advice = (
         f"{elements}write the column as exact text with --as-text {place.column}, or leave it out "
         "with --exclude"
     )
-    raise place.refusal(index, f"the {what} {said} does not fit its date mask", advice)
+    raise place.refusal(index, f"the {what} {said} does not fit its date format", advice)

@@ -155,7 +155,7 @@ def parse(mask: str) -> Mask:
         )
         position += length
     if not elements:
-        raise FormatError("a date mask is empty.", "give one such as YYYY-MM-DD.")
+        raise FormatError("a date format is empty.", "give one such as YYYY-MM-DD.")
     return Mask(elements=tuple(elements))
 
 
@@ -184,7 +184,7 @@ def _next_element(mask: str, position: int) -> tuple[Element, int]:
 
 def _unknown(mask: str, position: int, what: str) -> FormatError:
     return FormatError(
-        f"the date mask {mask!r} has {what} at position {position + 1}.",
+        f"the date format {mask!r} has {what} at position {position + 1}.",
         "correct it, or put text that is to appear unchanged into double quotes.",
     )
 

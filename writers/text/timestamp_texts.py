@@ -134,7 +134,7 @@ def _masked(
     if mask.has_zone and not zoned:
         raise place.refusal(
             0,
-            "the mask has a time zone element, but the value has no zone",
+            "the date format has a time zone element, but the value has no zone",
             "remove TZH, TZM and TZR from --timestamp-format",
         )
     parsed = _parse(texts, place)
@@ -143,8 +143,8 @@ def _masked(
     if _COUNTS_DAYS & {GROUPS.get(element.kind) for element in mask.elements}:
         place.refuse_where(
             parsed.only_julian,
-            "the day exists only in the Julian calendar, but its mask counts days",
-            "do not use D, DAY, DY, J, IW or IYYY in the mask",
+            "the day exists only in the Julian calendar, but its date format counts days",
+            "do not use D, DAY, DY, J, IW or IYYY in the date format",
         )
     return civil_texts(parsed.civil, parsed.valid, mask, place, parsed.zone if zoned else None)
 
