@@ -15,7 +15,7 @@ _STATUSES = {
     0: "done",
     1: "a fault in unloader itself",
     2: "an option is wrong, or two options contradict each other",
-    3: "configuration: a driver, a file, a placement, or too little memory",
+    3: "configuration: a driver, a file, a placement, or a limit of the system",
     4: "the source refused, failed or disconnected",
     5: "no plan: the table cannot be split as requested, or the plan file is not valid",
     6: "the destination or the output format refused",

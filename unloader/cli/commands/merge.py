@@ -40,7 +40,7 @@ def command(context: click.Context, /, destination: PlacePath, **values: Any) ->
     DEST is the directory of the plan. Each part is in a separate directory there. All parts must
     be finished, from one plan and one snapshot, and written with the same options. Their files
     must exist with their recorded sizes. Files are not moved. The manifest is written last, so a
-    reader that finds it finds all files.
+    program that finds the manifest finds all files.
 
     Afterwards, run `unloader verify DEST SOURCE`. It counts the rows of the whole table at the
     snapshot, independently of the plan. A second merge of the same parts changes nothing.

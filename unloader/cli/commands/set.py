@@ -41,8 +41,8 @@ def command(
 ) -> None:
     """Change the number of workers of the active run in DEST, or a limit on it.
 
-    The command asks the run by a file in DEST/_run. So the run may be of another user or on
-    another machine, and you need the right to write there. Only the options on this command line
+    The command writes a request into DEST/_run, so you need the right to write there. The run may
+    belong to another user, or run on another machine. Only the options on this command line
     change. Variables are ignored. A run cannot have more workers than the seats that it started
     with.
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 def command(destination: PlacePath, timeout: float, **values: Any) -> None:
     """Stop the run in DEST as Ctrl-C does, and wait for its end.
 
-    The command asks the run by a file in DEST/_run. So the run may be of another user or on
-    another machine, and you need the right to write there. The run ends with exit status 130. Its
-    finished work units are kept, and `unloader resume DEST` continues it.
+    The command writes a request into DEST/_run, so you need the right to write there. The run may
+    belong to another user, or run on another machine. The run ends with exit status 130. Its
+    finished work units are kept, and `unloader resume DEST` continues the run.
 
     The exit status is 6 without an active run, or if the run is still active after --timeout.
     """

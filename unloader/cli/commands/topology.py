@@ -36,7 +36,8 @@ def command(context: click.Context, /, **values: Any) -> None:
     """Draw the NUMA nodes, their CPUs, memory and distances, and the seats of the workers.
 
     The command takes the placement options of run and reads the same limits of the machine:
-    affinity, cpusets, quotas. Auto parallelism is the number of CPUs that can be used in parallel.
+    affinity, cpusets, quotas. With --parallelism auto, the number of workers is the number of CPUs
+    that can be used in parallel.
     """
     from unloader import api
     from unloader.cli.options.request_of import seats_of

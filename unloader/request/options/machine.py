@@ -78,9 +78,10 @@ SEATS = (
         field="seats.memory_policy",
         record="memory_policy",
         help=(
-            "Memory policy of a worker. local is the node that it runs on. preferred is its own "
-            "node, and other nodes when that is full. bind is only its own node, and the kernel "
-            "kills the worker when that is full. interleave is all nodes with CPUs in turn."
+            "Nodes from which a worker gets its memory. local: the node on which it runs. "
+            "preferred: its own node, and other nodes when its own node is full. bind: only its own "
+            "node; the kernel kills the worker when this node is full. interleave: all nodes with "
+            "CPUs in turn."
         ),
         example="preferred",
     ),

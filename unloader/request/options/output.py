@@ -140,10 +140,9 @@ DESTINATION = (
             "tables": "use --save-mode overwrite, which replaces the rows of the table",
         },
         help=(
-            "Replace an earlier run in DEST. This is done when the new run is complete. "
-            "It removes the old manifest, the files in the manifest, and the unpublished files of "
-            "an interrupted run. All other files stay. If one of them has a name of the new run, "
-            "the run fails."
+            "Replace an earlier run in DEST. When the new run is complete, the old manifest is "
+            "removed, with the files in the manifest and the unpublished files of an interrupted "
+            "run. All other files stay. If such a file has the name of a new file, the run fails."
         ),
         common=True,
     ),
@@ -428,7 +427,7 @@ PARQUET_KEY_FILE = Option(
     effect="unrecorded",
     empty=False,
     help=(
-        "Encrypt Parquet files, and read encrypted ones, with the key in FILE. The key is 16, "
+        "Encrypt and read Parquet files with the key in FILE. The key is 16, "
         "24 or 32 bytes in base64. FILE must not be readable for other users. Without this "
         "option, the key comes from UNLOADER_PARQUET_KEY or from the systemd credential "
         "unloader-parquet-key."

@@ -277,9 +277,9 @@ SAFETY = (
         owner=RetryOptions,
         record="retry_delay",
         help=(
-            "Seconds before the first retry. The delay doubles before each further retry. A "
-            "work unit waits between half of the delay and all of it, so that not all work units "
-            "come back at the same time."
+            "Seconds before the first retry. The delay doubles before each further retry. Each "
+            "work unit waits for a random part of the delay, at least half of it, so that not all "
+            "work units are retried at the same time."
         ),
         example="10",
     ),
@@ -314,7 +314,7 @@ SAFETY = (
         record="verify",
         help=(
             "Check the result after the run. none does not check. count compares the number of "
-            "rows with the source. full also reads the files back and compares each value with the "
+            "rows with the source. full also reads the files and compares each value with the "
             "fetched value. source also compares checksums of all values, which the source "
             "computes."
         ),

@@ -122,7 +122,7 @@ SESSION = (
         record="fetch",
         help="Let the driver build columns (arrow), build columns from rows of values (tuples), "
         "or decode the server's responses in C++ (native). auto uses native if "
-        "--confirm-fetch has shown that the server agrees. Only Oracle.",
+        "--confirm-fetch has found equal rows on this server. Only Oracle.",
     ),
     _session(
         name="confirm-fetch",
@@ -130,8 +130,9 @@ SESSION = (
         commands=READING,
         effect="none",
         field="source.session.confirm_fetch",
-        help="Before the run, fetch rows both natively and with the driver, compare every cell, "
-        "and remember that this server agrees. Only Oracle.",
+        help="Before the run, fetch rows with the native fetch and with the driver, and compare "
+        "every cell. If all cells are equal, later runs on this server use the native fetch. "
+        "Only Oracle.",
     ),
     _session(
         name="parallel-query",
