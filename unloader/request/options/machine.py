@@ -79,9 +79,9 @@ SEATS = (
         record="memory_policy",
         help=(
             "Nodes from which a worker gets its memory. local: the node on which it runs. "
-            "preferred: its own node, and other nodes when its own node is full. bind: only its own "
-            "node; the kernel kills the worker when this node is full. interleave: all nodes with "
-            "CPUs in turn."
+            "preferred: its own node, and other nodes when its own node is full. bind: only its "
+            "own node; the kernel kills the worker when this node is full. interleave: all nodes "
+            "with CPUs in turn."
         ),
         example="preferred",
     ),

@@ -167,8 +167,8 @@ SELECTION = (
         record="columns",
         help=(
             "Only these columns, in this order. A pattern such as addr_* selects all columns that "
-            "match. A text in double quotes is a name, and not a pattern. Separate several with commas, or repeat the "
-            "option."
+            "match. A text in double quotes is a name, and not a pattern. Separate several with "
+            "commas, or repeat the option."
         ),
         example="ID,AMOUNT",
     ),
