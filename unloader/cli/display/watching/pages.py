@@ -179,7 +179,10 @@ def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Iterato
         done = done if status.left is None else status.left.units
         counts = f"{done:,} of {units.total:,} done"
         if status.tables is not None:
-            counts = f"{done:,} finished, in tables that are not complete"
+            counts = (
+                f"{units.done:,} of {units.total:,} done when last seen; "
+                f"{counted(done, 'finished unit')} in the incomplete tables"
+            )
     if running and live.tables is not None:
         yield "tables", tables_text(live.tables)
     yield "units", counts
