@@ -232,4 +232,4 @@ def test_a_finished_run_is_told_by_its_manifest(parts: str, tmp_path: Path) -> N
     assert command.run("runs", str(tmp_path), "--depth", "2").startswith("no runs in")
     (dest / "_manifest.json").write_text("{")
     assert re.search(rf"^{dest} +unreadable ", command.run("runs", str(tmp_path)), re.MULTILINE)
-    assert "_manifest.json cannot be read" in command.error_of("status", str(dest), status=6)
+    assert "_manifest.json is damaged" in command.error_of("status", str(dest), status=6)

@@ -10,7 +10,13 @@ import pytest
 from msgspec.json import encode
 
 from unloader.status.ending import StoppedRun
-from unloader.status.model import LiveStatus, UnitCounts, WorkerStatus, parse_status
+from unloader.status.model import (
+    LiveStatus,
+    ParallelismStatus,
+    UnitCounts,
+    WorkerStatus,
+    parse_status,
+)
 from unloader.status.reading import FinishedRun, RunStatus
 
 PAGE = Path(__file__).parents[3] / "docs" / "watching.md"
@@ -45,6 +51,7 @@ def test_the_page_tells_of_each_key() -> None:
     """docs/watching.md has all keys of the record, and no other one."""
     told, section = rows_of("The record")
     assert told == {*LiveStatus.__struct_fields__} | {"format_version"}
+    assert rows_of("# The key `parallelism`")[0] == {*ParallelismStatus.__struct_fields__}
     for kind in (UnitCounts, WorkerStatus):
         for name in kind.__struct_fields__:
             assert f"`{name}`" in section
@@ -61,6 +68,7 @@ def test_the_page_tells_of_the_answers() -> None:
 
 def rows_of(heading: str) -> tuple[set[str], str]:
     """Return the keys in the first column of a section's table, and the section."""
-    section = PAGE.read_text("utf-8").split(f"## {heading}")[1].split("\n## ")[0]
+    section = PAGE.read_text("utf-8").split(f"## {heading}")[1]
+    section = re.split(r"\n##+ ", section)[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     return set(re.findall(r"`(\w+)`", " ".join(rows))), section
