@@ -51,7 +51,7 @@ def test_the_page_tells_of_each_key() -> None:
     """docs/watching.md has all keys of the record, and no other one."""
     told, section = rows_of("The record")
     assert told == {*LiveStatus.__struct_fields__} | {"format_version"}
-    assert rows_of("# The key `parallelism`")[0] == {*ParallelismStatus.__struct_fields__}
+    assert rows_of("The key `parallelism`")[0] == {*ParallelismStatus.__struct_fields__}
     for kind in (UnitCounts, WorkerStatus):
         for name in kind.__struct_fields__:
             assert f"`{name}`" in section
