@@ -210,10 +210,9 @@ def ratios(looks: Sequence[Look]) -> dict[str, float]:
 
 def stages(manifest: dict[str, Any]) -> dict[str, Any]:
     """Return the seconds of all units in each stage, and the longest of them."""
-    names = manifest["units"][0]["stages"]
+    names = ("fetch_s", "encode_s", "compress_s", "write_s")
     found = {
-        name: round(sum(unit["stages"][name] or 0 for unit in manifest["units"]), 1)
-        for name in names
+        name: round(sum(unit["stages"][name] for unit in manifest["units"]), 1) for name in names
     }
     return {**found, "longest": max(found, key=lambda name: found[name])}
 

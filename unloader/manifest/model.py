@@ -112,8 +112,8 @@ class RouteRecord(Record, frozen=True, kw_only=True):
     """One of several outputs of a run, which has read the rows once for all of them."""
 
     name: str
-    others: tuple[OtherRoute, ...] = ()
-    dropped: tuple[str, ...] = ()
+    others: tuple[OtherRoute, ...]
+    dropped: tuple[str, ...]
     """Names of those that had failed when this one was published."""
 
 

@@ -18,7 +18,6 @@ from unloader.manifest.model import (
     DirectoryRecord,
     Manifest,
     MergedPart,
-    RouteRecord,
     TotalsRecord,
     VerifiedRecord,
 )
@@ -104,7 +103,7 @@ def _merged(found: Sequence[FoundPart], destination: PlacePath) -> Manifest:
         query=first.query,
         subset=_subset([each.manifest for each in found]),
         parts=tuple(_part(each) for each in found),
-        route=None if first.route is None else RouteRecord(name=first.route.name),
+        route=None if first.route is None else replace(first.route, others=(), dropped=()),
         snapshot=first.snapshot,
         columns=first.columns,
         options=replace(first.options, to=str(destination)),
