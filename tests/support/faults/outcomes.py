@@ -34,7 +34,6 @@ MAY_DIFFER = frozenset(
         "bytes_per_second",
         "peak_rss_bytes",
         "peak_worker_rss_bytes",
-        "peak_rss_bytes",
         "workers",
         "nodes",
         "warnings",
