@@ -72,7 +72,8 @@ def _made(folder: Path, rows: str) -> tuple[str, str, str]:
     _unloader("preflight", *table, "--to", run, "--save", ceilings)
     adaptive = ("--parallelism", "adaptive", "--max-sessions", "5", "--ceilings", ceilings)
     _unloader("run", *table, "--to", run, *adaptive)
-    text = _unloader("sweep", *table, "--to", str(folder / "points"), "--json", keep=True)
+    levels = ("--parallelism", "1,2,3,4")
+    text = _unloader("sweep", *table, *levels, "--to", str(folder / "points"), "--json", keep=True)
     Path(sweep).write_text(text, encoding="utf-8")
     return run, sweep, ceilings
 
