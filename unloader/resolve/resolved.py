@@ -1,7 +1,7 @@
 """A run in which nothing is left to decide: what `plan` writes and `run` executes.
 
-Frozen, complete and without a secret. It lies in the `_run/` of a destination before the first row
-is read, and the manifest is made from it. What it becomes in JSON comes back equal.
+Frozen, complete and without a secret. It is written to `_run/` of the destination before the first
+row is read, and the manifest is made from it. Its JSON is read back as an equal run.
 """
 
 from __future__ import annotations
@@ -226,12 +226,12 @@ class ResolvedRun(
         return {**to_builtins(self), "run_digest": _digest(_encoded(self))}
 
     def record(self) -> bytes:
-        """Return the text that is kept beside the staged files while the run goes on.
+        """Return the text of the file in `_run/` from which the run can be resumed.
 
-        Nobody asked for that file, so no statement of a session is in it: any may hold a password.
+        The user did not ask for that file, so it has no session statement: any may have a password.
 
         Raises:
-            ConfigError: A name is not text in UTF-8, such as that of the current directory.
+            ConfigError: A name, such as the current directory's, is not text in UTF-8.
         """
         try:
             text = _encoded(self._with_session_sql(()))
@@ -262,7 +262,7 @@ class ResolvedRun(
             raise PlanFailed(
                 f"the plan cannot be used: its JSON is not as expected: {error}", _AGAIN
             ) from error
-        # Of what was read, not of what it became: a whole number may stand for a float.
+        # The digest of the text: it may have a whole number for a float.
         if _digest(_encoded(parts)) != digest:
             raise PlanFailed(
                 "the plan was edited after it was made: its digest does not match", _AGAIN

@@ -50,7 +50,7 @@ class TablesRecord(Struct, frozen=True, kw_only=True):
     """The records of the runs of the tables, as `ResolvedRun.record` writes them."""
     home: str
     options: Raw
-    """`TablesOptions`: read after the version of the tables is known to be that of this program."""
+    """`TablesOptions`: read after the version of the tables is known."""
     left_out: tuple[LeftOut, ...] = ()
 
 
