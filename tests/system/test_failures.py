@@ -51,8 +51,11 @@ def begun(destination: Path) -> bool:
     return any((destination / "_run" / "staged").glob("*"))
 
 
-def test_killed_worker_costs_one_attempt(slow: str, postgres: Any, tmp_path: Path) -> None:
-    """A worker killed in mid-unit is replaced; its unit is read again and the run is whole."""
+@pytest.mark.parametrize("killed", ["worker", "fork server"])
+def test_killed_worker_costs_one_attempt(
+    slow: str, postgres: Any, tmp_path: Path, killed: str
+) -> None:
+    """A worker killed in mid-unit, or with its fork server, is replaced, and the run is whole."""
     dest = tmp_path / "out"
     with gates.closed(postgres, slow) as gate:
         running = command.Running(
@@ -61,7 +64,7 @@ def test_killed_worker_costs_one_attempt(slow: str, postgres: Any, tmp_path: Pat
         )
         gates.wait_at(gate, running)
         (worker,) = running.workers()
-        worker.kill()
+        (worker if killed == "worker" else worker.parent()).kill()
     status, _, err = running.finish()
     assert status == 0, err
     assert "signal 9" in err or "SIGKILL" in err
