@@ -1,8 +1,8 @@
-"""An Airflow DAG with a task that unloads a table and hands its manifest's totals to the next.
+"""An Airflow DAG. One task unloads a table, and passes the totals of its manifest to the next task.
 
-The exit status decides what Airflow does: what another attempt may get past is tried again, and
-goes on where it was broken off; what it cannot is a failure at once. Written for Airflow 3; in
-Airflow 2 `dag` and `task` come from `airflow.decorators`.
+The exit status decides what Airflow does. If another attempt may succeed, Airflow starts the task
+again, and the run is resumed. Otherwise the task fails immediately. The DAG is for Airflow 3. In
+Airflow 2, import `dag` and `task` from `airflow.decorators`.
 """
 
 from __future__ import annotations

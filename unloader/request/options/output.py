@@ -100,7 +100,7 @@ DESTINATION = (
         required=False,
         default_text="none",
         help=(
-            "Directory that the points write to. Each point has a separate directory below it, "
+            "Directory for the files of the sweep. Each point has a separate directory below it, "
             "which is removed. A directory that holds a run is refused. null: and null:rows drop "
             "the output."
         ),
