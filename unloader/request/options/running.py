@@ -278,8 +278,8 @@ SAFETY = (
         record="retry_delay",
         help=(
             "Seconds before the first retry. The delay doubles before each further retry. Each "
-            "work unit waits for a random part of the delay, at least half of it, so that not all "
-            "work units are retried at the same time."
+            "work unit waits for a different part of the delay, at least half of it, so that not "
+            "all work units are retried at the same time."
         ),
         example="10",
     ),
