@@ -10,7 +10,7 @@ from importlib import import_module
 import click
 
 from unloader import __version__
-from unloader.cli.core_dumps import leave_none
+from unloader.cli.display import render
 from unloader.cli.display.json_log.writing import asked_for, is_on, switch
 from unloader.cli.invocation import Invocation
 from unloader.cli.mistakes import no_command
@@ -98,8 +98,6 @@ def group(context: click.Context, debug: bool) -> None:
 
 def _show_messages() -> None:
     if not is_on():
-        from unloader.cli.display.debug_log import TerminalHandler
-
         logging.basicConfig(handlers=[TerminalHandler()])
         return
     from unloader.cli.display.json_log.records import LineHandler
@@ -143,3 +141,32 @@ def _check_decoded(arguments: list[str]) -> None:
                 f"{what} holds bytes that are not text in {encoding}",
                 f"write it in {encoding}, or set LC_ALL to its encoding",
             )
+
+
+NONE = 1
+"""Bytes. The kernel writes no file that small, and unlike at 0 it asks no program of core_pattern,
+such as systemd-coredump, to take the dump either: see do_coredump() in its fs/coredump.c."""
+
+
+def leave_none() -> None:
+    """Let neither this process nor those that it starts leave a core dump."""
+    try:
+        import resource
+    except ImportError:
+        return  # Not a Unix.
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    unlimited = most == resource.RLIM_INFINITY
+    resource.setrlimit(resource.RLIMIT_CORE, (NONE if unlimited else min(NONE, most), most))
+
+
+class TerminalHandler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes each record to stderr, with control characters written out."""
+
+    def __init__(self) -> None:
+        """Take the present stderr."""
+        super().__init__(sys.stderr)
+        self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record and its traceback as they are shown."""
+        return render.lines(super().format(record))

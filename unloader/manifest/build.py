@@ -6,16 +6,27 @@ What it says of the options is made by `unloader.manifest.options`, of the colum
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Iterable
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field
 from msgspec.structs import replace
 
+from numa.topology import detect
 from partition_planner.model import KeyRange
 from unloader import __version__
 from unloader.events import ParallelismChanged
-from unloader.manifest.asked import PlanRecord, SourceRecord, SubsetRecord, TableRecord
-from unloader.manifest.columns import columns_record
+from unloader.manifest.asked import (
+    ColumnRecord,
+    EncryptionRecord,
+    OptionsRecord,
+    PlanRecord,
+    SourceRecord,
+    SubsetRecord,
+    TableRecord,
+)
 from unloader.manifest.model import (
     DirectoryRecord,
     FailedAttemptRecord,
@@ -25,16 +36,36 @@ from unloader.manifest.model import (
     TotalsRecord,
     VerifiedRecord,
 )
-from unloader.manifest.options import options_record
-from unloader.model import FinishedUnit
+from unloader.model import (
+    COMPARING,
+    ConcurrencyOptions,
+    EncryptionOptions,
+    FinishedUnit,
+    ReadColumn,
+)
 from unloader.nouns import counted
 from unloader.placement.evidence import Evidence, node_records, worker_records
 from unloader.redaction import redact
+from unloader.request.options.fields import recorded
 from unloader.resolve.jobs import digest_of_job
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.slow_installation import missing_libraries
+from unloader.sources.options import every_option
+from unloader.storage.kinds import destination_kind
+from unloader.tuning.ceiling_records import Ceilings, Efficiency, Mount
+from unloader.tuning.efficiency import (
+    RunRates,
+    efficiency,
+    existing_directory,
+    mount_of,
+    this_machine,
+)
+from writers.codecs.libraries import codec_library
+from writers.model import TextFormat
+from writers.schema import text_classes
 
 if TYPE_CHECKING:
+    from unloader.transforms.model import OutputColumn
     from unloader.tuning.ceiling_records import Ceilings, Efficiency
 
 
@@ -159,7 +190,6 @@ def _efficiency(facts: RunFacts, totals: TotalsRecord) -> Efficiency | None:
     """Return how near the run came to its ceilings; without parts where none of them is its own."""
     if facts.ceilings is None:
         return None
-    from unloader.manifest.compared import compared
 
     return compared(facts.run, facts.ceilings, totals, resumed=bool(facts.kept))
 
@@ -214,4 +244,131 @@ def _directories(
     return tuple(
         DirectoryRecord(path=path, files=len(each), bytes=sum(each))
         for path, each in zip(directories, sizes, strict=True)
+    )
+
+
+def options_record(run: ResolvedRun) -> OptionsRecord:
+    """Return the options that decided what was written, by the names of the command line."""
+    output, shape = run.output.options, run.output.spec("").format
+    compression, choice = run.output.spec("").compression, run.output.choice
+    name = "csv" if isinstance(shape, TextFormat) else "parquet"
+    steps = None if run.output.transform is None else run.output.transform.options.steps
+    found = recorded(every_option(), run.request)
+    options = {
+        **found,
+        "to": output.destinations if output.others else output.destination,
+        "format": name,
+        "compression": compression,
+        "compression_library": codec_library(name, compression),
+        "compression_choice": choice,
+        "parallelism": found["parallelism"] or 0,
+        **_concurrency(run.request.concurrency, found),
+        "dialect": shape,
+        "encryption": _encryption(output.encryption),
+        "transform": steps,
+    }
+    return convert(options, OptionsRecord)
+
+
+def _concurrency(known: ConcurrencyOptions | None, found: dict[str, Any]) -> dict[str, Any]:
+    """Return what was asked of the number of workers."""
+    if known is None:
+        return {}
+    slow = found["slow_parallelism"] if known.slow_between else None
+    return {"adaptive": known.adaptive or None, "slow_parallelism": slow}
+
+
+def _encryption(options: EncryptionOptions | None) -> EncryptionRecord | None:
+    if options is None:
+        return None
+    return EncryptionRecord(
+        method="parquet" if options.keyed else "age",
+        recipients=options.recipients,
+        key_name=options.key_name,
+        key_proof=options.key_proof,
+    )
+
+
+def compared(
+    run: ResolvedRun, found: Ceilings, totals: TotalsRecord, *, resumed: bool
+) -> Efficiency:
+    """Return how near a run came to ceilings.
+
+    Args:
+        run: What was done.
+        found: The ceilings of the file that the run's request names.
+        totals: What came of it.
+        resumed: Another process did a part of it, of which the rates say nothing.
+    """
+    extract, options = run.extract, run.output.options
+    raw = None if resumed else totals.uncompressed_bytes
+    rates = RunRates(
+        machine=this_machine(detect()),
+        workers=len(run.seating.seats),
+        mounts=_mounts(options.destinations),
+        direct_io=options.direct_io,
+        kind=extract.source.kind,
+        location=redact(extract.source.location),
+        subject=extract.query if extract.query is not None else extract.table.label,
+        where=extract.where,
+        partitions=extract.partitions,
+        columns=len(run.written.columns),
+        format="csv" if isinstance(run.output.format, TextFormat) else "parquet",
+        rows_per_second=totals.rows_per_second,
+        bytes_per_second=totals.bytes_per_second,
+        uncompressed_bytes_per_second=(
+            round(raw / totals.seconds) if raw and totals.seconds else None
+        ),
+    )
+    return efficiency(found, os.path.basename(run.request.ceilings or ""), rates)
+
+
+def _mounts(destinations: tuple[str, ...]) -> tuple[Mount | None, ...]:
+    if destination_kind(destinations) != "directories":
+        return ()
+    places = (existing_directory(each) for each in destinations)
+    return tuple(None if place is None else mount_of(place) for place in places)
+
+
+def columns_record(run: ResolvedRun) -> tuple[ColumnRecord, ...]:
+    """Return what is said of each column, with its place in records of fixed width."""
+    projection, output_format = run.written, run.output.format
+    classes: Iterable[str | None] = repeat(None)
+    if run.request.verify in COMPARING:
+        classes = text_classes(projection.schema)
+    columns = tuple(
+        _column(column, text_class)
+        for column, text_class in zip(projection.columns, classes, strict=False)
+    )
+    if run.output.transform is not None:
+        known = zip(columns, run.output.transform.columns, strict=True)
+        columns = tuple(_changed(column, how) for column, how in known)
+    if not isinstance(output_format, TextFormat) or not output_format.fixed:
+        return columns
+    return tuple(
+        replace(column, position=(field.start + 1, field.start + field.width))
+        for column, field in zip(columns, output_format.fixed, strict=True)
+    )
+
+
+def _column(column: ReadColumn, text_class: str | None) -> ColumnRecord:
+    return ColumnRecord(
+        name=column.name,
+        source_type=column.source_type,
+        output_type=column.output_type,
+        nullable=column.nullable,
+        lossless=column.lossless,
+        note=column.note,
+        text_class=text_class or None,
+    )
+
+
+def _changed(column: ColumnRecord, how: OutputColumn) -> ColumnRecord:
+    """Return what is said of a column with what was done to it."""
+    return replace(
+        column,
+        masked=how.masked,
+        changes=how.changes or None,
+        read_from=None if how.inputs in ((how.name,), ()) else how.inputs,
+        clear_values_of=how.unmasked_inputs or None,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -24,10 +24,10 @@ from unloader.model import (
     SourceSpec,
 )
 from unloader.placement.seating import Seating, SeatPlan, seat_request
+from unloader.request.names import Folding, one_column
 from unloader.resolve.chosen_table import chosen_table
 from unloader.resolve.guarded_columns import marked
 from unloader.resolve.masked_ranges import without_masked_ranges
-from unloader.resolve.named_columns import named_columns
 from unloader.resolve.outputs.columns import projection_of_output
 from unloader.resolve.outputs.one import extract_of_output
 from unloader.resolve.patience import Patience
@@ -420,3 +420,32 @@ def slim(table: TableInfo) -> TableInfo:
     """Return a table without its parts."""
     # Workers read by selector; ten thousand partitions or extents need not travel with each task.
     return replace(table, partitions=(), extents=(), keys=None)
+
+
+def named_columns(
+    parquet: ParquetFormat, projection: Projection, folding: Folding
+) -> ParquetFormat:
+    """Return the layout with the names of its columns as the database writes them.
+
+    Raises:
+        UsageError: There is no such column, it may be several, or one is named twice.
+    """
+    if not (parquet.bloom_filters or parquet.sorted_by):
+        return parquet
+    names = [column.name for column in projection.columns]
+    blooms = tuple(one_column(names, name, folding) for name in parquet.bloom_filters)
+    order = tuple(
+        replace(column, name=one_column(names, column.name, folding))
+        for column in parquet.sorted_by
+    )
+    _check_once("--bloom-filter", blooms)
+    _check_once("--sorted-by", (column.name for column in order))
+    return replace(parquet, bloom_filters=blooms, sorted_by=order)
+
+
+def _check_once(option: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise UsageError(f"{option} names {name!r} twice", "name each column once")
+        seen.add(name)

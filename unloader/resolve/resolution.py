@@ -9,15 +9,18 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader.errors import PlanFailed
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.lakehouse.lake_formats import lake_kind
-from unloader.model import Request
+from unloader.lakehouse.lake_formats import lake_format, lake_kind
+from unloader.lakehouse.table_commits import Wanted
+from unloader.model import OutputOptions, Request
 from unloader.placement.seating import SeatPlan
+from unloader.request.names import one_column
 from unloader.resolve.outputs.directories import placed
 from unloader.resolve.outputs.encrypting import checked_encryption
 from unloader.resolve.parts import (
@@ -31,7 +34,13 @@ from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
 from unloader.sources.base import Catalog
 from unloader.tuning.codec_choice import chosen
 from writers.codecs.choice import Choice
-from writers.model import Compression
+from writers.model import Compression, ParquetFormat
+from writers.objects.location import below
+from writers.schema import read_schema
+
+if TYPE_CHECKING:
+    from unloader.resolve.preparation import Prepared
+
 
 Codec = tuple[Compression, Choice | None]
 """A codec, and how a preset chose it."""
@@ -138,8 +147,6 @@ def resolved_outputs(
             encryption=checked_encryption(each.request),
         )
         if lake_kind(options.destination) is not None:
-            from unloader.resolve.outputs.lake_tables import in_table
-
             options = in_table(options, each, run_id)
         output = ResolvedOutput(
             options=options,
@@ -219,3 +226,39 @@ def _codec(
     observe(PhaseStarted(phase="measuring"))
     choice = chosen(ready, asked, observe=observe, stop=stop)
     return choice.compression, choice
+
+
+def in_table(options: OutputOptions, ready: Prepared, run_id: str) -> OutputOptions:
+    """Return the output of one run, its place a real one: below the table's data, named by the run.
+
+    Raises:
+        UsageError: The name of the table cannot be read, or there is no column to partition by.
+        ConfigError: A library is missing, or a catalog is not configured.
+        OutputFailed: The files cannot become part of the table, as far as that is known now.
+    """
+    name = options.destination
+    kind = lake_kind(name)
+    assert kind is not None
+    projection = ready.extract.projection if ready.transform is None else ready.transform.written
+    names = [column.name for column in projection.columns]
+    folding = ready.catalog.capabilities.folding
+    tables = lake_format(kind)
+    table = tables.prepared(
+        Wanted(
+            name=name,
+            save_mode=options.save_mode or "create",
+            replace_where=options.replace_where,
+            branch=options.branch,
+            schema=read_schema(projection.schema),
+            partition_by=tuple(
+                replace(each, column=one_column(names, each.column, folding))
+                for each in options.partition_by
+            ),
+            sorted_by=ready.format.sorted_by if isinstance(ready.format, ParquetFormat) else (),
+        )
+    )
+    return replace(
+        options,
+        destination=below(tables.data_place(name), run_id),
+        lake_table=replace(table, files=f"{table.files}/{run_id}"),
+    )

@@ -14,6 +14,7 @@ import resource
 import threading
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -26,6 +27,7 @@ from unloader.manifest.routes import totals_of
 from unloader.model import Request
 from unloader.nouns import counted
 from unloader.placement.observation import node_cpus
+from unloader.resolve.outputs.one import of_output
 from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.problems import TableProblem, told_at_once
@@ -36,7 +38,7 @@ from unloader.run.outputs.base import RunOutput
 from unloader.run.outputs.files import FileOutput
 from unloader.run.outputs.left import Left, left_of
 from unloader.run.outputs.null import NullOutput
-from unloader.run.outputs.opening import open_output
+from unloader.run.outputs.one_stream import StreamOutput
 from unloader.run.state import RunState, TableState
 from unloader.run.table_run import Circumstances, TableRun
 from unloader.run.telling import Counting
@@ -454,3 +456,35 @@ def ceilings_of(request: Request, observe: Observer) -> Ceilings | None:
     except ConfigError as error:
         observe(Notice(text=f"the run is not compared with the ceilings: {error.message}"))
         return None
+
+
+def open_output(run: ResolvedRun, resumed_in: tuple[str, ...] = (), *, home: str = "") -> RunOutput:
+    """Take the destination of a run; the caller closes it.
+
+    Args:
+        run: What is to be written.
+        resumed_in: The places where a broken run of the same id is gone on with; empty for none.
+        home: See `Claim.home`.
+
+    Raises:
+        OutputFailed: It cannot be opened.
+        UsageError: It does not go with the plan.
+        OutputFailed: A file name is too long.
+    """
+    if len(run.outputs) == 1:
+        return _open_one(of_output(run, 0), resumed_in, home=home)
+    from unloader.run.routes.outputs import RouteOutputs
+
+    open_one = partial(_open_one, home=home)
+    return RouteOutputs(run, open_one, resumed=bool(resumed_in), one_of_many=bool(home))
+
+
+def _open_one(run: ResolvedRun, resumed_in: tuple[str, ...], *, home: str) -> RunOutput:
+    kind = destination_kind(run.output.options.destinations)
+    if kind in KEPT:
+        output = FileOutput(run, resumed_in, home=home)
+        output.take()
+        return output
+    if kind == "null":
+        return NullOutput(run)
+    return StreamOutput(run, pipe=kind == "pipe")

@@ -1,10 +1,17 @@
-"""Holding a finished run against its manifest, and against the source if one is given."""
+"""Holding a finished run against its manifest, and against the source if one is given.
+
+Comparison of a finished run with the log of its lakehouse table.
+
+Maintenance of a table moves rows to other files and removes the files that a run wrote. That is not
+damage. The log of the table names the operation.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +19,9 @@ from msgspec.structs import replace
 from numa.topology import detect
 from unloader.errors import ConfigError, OutputFailed, UsageError, VerifyMismatch
 from unloader.events import Notice, Observer, PhaseStarted
+from unloader.lakehouse.lake_formats import lake_format
+from unloader.lakehouse.lake_runs import receipt
+from unloader.lakehouse.table_commits import LaterChange, RunLog
 from unloader.manifest.digest import is_intact
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import (
@@ -19,23 +29,19 @@ from unloader.manifest.read import (
     manifest_data,
     parse_manifest,
 )
-from unloader.model import EncryptionOptions, SourceSpec
-from unloader.nouns import counted
+from unloader.model import EncryptionOptions, LakeTable, SourceSpec
+from unloader.nouns import are, counted
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath
 from unloader.verification.content import Fetched, differing, fetched_of
-from unloader.verification.encrypted import NO_KEY, keyed_spec, public_part
 from unloader.verification.files import CheckedFile, FilesRead, Reading, read_files, some_of
 from unloader.verification.open_sources import OpenSources
 from unloader.verification.recorded import NEW_RUN, fetched_by, has_sums, part_of
 from unloader.verification.source_state import Question, SourceState, ask
 from writers.errors import FormatError
-from writers.model import OutputSpec
+from writers.model import PLAIN, Encryption, OutputSpec
 from writers.registry import check
-
-if TYPE_CHECKING:
-    from unloader.verification.table_log import RunInTable
 
 Level = Literal["count", "full", "source"]
 
@@ -312,8 +318,6 @@ def _in_table(destination: PlacePath, manifest: Manifest, observe: Observer) -> 
     """Return what a lakehouse table knows of the run; None if the run is not for such a table."""
     if manifest.lake_table is None:
         return None
-    # Imported on use: most runs are not for a table.
-    from unloader.verification.table_log import run_in_table
 
     return run_in_table(manifest, manifest.lake_table, destination, observe)
 
@@ -366,3 +370,161 @@ def _spec_of(destination: PlacePath, manifest: Manifest) -> OutputSpec:
         compression=options.compression,
         encryption=public_part(manifest),
     )
+
+
+NO_KEY = "give the key: --parquet-key-file FILE"
+"""What to do where the Parquet key is missing."""
+
+
+def public_part(manifest: Manifest) -> Encryption:
+    """Return how the files of a run are encrypted, without a key."""
+    record = manifest.options.encryption
+    if record is None:
+        return PLAIN
+    return Encryption(recipients=record.recipients, keyed=record.method == "parquet")
+
+
+def keyed_spec(spec: OutputSpec, manifest: Manifest, keys: EncryptionOptions | None) -> OutputSpec:
+    """Return how files are read again: with the keys, where they are given.
+
+    Raises:
+        ConfigError: A key cannot be read, or is not that of these files.
+        FormatError: The library that decrypts is missing.
+    """
+    record = manifest.options.encryption
+    if record is None or keys is None:
+        return spec
+    known = replace(
+        keys,
+        recipients=record.recipients,
+        key_name=record.key_name,
+        key_proof=record.key_proof,
+    )
+    from unloader.secrets.encryption_keys import with_identities, with_parquet_key
+
+    if record.method == "parquet":
+        return with_parquet_key(spec, known) if keys.keyed else spec
+    return with_identities(spec, known)
+
+
+class RunInTable(Struct, frozen=True, kw_only=True):
+    """A finished run as the table knows it that the run was for."""
+
+    hint: str
+    """What to do next if something differs. To unload again may add rows twice."""
+    log: RunLog | None = None
+    """None if the log cannot be read, or does not know the run."""
+    missing: tuple[str, ...] = ()
+    """Names of the run's files that are missing and that the table does not use."""
+    differences: tuple[str, ...] = ()
+    """Between the log and the manifest."""
+
+    def to_json(self) -> dict[str, Any] | None:
+        """Return the part of `verify`'s answer; None without a log."""
+        if self.log is None:
+            return None
+        changes = [
+            {
+                "snapshot": change.snapshot or None,
+                "operation": change.operation or None,
+                "time": change.time or None,
+                "keeps_rows": change.keeps_rows,
+                "files": list(change.files),
+                "removed_rows": change.removed_rows,
+                "added_rows": change.added_rows,
+            }
+            for change in self.log.changes
+        ]
+        return {
+            "rows": self.log.rows,
+            "changes": changes,
+            "missing_files": list(self.missing),
+        }
+
+
+def run_in_table(
+    manifest: Manifest, table: LakeTable, destination: PlacePath, observe: Observer
+) -> RunInTable:
+    """Read the log of a table about a finished run, and report operations on the run's files.
+
+    Args:
+        manifest: Of the run.
+        table: The table that the run was for.
+        destination: The directory of the run.
+        observe: Called with a notice for each operation that took files of the run.
+    """
+    place = shlex.quote(str(destination))
+    # A file without rows is never part of a table.
+    names = [name for name, file in manifest.files.items() if file.rows]
+    try:
+        log = lake_format(table.kind).run_log(table, manifest.run_id, names)
+    except (ConfigError, OutputFailed) as error:
+        observe(Notice(text=f"the log of {table.name} is not compared: {error.message}"))
+        return RunInTable(
+            hint=f"{error.hint.rstrip('. ')}; then, before you unload again, compare the log: "
+            f"unloader verify {place}"
+        )
+    if not log.is_known and not receipt(str(destination)):
+        text = f"the log of {table.name} does not show that run {manifest.run_id} was committed"
+        observe(Notice(text=text))
+        return RunInTable(hint=f"look at the run with: unloader status {place}")
+    for change in log.changes:
+        observe(Notice(text=_text(change, manifest, table)))
+    missing = _missing(manifest, log, destination)
+    if missing:
+        text = (
+            f"{counted(len(missing), 'file')} of the run {are(len(missing))} missing, which is not "
+            f"damage: {table.name} does not use {'it' if len(missing) == 1 else 'them'}"
+        )
+        observe(Notice(text=text))
+    differences: list[str] = []
+    if log.rows not in (None, manifest.totals.rows):
+        differences.append(
+            f"the manifest has {counted(manifest.totals.rows, 'row')}, but the log of {table.name} "
+            f"has {counted(log.rows, 'row')} for the run"
+        )
+    first = "find out which program changed the log" if differences else "restore the files"
+    return RunInTable(
+        hint=f"{first}; before you unload again, remove the rows of run {manifest.run_id} from "
+        f"{table.name}, or they are there twice",
+        log=log,
+        missing=missing,
+        differences=tuple(differences),
+    )
+
+
+def _missing(manifest: Manifest, log: RunLog, destination: PlacePath) -> tuple[str, ...]:
+    unused = {name for change in log.changes for name in change.files}
+    present: frozenset[str] = frozenset()
+    with suppress(FileNotFoundError):
+        present = frozenset(storage_at(str(destination)).names(str(destination)))
+    return tuple(
+        name
+        for name, file in manifest.files.items()
+        if name not in present and (name in unused or not file.rows)
+    )
+
+
+def _text(change: LaterChange, manifest: Manifest, table: LakeTable) -> str:
+    """Return in words what an operation did to the run's files."""
+    files = counted(len(change.files), "file")
+    rows = counted(sum(manifest.files[name].rows for name in change.files), "row")
+    if not change.snapshot and not change.operation:
+        return (
+            f"{table.name} does not use {files} of the run with {rows} any more; its log no "
+            "longer shows which operation replaced or removed them"
+        )
+    details = ", ".join(filter(None, (change.operation, change.time)))
+    who = " ".join(filter(None, ("snapshot", change.snapshot, details and f"({details})")))
+    both = ""
+    if change.removed_rows is not None and change.added_rows is not None:
+        both = (
+            f": it removed files with {counted(change.removed_rows, 'row')} and added files with "
+            f"{counted(change.added_rows, 'row')}"
+        )
+    if change.keeps_rows:
+        return (
+            f"{who} has replaced {files} of the run with {rows} by other files, without a change "
+            f"of the table's rows{both}"
+        )
+    return f"{who} has removed {files} of the run with {rows} from {table.name}{both}"

@@ -9,22 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed, VerifyMismatch, translate
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, OutputTask, Projection
 from unloader.nouns import counted
-from unloader.worker.columns import columns_of, open_for_columns
+from unloader.transforms.sql_expressions import checked, open_session
+from unloader.transforms.sql_steps import Evaluation
 from writers.model import ContentSums, StageSeconds, WrittenFile
 from writers.schema import selected
 
 if TYPE_CHECKING:
-    from unloader.worker.row_filter import RowFilter
+    from unloader.model import Projection
     from unloader.worker.transforming import TransformedWriter
     from writers.base import Writer
     from writers.content.sums import ColumnSums
     from writers.large_rows import LargeRow
+    from writers.model import StageSeconds, WrittenFile
 
 
 class UnitOutput:
@@ -72,7 +75,6 @@ class UnitOutput:
         if self._condition is None:
             self._writer = open_for_columns(self._opened, self._schema, self.taken)
             return
-        from unloader.worker.row_filter import row_filter
 
         self.filtered = 0
         self._filter = row_filter(self._condition, self._schema, self._looked_at)
@@ -270,3 +272,142 @@ def _with_columns(row: LargeRow, taken: tuple[int, ...] | None) -> LargeRow:
     values = dict(row.values)
     own = tuple((at, values[index]) for at, index in enumerate(taken) if index in values)
     return replace(row, row=row.row.select(taken), values=own)
+
+
+def columns_of(projection: Projection, output: int) -> tuple[int, ...] | None:
+    """Return the columns of an output by index, in its order; None where it takes the whole scan.
+
+    Args:
+        projection: The columns of the scan.
+        output: Index of the output.
+    """
+    if not projection.outputs:
+        return None
+    taken = projection.outputs[output]
+    return None if taken == tuple(range(len(projection.columns))) else taken
+
+
+def open_for_columns(
+    open_file: Callable[[Any], Writer], schema: Any, taken: tuple[int, ...] | None
+) -> Writer:
+    """Return a writer that takes the batches of the whole scan.
+
+    Args:
+        open_file: Opens the writer of the output's own columns.
+        schema: Of the scan.
+        taken: As of `columns_of`. For None it is the output's own writer that is returned, so that
+            a single output pays nothing for the others.
+    """
+    if taken is None:
+        return open_file(schema)
+    return _ColumnsWriter(writer=open_file(selected(schema, taken)), taken=taken)
+
+
+class _ColumnsWriter(Struct, frozen=True, kw_only=True):
+    """A writer that gets some columns of each batch; a `Writer` itself."""
+
+    writer: Writer
+    taken: tuple[int, ...]
+
+    def write(self, batch: Any) -> None:
+        self.writer.write(batch.select(self.taken))
+
+    def write_large(self, row: LargeRow) -> None:
+        values = dict(row.values)
+        own = tuple((at, values[index]) for at, index in enumerate(self.taken) if index in values)
+        columns = row.row.select(self.taken)
+        if own:
+            self.writer.write_large(replace(row, row=columns, values=own))
+        else:
+            self.writer.write(columns)
+
+    def close(self) -> tuple[WrittenFile, ...]:
+        return self.writer.close()
+
+    def abort(self) -> None:
+        self.writer.abort()
+
+    @property
+    def bytes_written(self) -> int:
+        return self.writer.bytes_written
+
+    @property
+    def stages(self) -> StageSeconds:
+        return self.writer.stages
+
+
+WHAT = "the filter"
+
+_MOST_KEPT = 4
+"""Filters without work. A session of DuckDB takes a few MB while it does nothing."""
+
+_kept: dict[tuple[str, bytes, tuple[int, ...]], RowFilter] = {}
+"""The last one that was used stands at the end."""
+
+
+def row_filter(condition: str, schema: Any, columns: Sequence[int]) -> RowFilter:
+    """Return a filter that a unit before has left, or a new one; see `RowFilter`.
+
+    To check a condition and to open a session takes longer than the rows of a small unit.
+    """
+    key = (condition, selected(schema, columns).serialize().to_pybytes(), tuple(columns))
+    return _kept.pop(key, None) or RowFilter(condition, schema, columns)
+
+
+class RowFilter:
+    """One condition; used by one thread."""
+
+    def __init__(self, condition: str, schema: Any, columns: Sequence[int]) -> None:
+        """Get ready.
+
+        Args:
+            condition: In DuckDB's SQL; it was checked before the run.
+            schema: Of the scan.
+            columns: Those that the condition looks at, by their places there.
+        """
+        self._columns = tuple(columns)
+        looked_at = selected(schema, self._columns)
+        self._kept_as = (condition, looked_at.serialize().to_pybytes(), self._columns)
+        self._session = open_session()
+        names = looked_at.names
+        expression = checked(self._session, condition, names, WHAT)
+        self._evaluation = Evaluation(self._session, (), expression, WHAT)
+
+    def kept(self, batches: Sequence[Any]) -> list[Any]:
+        """Return which rows of each of some batches are kept; None is all of one.
+
+        They are evaluated together: that costs 1.3 ms of CPU however few the rows are.
+
+        Raises:
+            OutputFailed: The condition fails on a row.
+        """
+        return self._evaluation.kept(batches, self._columns)
+
+    def keeps(self, large: LargeRow) -> bool:
+        """Return whether a row with values too large for memory is kept.
+
+        Raises:
+            OutputFailed: The condition would have to look at such a value.
+        """
+        for index, _ in large.values:
+            if index in self._columns:
+                name = large.row.schema.field(index).name
+                raise OutputFailed(
+                    f"column {name} has a value that is too large for memory, but {WHAT} reads "
+                    "this column",
+                    "use --where, which the database evaluates",
+                )
+        return self.kept([large.row]) == [None]
+
+    def keep(self) -> None:
+        """Leave it to the units that come; all its rows were taken."""
+        for old in list(_kept)[: max(0, len(_kept) - _MOST_KEPT + 1)]:
+            _kept.pop(old).close()
+        if self._kept_as in _kept:
+            self.close()
+        else:
+            _kept[self._kept_as] = self
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.close()

@@ -2,19 +2,32 @@
 
 Parquet is read by pyarrow's reader, delimited text by pyarrow's CSV reader where that knows the
 dialect, and by `records` otherwise.
+
+Fields of delimited text in any dialect: a slow reader for those that pyarrow's does not know.
+
+It follows the description of the dialects and none of the writer's code. A record that the text
+ends in the middle of is read again once there is more.
+
+The values of a written text column: what its fields are, and which cannot be told any more.
+
+A dialect may show less than there was: a mask without the fraction, a substitute for a character.
+Such a column is named and left out, never compared with something else.
 """
 
 from __future__ import annotations
 
+import base64
 import codecs
+import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from writers.arrow_compute import pc
-from writers.content.file_values import values_of, why_not
-from writers.content.records import Field, Records
+from writers.content.forms import Form, Kind, form_of
 from writers.content.sums import ColumnSums
 from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
@@ -29,10 +42,12 @@ from writers.files.read_back import (
 )
 from writers.files.readable import Readable, arrow_stream, decrypted
 from writers.model import Compression, ContentSums, OutputSpec, ParquetFormat, TextFormat
-from writers.schema import read_schema
+from writers.schema import read_schema, text_class
+from writers.text.formulas import is_guarded
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 _ROWS = 10_000
 _BATCH_CHARACTERS = 1 << 22
@@ -192,3 +207,312 @@ def _pieces(file: Any, encoding: str) -> Iterator[str]:
     while data := file.read(_PIECE_BYTES):
         yield decoder.decode(data)
     yield decoder.decode(b"", final=True)
+
+
+Field = str | None
+"""A value's text, None for NULL."""
+
+_CODES = {"n": "\n", "t": "\t", "r": "\r"}
+_PIECE = 1 << 20
+
+_ENDS_WITHIN = "the text ends within a record."
+
+
+class _Incomplete(WriteError):
+    """The text ends before the record does."""
+
+
+class Records(Struct):
+    """Reads records out of pieces of text.
+
+    Args:
+        format: The dialect.
+        columns: Fields of a record.
+    """
+
+    format: TextFormat
+    columns: int
+    _text: str = ""
+    _at: int = 0
+    _whole: bool = False
+    """All pieces have come."""
+
+    def read(self, pieces: Iterator[str]) -> Iterator[list[Field]]:
+        """Yield the fields of each record, the header among them.
+
+        A record that has not ended is read again once there is twice as much of it, so the time
+        grows with its size and not with the square of it.
+
+        Raises:
+            ValueError: The text is not of the dialect.
+        """
+        waiting: list[str] = []
+        size = 0
+        for piece in pieces:
+            waiting.append(piece)
+            size += len(piece)
+            if size >= len(self._text):
+                yield from self._ready(waiting)
+                waiting, size = [], 0
+        self._whole = True
+        yield from self._ready(waiting)
+        if self._text:
+            raise ValueError("the last record has no end")
+
+    def _ready(self, pieces: list[str]) -> Iterator[list[Field]]:
+        """Yield the records that end in the text and some further pieces, and keep the rest."""
+        self._text, self._at = "".join((self._text, *pieces)), 0
+        while self._at < len(self._text):
+            start = self._at
+            try:
+                record = self._record()
+            except _Incomplete:
+                self._text, self._at = self._text[start:], 0
+                return
+            yield record
+        self._text, self._at = "", 0
+
+    def _record(self) -> list[Field]:
+        format = self.format
+        self._at += format.record_length_digits
+        fields = []
+        for column in range(self.columns):
+            last = column == self.columns - 1 and not format.trailing_delimiter
+            fields.append(self._field(format.eol if last else format.delimiter))
+        if format.trailing_delimiter:
+            self._skip(format.eol)
+        return fields
+
+    def _field(self, end: str) -> Field:
+        mark = self.format.enclosure
+        if mark and self.format.enclose != "none" and self._is_next(mark):
+            self._at += len(mark)
+            value = self._enclosed(mark)
+            self._skip(end)
+            return value
+        return self._bare(end)
+
+    def _is_next(self, mark: str) -> bool:
+        if not self._whole and len(self._text) - self._at < len(mark):
+            raise _Incomplete(_ENDS_WITHIN)
+        return self._text.startswith(mark, self._at)
+
+    def _skip(self, mark: str) -> None:
+        if not self._is_next(mark):
+            if self._whole and self._at >= len(self._text):
+                raise _Incomplete(_ENDS_WITHIN)
+            raise ValueError(f"{mark!r} is missing after a value")
+        self._at += len(mark)
+
+    def _find(self, mark: str, start: int) -> int:
+        found = self._text.find(mark, start)
+        if found < 0:
+            raise _Incomplete(_ENDS_WITHIN)
+        return found
+
+    def _enclosed(self, mark: str) -> str:
+        start = self._at
+        if self.format.escape == "backslash":
+            end, value = self._unescaped(start, mark)
+            self._at = end + len(mark)
+            return value
+        text = io.StringIO()
+        while True:
+            end = self._find(mark, start)
+            text.write(self._text[start:end])
+            self._at = end + len(mark)
+            if self.format.escape != "double" or not self._is_next(mark):
+                return text.getvalue()
+            text.write(mark)
+            start = self._at + len(mark)
+
+    def _bare(self, end: str) -> Field:
+        start = self._at
+        if self.format.escape == "backslash":
+            stop, value = self._unescaped(start, end)
+        else:
+            stop = self._find(end, start)
+            value = self._text[start:stop]
+        self._at = stop + len(end)
+        return None if self._text[start:stop] == self.format.null else value
+
+    def _unescaped(self, start: int, end: str) -> tuple[int, str]:
+        r"""Return the place of the first mark without a backslash before it, and the value."""
+        value = io.StringIO()
+        stop = self._find(end, start)
+        while (escape := self._text.find("\\", start, stop)) >= 0:
+            following = self._text[escape + 1]
+            value.write(self._text[start:escape])
+            value.write(_CODES.get(following, following))
+            start = escape + 2
+            if start > stop:
+                stop = self._find(end, start)
+        value.write(self._text[start:stop])
+        return stop, value.getvalue()
+
+
+_MASK = re.compile(r'(YYYY|MM|DD|HH24|MI|SS)|FF([1-9])|"([^"]*)"|([-/.,;: ])', re.IGNORECASE)
+_LENGTHS = {"YYYY": 4, "MM": 2, "DD": 2, "HH24": 2, "MI": 2, "SS": 2}
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_WORDS = {"true/false": "true", "t/f": "t", "1/0": "1"}
+_PREFIXES = {"prefixed-hex": 2, "hex": 0}
+
+Slices = dict[str, tuple[int, int]]
+"""Where each element of a mask stands in a text that follows it: first character, and behind."""
+
+
+def why_not(field: pa.Field, format: TextFormat) -> str:
+    """Return why the values of a column cannot be told from its text; empty if they can."""
+    from pyarrow import types
+
+    if format.fixed:
+        return "padding of fixed width hides blanks and NULLs"
+    textual = not (_is_moment(field.type) or _is_number(field.type) or types.is_boolean(field.type))
+    if format.substitute is not None and textual:
+        return "--substitute may have replaced characters"
+    if format.guard_formulas and is_guarded(field):
+        return "--guard-formulas may have put a quote before the value"
+    if text_class(field) == "timestamp" and format.moves_to_utc:
+        return "the dialect writes timestamps with a time zone in UTC, without their offset"
+    mask = _mask_of(field, format)
+    if mask is not None and _slices(field, mask, format) is None:
+        return f"the format {mask} does not show all of a value"
+    return ""
+
+
+def values_of(texts: pa.Array, field: pa.Field, format: TextFormat) -> tuple[pa.Array, Form]:
+    """Return the fields of a column, null for NULL, as an array with a form.
+
+    Args:
+        texts: Strings.
+        field: What was written.
+        format: How.
+
+    Raises:
+        ValueError: A text is none of the type's.
+    """
+    from pyarrow import types
+
+    kind = field.type
+    number = _is_number(kind) or text_class(field) == "number"
+    if number and format.decimal_separator != ".":
+        texts = pc.replace_substring(texts, format.decimal_separator, ".")
+    if types.is_floating(kind):
+        array = pc.cast(texts, kind)
+        return array, _form(array)
+    if number:
+        return texts, _form(texts, "number")
+    if types.is_boolean(kind):
+        array = _booleans(texts, format)
+        return array, _form(array)
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return _bytes(texts, format)
+    mask = _mask_of(field, format)
+    if mask is not None:
+        texts = _rearranged(texts, field, mask, format)
+    elif types.is_timestamp(kind) and kind.tz is not None and format.moves_to_utc:
+        # An infinity has no offset.
+        texts = pc.replace_substring_regex(texts, r"^(\d.*?)( BC)?$", r"\1+00:00\2")
+    return texts, _form(texts)
+
+
+def _form(array: pa.Array, text_class: str = "") -> Form:
+    form = form_of(array.type, text_class=text_class)
+    assert form is not None
+    return form
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_date(kind) or types.is_timestamp(kind) or types.is_time(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(kind) or types.is_decimal(kind) or types.is_floating(kind))
+
+
+def _booleans(texts: pa.Array, format: TextFormat) -> pa.Array:
+    yes, no = format.boolean.split("/")
+    known = pc.or_(pc.equal(texts, yes), pc.equal(texts, no))
+    if not pc.all(pc.fill_null(known, True)).as_py():
+        raise ValueError(f"a truth value is neither {yes} nor {no}")
+    return pc.equal(texts, yes)
+
+
+def _bytes(texts: pa.Array, format: TextFormat) -> tuple[pa.Array, Form]:
+    if format.binary == "base64":
+        import pyarrow as pa
+
+        found = [None if each is None else base64.b64decode(each) for each in texts.to_pylist()]
+        array = pa.array(found, pa.large_binary())
+        return array, _form(array)
+    form = _form(texts)
+    return texts, Form(kind=Kind.HEX_TEXT, width=form.width, digits=_PREFIXES[format.binary])
+
+
+def _mask_of(field: pa.Field, format: TextFormat) -> str | None:
+    from pyarrow import types
+
+    if text_class(field) == "timestamp":
+        return format.timestamp_tz_format or format.timestamp_format
+    if types.is_date(field.type):
+        return format.date_format
+    if not types.is_timestamp(field.type):
+        return None
+    if text_class(field) == "date" and format.date_format is not None:
+        return format.date_format
+    return format.timestamp_format if field.type.tz is None else format.timestamp_tz_format
+
+
+def _slices(field: pa.Field, mask: str, format: TextFormat) -> Slices | None:
+    """Return where a mask's elements stand, None if it does not show all of a value once."""
+    from pyarrow import types
+
+    found: Slices = {}
+    at = end = 0
+    for match in _MASK.finditer(mask):
+        name = (match[1] or "").upper() or ("FF" if match[2] else "")
+        length = _LENGTHS.get(name) or int(match[2] or 0) or len(match[3] or match[4] or "")
+        if match.start() != end or name in found:
+            return None
+        end, start, at = match.end(), at, at + length
+        if name:
+            found[name] = (start, at)
+    needed = {"YYYY", "MM", "DD"}
+    if types.is_timestamp(field.type):
+        if field.type.tz is not None:
+            return None
+        needed |= {"HH24", "MI", "SS"}
+        first, last = found.get("FF", (0, 0))
+        # Where fractions are kept, none was cut: the writer refuses what the mask leaves out.
+        if format.fractions == "mask" and last - first < _DIGITS[field.type.unit]:
+            return None
+    elif text_class(field) == "timestamp":
+        return None
+    return found if end == len(mask) and needed <= found.keys() else None
+
+
+def _rearranged(texts: pa.Array, field: pa.Field, mask: str, format: TextFormat) -> pa.Array:
+    """Return ISO 8601 for texts that follow a mask."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    slices = _slices(field, mask, format)
+    assert slices is not None, "asked before"
+
+    def part(name: str) -> Any:
+        return pc.utf8_slice_codeunits(texts, *slices[name])
+
+    def joined(mark: str, *parts: Any) -> Any:
+        return pc.binary_join_element_wise(*parts, pa.scalar(mark, texts.type))
+
+    date = joined("-", part("YYYY"), part("MM"), part("DD"))
+    if types.is_date(field.type):
+        return date
+    moment = joined(" ", date, joined(":", part("HH24"), part("MI"), part("SS")))
+    if "FF" not in slices:
+        return moment
+    return pc.ascii_rtrim(pc.ascii_rtrim(joined(".", moment, part("FF")), "0"), ".")

@@ -3,31 +3,37 @@
 It defines the bytes: any faster encoder must produce the same. Columns become string arrays, which
 are joined row by row into a buffer that is the output, so UTF-8 text is never copied into Python
 objects.
+
+What stands for characters that the output encoding lacks, where the format has a substitute.
+
+Characters are replaced in the values themselves, before anything is enclosed, escaped or counted:
+a substitute that holds the delimiter is then enclosed as any such value is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
+from msgspec import Struct
 
 from writers.arrow_compute import pc
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.large_rows import LargeRow, LargeValue
 from writers.model import TextFormat
 from writers.schema import has_infinities
+from writers.text.arrow_csv import csv_bytes
 from writers.text.datetime_texts import datetime_texts
 from writers.text.dialects import check
 from writers.text.enclosing import Enclosing
 from writers.text.fixed_width import FixedRecords
 from writers.text.large_enclosing import LargeEnclosing
-from writers.text.large_records import LargeRecord
 from writers.text.large_texts import Pieces, large_alphabet, large_text
 from writers.text.lookup_table import LookupTable
-from writers.text.output_encoding import OutputEncoding
-from writers.text.records import Records
+from writers.text.output_encoding import OutputEncoding, character_of
 from writers.text.refusals import Place, too_long
-from writers.text.substitutes import Substitutes
+from writers.text.string_arrays import STRING_LIMIT, compact, value_bytes
 from writers.text.text_values import alphabet_of, check_field, content_of_field, format_for, text_of
 
 
@@ -261,3 +267,192 @@ class PlainEncoder:
 
 def _is_ascii(alphabet: frozenset[str] | None) -> bool:
     return alphabet is not None and "".join(alphabet).isascii()
+
+
+class LargeRecord(Struct, frozen=True, kw_only=True):
+    """The cells of a record, as they stand between two delimiters."""
+
+    cells: Sequence[str | Pieces]
+    names: Sequence[str]
+    """Of the columns."""
+    row: int
+    """Counted from 1 within the work unit."""
+    format: TextFormat
+    encoding: OutputEncoding
+
+    def encoded(self) -> Iterator[bytes]:
+        """Return the record in the output encoding, behind its length if the format has one.
+
+        Large values are read once, and once more before for the length.
+
+        Raises:
+            ValueNotRepresentable: A value cannot be written, or the record is too long.
+        """
+        if digits := self.format.record_length_digits:
+            length = sum(map(len, self._encoded()))
+            if len(str(length)) > digits:
+                raise too_long(self.row, length, digits)
+            yield self.encoding.encode(f"{length:0{digits}}")
+        yield from self._encoded()
+
+    def _encoded(self) -> Iterator[bytes]:
+        # One for the record, as a few encodings join a character with the one before it.
+        stream = self.encoding.stream()
+        end = self.format.eol
+        if self.format.trailing_delimiter:
+            end = self.format.delimiter + end
+        for index, (name, cell) in enumerate(zip(self.names, self.cells, strict=True)):
+            try:
+                if index:
+                    yield stream.encode(self.format.delimiter)
+                for piece in [cell] if isinstance(cell, str) else cell():
+                    yield stream.encode(piece)
+                if index == len(self.cells) - 1:
+                    yield stream.encode(end, last=True)
+            except UnicodeError as error:
+                place = Place(column=name, first_row=self.row)
+                raise place.no_character(0, character_of(error), self.encoding.name) from None
+
+
+class Substitutes:
+    """The substitute of one format.
+
+    Args:
+        encoding: Decides which characters are replaced: those it has no code for, or would read
+            back as another.
+        substitute: Written for each of them.
+    """
+
+    def __init__(self, encoding: OutputEncoding, substitute: str) -> None:
+        self._encoding = encoding
+        self._table = _Table(encoding, substitute)
+
+    def array(self, texts: pa.Array) -> pa.Array:
+        """Return string or large_string texts with substitutes; null stays."""
+        if self._fits(texts):
+            return texts
+        replaced = [
+            None if text is None else text.translate(self._table) for text in texts.to_pylist()
+        ]
+        return compact(pa.array(replaced, pa.large_string()))
+
+    def pieces(self, pieces: Pieces) -> Pieces:
+        """Return a text that comes in pieces with substitutes."""
+        return partial(self._replaced, pieces)
+
+    def _replaced(self, pieces: Pieces) -> Iterator[str]:
+        for piece in pieces():
+            yield piece.translate(self._table)
+
+    def _fits(self, texts: pa.Array) -> bool:
+        """Tell, of all texts at once, whether none needs a substitute."""
+        try:
+            text = str(value_bytes(texts), "utf-8")
+            return text.isascii() or self._encoding.reads_back(text, self._encoding.encode(text))
+        except UnicodeError:
+            return False
+
+
+class _Table(dict[int, "int | str"]):
+    """What `str.translate` puts in place of a character; filled as characters are met."""
+
+    def __init__(self, encoding: OutputEncoding, substitute: str) -> None:
+        super().__init__()
+        self._encoding = encoding
+        self._substitute = substitute
+
+    def __missing__(self, code: int) -> int | str:
+        kept = self._encoding.holds(chr(code))
+        self[code] = result = code if kept else self._substitute
+        return result
+
+
+class Records:
+    """The records of a batch.
+
+    Args:
+        cells: For each column the texts as they stand between two delimiters, null for NULL;
+            string or large_string, at least one row.
+        format: Its delimiter, end of line and NULL text are used.
+    """
+
+    def __init__(self, cells: list[pa.Array], format: TextFormat) -> None:
+        self._cells = cells
+        self._rows = len(cells[0])
+        self._delimiter, self._eol, self._null = format.delimiter, format.eol, format.null
+        self._trailing = format.trailing_delimiter
+        self._end = (self._delimiter if self._trailing else "") + self._eol
+
+    def lengths(self) -> pa.Array:
+        """Return the bytes of each record in UTF-8, int32 or int64."""
+        kind = pa.int64() if self._most_bytes() > STRING_LIMIT else pa.int32()
+        null_bytes = len(self._null.encode())
+        total: pa.Array | pa.Scalar = pa.scalar(self._literal_bytes(), kind)
+        for cells in self._cells:
+            lengths = pc.cast(pc.binary_length(cells), kind)
+            if cells.null_count:
+                lengths = pc.fill_null(lengths, pa.scalar(null_bytes, kind))
+            total = pc.add(lengths, total)
+        return total
+
+    def prefixed(self, prefixes: pa.Array) -> memoryview:
+        """Return the bytes of all records, each behind its prefix."""
+        kind = self._kind(len(value_bytes(prefixes)))
+        first = self._join([prefixes, self._cells[0]], "", kind)
+        return self._bytes([first, *self._cells[1:]])
+
+    def bytes(self) -> memoryview:
+        """Return the bytes of all records."""
+        return self._bytes(self._cells)
+
+    def lines(self) -> pa.Array:
+        """Return each record, string or large_string."""
+        return self._lines(self._cells, self._kind())
+
+    def _bytes(self, cells: list[pa.Array]) -> memoryview:
+        size = self._most_bytes() + len(value_bytes(cells[0])) - len(value_bytes(self._cells[0]))
+        last = [_empty(self._rows)] if self._trailing else []
+        data = csv_bytes([*cells, *last], self._delimiter, self._eol, self._null, size)
+        if data is not None:
+            return data
+        large = size > STRING_LIMIT
+        return value_bytes(self._lines(cells, pa.large_string() if large else pa.string()))
+
+    def _lines(self, cells: list[pa.Array], kind: pa.DataType) -> pa.Array:
+        if self._trailing:
+            return self._join([*cells, self._eol], self._delimiter, kind)
+        last = self._join([cells[-1], self._eol], "", kind)
+        return self._join([*cells[:-1], last], self._delimiter, kind)
+
+    def _join(self, pieces: list[pa.Array | str], separator: str, kind: pa.DataType) -> pa.Array:
+        columns = [
+            pa.scalar(piece, kind) if isinstance(piece, str) else pc.cast(piece, kind)
+            for piece in pieces
+        ]
+        return pc.binary_join_element_wise(
+            *columns,
+            pa.scalar(separator, kind),
+            null_handling="replace",
+            null_replacement=self._null,
+        )
+
+    def _kind(self, more_bytes: int = 0) -> pa.DataType:
+        large = self._most_bytes() + more_bytes > STRING_LIMIT
+        return pa.large_string() if large else pa.string()
+
+    def _literal_bytes(self) -> int:
+        """Return the bytes of a record that are not those of a cell."""
+        return len(self._delimiter.encode()) * (len(self._cells) - 1) + len(self._end.encode())
+
+    def _most_bytes(self) -> int:
+        """Return the bytes of all records, and those of the NULL text for every cell."""
+        nulls = len(self._null.encode()) * len(self._cells)
+        cells = sum(len(value_bytes(cells)) for cells in self._cells)
+        return self._rows * (self._literal_bytes() + nulls) + cells
+
+
+def _empty(rows: int) -> pa.Array:
+    """Return a column of empty texts: what stands behind the last delimiter."""
+    # Not by `pa.repeat`, which looks for NumPy at every call, even where there is none.
+    offsets = pa.py_buffer(bytes(4 * (rows + 1)))
+    return pa.Array.from_buffers(pa.string(), rows, [None, offsets, pa.py_buffer(b"")])

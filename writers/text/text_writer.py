@@ -1,12 +1,27 @@
-"""Writers of delimited text: one that encodes batches, one that takes ready bytes."""
+"""Writers of delimited text: one that encodes batches, one that takes ready bytes.
+
+Counts the records of text that comes ready from the source, while it passes through.
+
+The source of the text says how many records it has. Counted here, from the bytes that are written,
+the number is independent of that.
+
+The first cell of a file, where it begins with U+FEFF.
+
+Readers take that character for a byte order mark at the start of a file, and drop it. They keep it
+in an enclosure, so the cell is enclosed. A format that cannot enclose refuses it.
+"""
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from writers.built_library import Unusable
 from writers.codecs.compression import CODECS, SUFFIXES, check_codec
 from writers.encryption.age import SUFFIX
 from writers.errors import FormatError, ValueNotRepresentable
@@ -14,10 +29,11 @@ from writers.files.staging import StagedFiles
 from writers.held_values import held_row
 from writers.large_rows import LargeRow, check_large_row
 from writers.model import PLAIN, TextFormat
+from writers.native.library import library
 from writers.schema import check_schema
 from writers.text.encoders import encode_into, open_encoder
-from writers.text.first_cell import FirstCell
-from writers.text.record_count import RecordCounter
+from writers.text.marks import overlaps_itself
+from writers.text.output_encoding import OutputEncoding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,6 +44,7 @@ if TYPE_CHECKING:
     from writers.native.encoder import NativeEncoder
     from writers.text.delimited import PlainEncoder
     from writers.text.formulas import FormulaGuard
+
 
 _PIECES_PER_FILE = 8
 """A file of limited size is written in at least this many pieces, so it ends near its limit."""
@@ -336,3 +353,134 @@ def _guarded(header: bytes, text_format: TextFormat) -> bytes:
             "a file.",
             "use --no-header, --enclose minimal, or another name with --rename.",
         ) from error
+
+
+_WINDOW_BYTES = 1 << 20
+"""Of a larger text so much is copied at a time where it has to be."""
+
+
+class RecordCounter:
+    """Counts line ends outside enclosures, whatever pieces the text comes in.
+
+    Args:
+        enclosure: One byte; inside a value it is doubled. Records end in a line feed.
+    """
+
+    def __init__(self, enclosure: bytes) -> None:
+        self.records = 0
+        self._enclosure = enclosure
+        self._inside = ctypes.c_uint8(0)
+        self._native: Callable[..., int] | None = None
+        with suppress(Unusable):
+            self._native = library().unloader_count_records
+
+    def add(self, text: bytes | bytearray | memoryview) -> None:
+        """Count the records that end in a text, which goes on where the last one ended."""
+        if self._native is not None and not (isinstance(text, memoryview) and text.readonly):
+            inside = ctypes.byref(self._inside)
+            where = text if isinstance(text, bytes) else (ctypes.c_char * 0).from_buffer(text)
+            self.records += self._native(where, len(text), self._enclosure, inside)
+            return
+        for start in range(0, len(text), _WINDOW_BYTES):
+            self._add(bytes(text[start : start + _WINDOW_BYTES]))
+
+    def _add(self, text: bytes) -> None:
+        if self._native is not None:
+            self.add(text)
+            return
+        parts = text.split(self._enclosure)
+        outside = parts[self._inside.value :: 2]
+        self.records += sum(part.count(b"\n") for part in outside)
+        self._inside.value = (self._inside.value + len(parts) - 1) % 2
+
+
+BYTE_ORDER_MARK = "\ufeff"
+
+
+class FirstCell:
+    """Passes the text of one file on, and encloses its first cell where that is needed.
+
+    Args:
+        format: A checked one.
+        column: Name of the first column, for the error.
+    """
+
+    def __init__(self, format: TextFormat, column: str) -> None:
+        self._format = format
+        self._column = column
+        encoding = OutputEncoding(format.encoding)
+        unicode = encoding.holds_all and not format.record_length_digits
+        self._mark = encoding.encode(BYTE_ORDER_MARK) if unicode else b""
+        self._enclosure = encoding.encode(format.enclosure)
+        self._ends = [encoding.encode(end) for end in (format.delimiter, format.eol) if end]
+        self._width = len(encoding.encode(" "))
+        self._kept = max(map(len, self._ends), default=0) - self._width
+        """Bytes of the cell that may begin one of its ends."""
+        self._held = b""
+        self._is_inside = False
+        self.is_over = not unicode
+        """Whether all further text is passed on as it is."""
+
+    def concerns(self, batch: pa.RecordBatch) -> bool:
+        """Tell whether the first value of a batch begins with U+FEFF."""
+        from pyarrow import types
+
+        column = getattr(batch.column(0), "storage", batch.column(0))
+        kind = column.type
+        if types.is_dictionary(kind):
+            kind = kind.value_type
+        if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+            return False
+        value = column[0].as_py()
+        return value is not None and value.startswith(BYTE_ORDER_MARK)
+
+    def passed(self, text: bytes) -> bytes:
+        """Return what is written of the next bytes; some may be kept until the next call.
+
+        Raises:
+            ValueNotRepresentable: The cell has to be enclosed, and cannot be.
+        """
+        if self.is_over:
+            return text
+        text, self._held = self._held + text, b""
+        if self._is_inside:
+            return self._ended(text)
+        if not text.startswith(self._mark):
+            if self._mark.startswith(text):
+                self._held = text
+                return b""
+            self.is_over = True
+            return text
+        if not self._enclosure or overlaps_itself(self._format.enclosure):
+            raise ValueNotRepresentable(
+                f"column {self._column}, row 1: the first value of the file begins with U+FEFF, "
+                "which readers drop at the start of a file.",
+                "use --header, or --enclose minimal with an --enclosure of one character.",
+            )
+        self._is_inside = True
+        return self._enclosure + self._ended(text)
+
+    def rest(self) -> bytes:
+        """Return what is still kept at the end of the file."""
+        self.is_over = True
+        return self._held
+
+    def _ended(self, text: bytes) -> bytes:
+        """Return a part of the cell, with the enclosure at its end if that is in it."""
+        end = self._end_in(text)
+        if end < 0:
+            cut = max(0, len(text) - self._kept)
+            self._held = text[cut:]
+            return text[:cut]
+        self.is_over = True
+        return b"".join((text[:end], self._enclosure, text[end:]))
+
+    def _end_in(self, text: bytes) -> int:
+        """Return where the cell ends; a bare one holds no end. -1: later."""
+        found = []
+        for end in self._ends:
+            at = text.find(end)
+            while at % self._width and at >= 0:
+                at = text.find(end, at + 1)
+            found.append(at)
+        return min((at for at in found if at >= 0), default=-1)

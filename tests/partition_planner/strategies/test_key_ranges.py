@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from partition_planner.model import KeyRange, KeySample
 from partition_planner.parts import Draft, Part
+from partition_planner.planner import cut_keys
 from partition_planner.spreads import spread_of
-from partition_planner.strategies.key_ranges import cut_keys
 
 
 def part(*keys: str, rows: int | None = None) -> Part:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from partition_planner.model import RowExtent, RowRange
 from partition_planner.parts import Part
+from partition_planner.planner import BOTH_OPEN, OpenEnds, cut, open_ends
 from partition_planner.spreads import spread_of
-from partition_planner.strategies.row_ranges import BOTH_OPEN, OpenEnds, cut, open_ends
 
 
 def part(name: str, first: int, last: int, rows: int | None = None) -> Part:

@@ -13,7 +13,7 @@ from unloader import api
 from unloader.errors import VerifyMismatch
 from unloader.events import Event, Notice
 from unloader.model import SourceSpec
-from unloader.sources.duckdb.catalog import DuckDBCatalog
+from unloader.sources.duckdb.source import DuckDBCatalog
 
 SIZES = {"large": 900, "middle": 200, "small": 10, "empty": 0}
 

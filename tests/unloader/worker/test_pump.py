@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from unloader.worker import pump as pump_module
-from unloader.worker.pump import DEPTH, Pump
-from unloader.worker.standstill import THREAD
+from unloader.worker.pump import DEPTH, THREAD, Pump
 
 ENOUGH_SECONDS = 180.0
 """Longer than anything here takes; only a broken promise waits that long."""

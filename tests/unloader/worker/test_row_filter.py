@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from unloader.errors import OutputFailed
-from unloader.worker.row_filter import row_filter
+from unloader.worker.outputs import row_filter
 from writers.large_rows import LargeRow
 
 

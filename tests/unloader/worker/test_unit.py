@@ -30,7 +30,7 @@ from unloader.model import (
 from unloader.request.names import parse_table
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.registry import source_of
-from unloader.worker.columns import columns_of, open_for_columns
+from unloader.worker.outputs import columns_of, open_for_columns
 from unloader.worker.process import release, run_unit
 from unloader.worker.unit import copy_unit
 from writers.large_rows import LargeRow, LargeValue

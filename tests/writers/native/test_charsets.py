@@ -14,7 +14,7 @@ from long_tests import OTHER_ROUTES, also
 
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import TextFormat
-from writers.native.charsets import charset_description
+from writers.native.description import charset_description
 from writers.text.output_encoding import OutputEncoding
 
 LARGE = ("big5", "cp932", "euc_jp", "euc_kr", "gb18030", "gbk", "shift_jis")

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from writers.errors import ValueNotRepresentable
 from writers.model import TextFormat
 from writers.text.civil import Civil
-from writers.text.fixed_texts import fixed_texts
-from writers.text.mask_texts import Zone, civil_texts
+from writers.text.mask_texts import Zone, civil_texts, fixed_texts
 from writers.text.masks import ISO_TIMESTAMP, ISO_TIMESTAMP_TZ, parse
 from writers.text.refusals import Place
 from writers.text.text_values import text_of

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from writers.built_library import Unusable
 from writers.model import Compression, OutputSpec, TextFormat
 from writers.native import library
-from writers.text.record_count import RecordCounter
-from writers.text.text_writer import EncodedTextWriter
+from writers.text.text_writer import EncodedTextWriter, RecordCounter
 
 VALUES = st.lists(
     st.lists(st.text('a"\n, é\r', max_size=6), min_size=2, max_size=2), min_size=1, max_size=8
@@ -26,7 +25,7 @@ VALUES = st.lists(
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With the native library, and as if it had not been built."""
     if request.param == "plain":
-        monkeypatch.setattr("writers.text.record_count.library", _unusable)
+        monkeypatch.setattr("writers.text.text_writer.library", _unusable)
     elif why := library.why_not():
         pytest.skip(f"the native encoder is not in use: {why}")
     return request.param

@@ -1,12 +1,21 @@
-"""Which display of progress a command gets."""
+"""Which display of progress a command gets.
+
+Lets a display know that time passes while the program waits for a database or a disk.
+
+The engine sends ticks of its own while workers run. Before and after that the thread that sends the
+events may be inside one call for minutes, and a display that stood still would look hung.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from unloader.events import Tick
 
 if TYPE_CHECKING:
     from unloader.cli.display.base import Display
@@ -45,7 +54,6 @@ def display_for(values: Mapping[str, Any]) -> Iterator[Display]:
 def _choose(values: Mapping[str, Any]) -> Display:
     if values["quiet"]:
         return Silence()
-    from unloader.cli.display.ticking import Ticking
 
     wanted = values["progress"]
     as_json = values["log_format"] == "json"
@@ -63,3 +71,45 @@ def _choose(values: Mapping[str, Any]) -> Display:
 
 def _can_draw() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "")
+
+
+TICK_SECONDS = 0.25
+
+
+class Ticking:
+    """A display that gets a `Tick` a few times a second, and one event at a time."""
+
+    def __init__(self, display: Display) -> None:
+        """Take the display; ticks begin with the first event, as nothing is shown before it."""
+        self._display = display
+        # Never taken by `stopping`: the code that a signal interrupts may hold it.
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Hand on one event."""
+        if self._thread is None and not self._over.is_set():
+            self._thread = threading.Thread(target=self._tick, name="ticks", daemon=True)
+            self._thread.start()
+        with self._lock:
+            self._display(event)
+
+    def stopping(self, text: str) -> None:
+        """Show that a signal asked to stop; safe in a signal handler."""
+        self._display.stopping(text)
+
+    def close(self, finished: bool) -> None:
+        """End the ticks, then the display."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._display.close(finished)
+
+    def _tick(self) -> None:
+        while not self._over.wait(TICK_SECONDS):
+            try:
+                self(Tick())
+            except OSError:
+                # The terminal has gone; the next event ends as it would without us.
+                return

@@ -13,7 +13,7 @@ source = "..."              and every option of `run`: of the whole run, and abo
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,9 +21,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from unloader.errors import UnloaderError, UsageError
-from unloader.request.job.entries import mistakes_between
 from unloader.request.job.including import INCLUDE, Document, Report, documents
-from unloader.request.job.model import Entry, EntryKind, Given, JobFile, Mistake
+from unloader.request.job.layers import SUBJECT
+from unloader.request.job.model import Entry, EntryKind, Given, JobFile, Mistake, Place
 from unloader.request.job.sections import Section, are_tables, key_of
 from unloader.request.job.values import meaning, wrong_kind
 from unloader.request.job.variables import SHOWN, expanded
@@ -258,3 +258,34 @@ def _wrong_name(section: Section, written: str) -> Mistake:
         "the name of a route is not a plain word in quotes",
         "use letters, digits, dots, hyphens and underscores",
     )
+
+
+def mistakes_between(job: JobFile) -> Iterator[Mistake]:
+    """Yield what is wrong with the names of routes, and with who says what is unloaded."""
+    yield from _names(job.routes)
+    for table in job.tables:
+        yield from _names(table.routes)
+        if not any(given.key in (*SUBJECT, "schema") for given in table.values):
+            yield _mistake(table.place, "it names neither a table nor a query", entry=table.label)
+    for given in job.values if job.tables else ():
+        if given.key in SUBJECT:
+            text = f"the key {given.key!r} does not apply beside [[table]], which names the tables"
+            yield _mistake(given.place, text, key=given.key)
+
+
+def _names(routes: Sequence[Entry]) -> Iterator[Mistake]:
+    """Yield each route that has the name of another one beside it."""
+    seen: set[str] = set()
+    for each in routes:
+        if each.name in seen:
+            text = "another route has the same name"
+            yield _mistake(each.place, text, key="name", entry=each.label)
+        seen.update(filter(None, (each.name,)))
+
+
+def _mistake(place: Place, text: str, *, key: str = "", entry: str = "") -> Mistake:
+    hint = (
+        "give each its own name" if key == "name" else "write table or query below each [[table]]"
+    )
+    where = f"{place}: {entry}" if entry else str(place)
+    return Mistake(error=UsageError(f"{where}: {text}", hint), place=place, key=key, entry=entry)

@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TypeVar
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from unloader.engine.schedule import Assignment
@@ -25,7 +26,7 @@ from unloader.errors import (
 from unloader.events import Event, Notice, Observer, RouteFinished, silent
 from unloader.failures import error_of, failure_of
 from unloader.manifest.model import Manifest, OtherRoute, RouteRecord
-from unloader.model import AttemptFailure, FinishedUnit, OutputTask
+from unloader.model import AttemptFailure, FinishedUnit, OutputResult, OutputTask
 from unloader.nouns import counted
 from unloader.resolve.outputs.one import of_output
 from unloader.resolve.resolved import ResolvedRun
@@ -33,8 +34,6 @@ from unloader.run.journal import Progress
 from unloader.run.outputs.base import MakeManifest, RunOutput, Stop, WrittenRoute, continued
 from unloader.run.outputs.left import left_of_output
 from unloader.run.outputs.null import NullOutput
-from unloader.run.routes.showing import AllPlaces
-from unloader.run.routes.state import RouteState, as_read
 from unloader.storage.base import LiveStorage
 from unloader.storage.kinds import is_kept
 from unloader.storage.model import RUN_RECORD
@@ -58,7 +57,7 @@ class RouteOutputs:
 
         Args:
             run: What is to be written.
-            open_one: Opens one output; see `unloader.run.outputs.opening`.
+            open_one: Opens one output; see `unloader.run.taking_places`.
             resumed: An earlier process of the run has begun it.
             one_of_many: It is of one table of several; see `Claim.home`.
 
@@ -339,3 +338,84 @@ def _maker(manifest: MakeManifest, written: Callable[[], WrittenRoute]) -> MakeM
         return manifest(units, directories, route or written())
 
     return make
+
+
+class AllPlaces:
+    """Several places as one; see `unloader.storage.base.LiveStorage`."""
+
+    def __init__(self, storages: Sequence[LiveStorage]) -> None:
+        """Take them; at least one."""
+        self._storages = tuple(storages)
+
+    def show(self, data: bytes) -> None:
+        """Show it at each."""
+        trouble = None
+        for storage in self._storages:
+            try:
+                storage.show(data)
+            except OSError as error:
+                trouble = error
+        if trouble is not None:
+            raise trouble
+
+    def marks(self) -> tuple[str, ...]:
+        """Return those of all."""
+        return tuple(mark for storage in self._storages for mark in storage.marks())
+
+    def stop_asked(self) -> bool:
+        """Tell whether somebody has asked at any of them."""
+        return any(storage.stop_asked() for storage in self._storages)
+
+    def wish(self) -> bytes:
+        """Return what was asked at one of them."""
+        return next(filter(None, (storage.wish() for storage in self._storages)), b"")
+
+
+class RouteState(Struct, kw_only=True):
+    """One output of several."""
+
+    number: int
+    """Among the outputs of the run, from 0."""
+    name: str
+    run: ResolvedRun
+    """As if it were the only output."""
+    output: RunOutput
+    is_new: bool = True
+    """No earlier process of the run has begun it."""
+    finished: dict[str, FinishedUnit] = field(default_factory=dict)
+    """Its units that are done, by their ids."""
+    failure: AttemptFailure | None = None
+    """Why it was dropped."""
+    manifest: Manifest | None = None
+    """Once it is published."""
+    not_compared: tuple[str, ...] | None = None
+    is_abandoned: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is to be written and published."""
+        return self.failure is None and self.manifest is None
+
+    @property
+    def directory(self) -> str:
+        """Where its manifest goes."""
+        return self.run.output.options.destination
+
+    def own(self, unit: FinishedUnit, result: OutputResult) -> FinishedUnit:
+        """Return what it has of a unit, as if it were the only output."""
+        return replace(
+            unit,
+            rows=result.rows,
+            filtered=result.filtered,
+            files=result.files,
+            stages=result.stages,
+            content=result.content,
+            outputs=None,
+        )
+
+
+def as_read(units: Sequence[FinishedUnit]) -> FinishedUnit:
+    """Return what routes have of a unit as what was read of it, for all of them."""
+    first = units[0]
+    files = tuple(file for unit in units for file in unit.files)
+    return replace(first, rows=first.scanned, filtered=None, files=files, content=None)

@@ -1,14 +1,27 @@
-"""The parent's side of an Oracle database: what is there, at which SCN, and how much of it."""
+"""The parent's side of an Oracle database: what is there, at which SCN, and how much of it.
+
+The SQL by which Oracle chooses the rows of a sample of keys, see `unloader.sources.sampling`.
+
+STANDARD_HASH hashes bytes of the database's character set, so the keys of a text with other letters
+than those of ASCII are the same as on other sources where that is AL32UTF8.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
 from partition_planner.model import ColumnInfo, RowRange, Selector, TableInfo
-from unloader.errors import SnapshotGone, SourceError, TransientSourceError
+from unloader.errors import (
+    ConfigError,
+    SnapshotGone,
+    SourceError,
+    TransientSourceError,
+    UnloaderError,
+)
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import (
     Consistency,
@@ -25,13 +38,11 @@ from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities, Catalog
 from unloader.sources.hashing import Hasher
 from unloader.sources.many_tables import GONE
-from unloader.sources.oracle.columns.native import described_column
-from unloader.sources.oracle.columns.types import readings_of
-from unloader.sources.oracle.condition import refuse_row_numbers
+from unloader.sources.oracle.columns.native import described_column, parse_native
+from unloader.sources.oracle.columns.types import number_text, readings_of
 from unloader.sources.oracle.connection.connect import PROGRAM
 from unloader.sources.oracle.connection.session import Session, client_identifier
-from unloader.sources.oracle.hashing import hasher_of, unhashed
-from unloader.sources.oracle.load import OracleLoad
+from unloader.sources.oracle.hashing import hasher_of, plain_digits, unhashed
 from unloader.sources.oracle.reading.fetch import fetch_plan, select_columns
 from unloader.sources.oracle.reading.units import (
     as_of,
@@ -40,7 +51,6 @@ from unloader.sources.oracle.reading.units import (
     query_relation,
     selector_statement,
 )
-from unloader.sources.oracle.sampling import sampled_keys
 from unloader.sources.oracle.snapshot import (
     SCN_QUERIES,
     check_readable,
@@ -55,7 +65,8 @@ from unloader.sources.oracle.tables.names import FOLDING, find
 from unloader.sources.oracle.tables.questions import Dictionary, ManyTables, OneTable
 from unloader.sources.oracle.tables.segments import object_ids
 from unloader.sources.readings import ColumnReadings
-from unloader.sources.statement import check_condition, check_distinct, literal, qualified
+from unloader.sources.sampling import below
+from unloader.sources.statement import check_condition, check_distinct, literal, qualified, quoted
 
 _WHO = (
     "SELECT USER, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'), SYS_CONTEXT('USERENV', 'SERVICE_NAME') "
@@ -395,3 +406,99 @@ class OracleCatalog(Catalog):
 
 def _name(table: TableInfo) -> str:
     return qualified(table.schema, table.name)
+
+
+_NO_CODE = re.compile(
+    r"""n?q'(?:\[.*?\]|\{.*?\}|\(.*?\)|<.*?>|(\S).*?\1)'|'[^']*'|"[^"]*"|--[^\n]*|/\*.*?\*/""",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Literals, quoted names and comments."""
+_INNERMOST = re.compile(r"\(([^()]*)\)")
+_SUBQUERY = re.compile(r"\s*(?:SELECT|WITH)\b", re.IGNORECASE)
+_ROW_NUMBER = re.compile(r"(?<![\w$#])ROWNUM(?![\w$#])", re.IGNORECASE)
+
+
+def refuse_row_numbers(where: str) -> None:
+    """Refuse ROWNUM, which counts anew in each work unit; a sub-query may have its own.
+
+    Raises:
+        SourceError: The condition itself depends on ROWNUM.
+    """
+    code, last = _NO_CODE.sub(" ", where), ""
+    while code != last:
+        last, code = code, _INNERMOST.sub(_opened, code)
+    if _ROW_NUMBER.search(code):
+        raise SourceError(
+            "--where uses ROWNUM, which starts from 1 in each work unit",
+            "use --query instead, which is read as one work unit",
+        )
+
+
+def _opened(found: re.Match[str]) -> str:
+    return " " if _SUBQUERY.match(found[1]) else f" {found[1]} "
+
+
+def sampled_keys(column: ColumnInfo, share: float) -> SampledKeys | None:
+    """Return the sample of a column's values; None if they are no keys."""
+    text = _text(quoted(column.name), parse_native(column.native_type).name)
+    if text is None:
+        return None
+    # The hash of NULL is that of an empty text.
+    hashed = f"STANDARD_HASH({text}, 'SHA256') < HEXTORAW('{below(share).upper()}')"
+    return SampledKeys(
+        column=column.name,
+        share=share,
+        text=text,
+        condition=f"{text} IS NOT NULL AND {hashed}",
+    )
+
+
+def _text(value: str, kind: str) -> str | None:
+    if kind in ("NUMBER", "FLOAT"):
+        return plain_digits(number_text(value))
+    return {
+        "VARCHAR2": value,
+        "NVARCHAR2": f"TO_CHAR({value})",
+        "CHAR": f"RTRIM({value})",
+        "NCHAR": f"RTRIM(TO_CHAR({value}))",
+        "RAW": f"LOWER(RAWTOHEX({value}))",
+    }.get(kind)
+
+
+_ACTIVE = "SELECT COUNT(*) FROM V$SESSION WHERE TYPE = 'USER' AND STATUS = 'ACTIVE'"
+
+
+class OracleLoad:
+    """A session that looks at V$SESSION: of the instance that it is connected to, not of others."""
+
+    def __init__(self, spec: SourceSpec) -> None:
+        """Connect.
+
+        Raises:
+            ConfigError: The user may not read V$SESSION.
+            SourceError: The database refused.
+        """
+        self._session = Session(spec, action="load", scans=False)
+        name = literal(client_identifier(spec))
+        self._ours = f"{_ACTIVE} AND MODULE = '{PROGRAM}' AND CLIENT_IDENTIFIER = {name}"
+        try:
+            self.others()
+        except TransientSourceError:
+            self.close()
+            raise
+        except SourceError as error:
+            self.close()
+            raise ConfigError(
+                f"--max-db-load: the user may not read V$SESSION: {error.message}",
+                "GRANT SELECT ON V_$SESSION TO the user, or leave --max-db-load out",
+            ) from error
+
+    def others(self) -> int:
+        """Return how many sessions work for others; ours are taken off, this one among them."""
+        everyone, ours = self._session.value(_ACTIVE), self._session.value(self._ours)
+        return max(0, int(everyone) - int(ours))
+
+    def close(self) -> None:
+        """Close the session."""
+        with suppress(UnloaderError):
+            self._session.close()

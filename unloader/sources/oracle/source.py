@@ -15,11 +15,10 @@ from unloader.model import Snapshot, SourceSpec
 from unloader.request.locations import HOSTS, UrlForm
 from unloader.sources.base import Source
 from unloader.sources.oracle.catalog import OracleCatalog
-from unloader.sources.oracle.columns.declared import declared
 from unloader.sources.oracle.connection.drivers import driver_warning
 from unloader.sources.oracle.options import OPTIONS
 from unloader.sources.oracle.snapshot import SCN
-from unloader.sources.readings import Declared
+from unloader.sources.readings import Declared, decimal_digits, one_of, text_length
 
 if TYPE_CHECKING:
     from unloader.sources.oracle.reading.reader import OracleReader
@@ -72,3 +71,33 @@ class OracleSource(Source):
         from unloader.sources.oracle.reading.reader import OracleReader
 
         return OracleReader(spec, snapshot)
+
+
+_TEXTS = ("VARCHAR2", "NVARCHAR2", "CHAR", "NCHAR")
+_PADDED = ("CHAR", "NCHAR")
+_TIMESTAMP = re.compile(r"TIMESTAMP(?: ?\((\d+)\))?.*")
+_MONTHS = re.compile(r"INTERVAL YEAR ?\((\d+)\) TO MONTH")
+_SECONDS = re.compile(r"INTERVAL DAY ?\((\d+)\) TO SECOND ?\((\d+)\)")
+_RAW = re.compile(r"RAW ?\((\d+)\)")
+
+
+def declared(source_type: str) -> Declared:
+    """Return what a type says of the length of its values."""
+    if match := _TIMESTAMP.fullmatch(source_type):
+        zone = "LOCAL TIME ZONE" in source_type
+        return Declared(
+            second_digits=int(match[1] or 9),
+            zone="offset" if zone else "region" if "WITH TIME ZONE" in source_type else None,
+        )
+    if match := _MONTHS.fullmatch(source_type):
+        return Declared(longest="+" + "9" * int(match[1]) + "-11")
+    if match := _SECONDS.fullmatch(source_type):
+        fraction = "." + "9" * int(match[2]) if int(match[2]) else ""
+        return Declared(longest="+" + "9" * int(match[1]) + " 23:59:59" + fraction)
+    if match := _RAW.fullmatch(source_type):
+        return Declared(binary_bytes=int(match[1]))
+    return (
+        text_length(source_type, _TEXTS, _PADDED)
+        or decimal_digits(source_type)
+        or one_of(source_type, {"ROWID": 18})
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from unloader.errors import SourceError
-from unloader.sources.oracle.condition import refuse_row_numbers
+from unloader.sources.oracle.catalog import refuse_row_numbers
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from unloader.errors import SourceError
 from unloader.model import Extract, SourceSpec
 from unloader.request.names import parse_table
 from unloader.sources.projection import OutputNeeds, project
-from unloader.sources.sqlite.catalog import SQLiteCatalog
-from unloader.sources.sqlite.source import SQLiteSource
+from unloader.sources.sqlite.source import SQLiteCatalog, SQLiteSource
 
 WHOLE = WholeTable()
 

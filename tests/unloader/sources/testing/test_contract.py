@@ -28,9 +28,8 @@ from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities
 from unloader.sources.file_state import database_path
 from unloader.sources.readings import ColumnReadings
-from unloader.sources.sqlite.catalog import SQLiteCatalog
 from unloader.sources.sqlite.session import Session
-from unloader.sources.sqlite.source import SQLiteSource
+from unloader.sources.sqlite.source import SQLiteCatalog, SQLiteSource
 from unloader.sources.testing import check_source
 from unloader.sources.testing.abilities import METHODS
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from processes import command
 
-from unloader.storage.streams.relay import Relay
+from unloader.storage.streams.stream import Relay
 
 DATA = os.urandom(3 << 20)
 

@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING, Any
 from unloader.errors import ConfigError
 from unloader.model import SourceSpec
 from unloader.redaction import TOKEN_VARIABLE, WALLET_PASSWORD_VARIABLE
-from unloader.secrets.secret_places import secret_in
+from unloader.secrets.secret_places import check_private, secret_in
 from unloader.sources.oracle.connection.errors import code_of, one_line, translated
 from unloader.sources.oracle.connection.url import OracleAddress, parse_location
-from unloader.sources.oracle.connection.wallet import check_wallet
 from unloader.sources.oracle.options import TOKEN_FILE, TOKEN_KEY_FILE, WALLET_PASSWORD_FILE
 from unloader.sources.password import password_of
+from writers.files.regular import read_regular
 
 if TYPE_CHECKING:
     import oracledb
+
 
 WALLET_PASSWORD = WALLET_PASSWORD_VARIABLE
 TOKEN = TOKEN_VARIABLE
@@ -164,3 +165,32 @@ def _load_client_library(directory: str, address: OracleAddress) -> None:
             if code_of(error) != "DPY-2019"
             else "leave --client-library out, or give it from the beginning",
         ) from error
+
+
+_KEY = b"PRIVATE KEY-----"
+_PROTECTED = b"ENCRYPTED PRIVATE KEY-----"
+
+AUTO_LOGIN = "cwallet.sso"
+"""Opens without a password; Oracle's client library reads it."""
+
+TEXT = "ewallet.pem"
+"""Certificates, and perhaps a key; the driver reads it."""
+
+
+def check_wallet(directory: Path) -> None:
+    """Return if nobody else can use the keys of a wallet, or if there are none.
+
+    Raises:
+        ConfigError: Another user can.
+    """
+    check_private(directory / AUTO_LOGIN, "wallet")
+    if _has_open_key(directory / TEXT):
+        check_private(directory / TEXT, "wallet")
+
+
+def _has_open_key(path: Path) -> bool:
+    try:
+        text = read_regular(path, follow=True)
+    except OSError:
+        return False  # The driver says so.
+    return text.count(_KEY) > text.count(_PROTECTED)

@@ -1,8 +1,20 @@
-"""Fetched batches, made into batches of the projection's schema: exactly, or not at all."""
+"""Fetched batches, made into batches of the projection's schema: exactly, or not at all.
+
+Texts that an Oracle database makes of numbers, dates and zones, into one form or into ticks.
+
+Whole arrays at a time. What comes in is text of `TO_CHAR`: numbers of TM9, dates and timestamps of
+`SYYYY-MM-DD HH24:MI:SS[.FFn]`, zoned ones with ` TZH:TZM TZR` behind. What goes out is one form of
+each, the one `text_class` promises: numbers with a digit before the point; timestamps with a minus
+or nothing before the year (-0001 is 1 BC) and without zeros at the end of the fraction.
+
+Ticks are those of the proleptic Gregorian calendar with the same fields. Oracle's own is the Julian
+one before 1582-10-15, which has days (1500-02-29) that the Gregorian has not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -12,25 +24,18 @@ from msgspec import Struct
 from unloader.errors import OutputFailed
 from unloader.sources.oracle.columns.native import parse_native
 from unloader.sources.oracle.columns.types import fraction_digits
-from unloader.sources.oracle.reading.texts import (
-    MomentRefused,
-    moment_texts,
-    number_texts,
-    parse_moments,
-    utc_texts,
-    zone_names,
-    zoned_texts,
-)
 from unloader.sources.oracle.reading.tuples import CheckedText
 from unloader.sources.readings import type_named
 from writers.arrow_compute import pc
 from writers.text.binary_texts import binary_texts
+from writers.text.civil import DAY_SECONDS, UNIT_DIGITS
 from writers.text.number_texts import float_texts
 from writers.text.string_arrays import value_bytes
 
 if TYPE_CHECKING:
     from unloader.model import ReadColumn
     from unloader.sources.oracle.reading.fetch import FetchPlan, Item
+
 
 _SHOWN_BYTES = 20
 
@@ -161,3 +166,170 @@ def _with_empty(values: pa.Array, lengths: pa.Array) -> pa.Array:
     return pc.if_else(
         empty, pa.scalar("" if pa.types.is_string(values.type) else b"", values.type), values
     )
+
+
+MOMENT_LENGTH = len("-YYYY-MM-DD HH:MI:SS")
+"""Characters of a date and time with its sign."""
+_OFFSET_LENGTH = len("+HH:MM")
+_FORM = r"^[ -]\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,9})?$"
+_MONTH_DAYS = pa.array((0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), pa.int64())
+_YEARS_BEFORE = 4800
+"""Twelve cycles of 400 years added, so that every dividend is positive."""
+_ERA_DAYS = 146_097
+_EPOCH_DAYS = 719_468 + _YEARS_BEFORE // 400 * _ERA_DAYS
+"""Days from March 1 of the year -4800 to 1970-01-01."""
+_LAST_NS_SECOND = (2**63 - 1) // 10**9
+
+
+@dataclass(slots=True)
+class MomentRefused(Exception):
+    """A text that the Arrow type asked for has no value for."""
+
+    index: int
+    text: str
+    reason: str
+
+
+def number_texts(texts: pa.Array) -> pa.Array:
+    """Return numbers with a digit before the point: `.5` becomes `0.5`, `-.5` becomes `-0.5`."""
+    for start, whole in ((".", "0."), ("-.", "-0.")):
+        bare = pc.starts_with(texts, start)
+        if pc.any(bare).as_py():
+            completed = pc.replace_substring(texts, start, whole, max_replacements=1)
+            texts = pc.if_else(bare, completed, texts)
+    return texts
+
+
+def moment_texts(texts: pa.Array, digits: int) -> pa.Array:
+    """Return dates and times without the blank before years after Christ.
+
+    Args:
+        texts: As `TO_CHAR` made them.
+        digits: Those of the fraction of a second, 0 where there is none.
+    """
+    trimmed = pc.ascii_ltrim(texts, " ")
+    if not digits:
+        return trimmed
+    return pc.ascii_rtrim(pc.ascii_rtrim(trimmed, "0"), ".")
+
+
+def utc_texts(texts: pa.Array, digits: int) -> pa.Array:
+    """Return instants in UTC with their offset behind them."""
+    return _joined(moment_texts(texts, digits), pa.scalar("+00:00"), " ")
+
+
+def zoned_texts(texts: pa.Array, digits: int) -> pa.Array:
+    """Return local times with their offset, and their region in brackets if they have one."""
+    length = MOMENT_LENGTH + (1 + digits if digits else 0)
+    moments = moment_texts(pc.utf8_slice_codeunits(texts, 0, length), digits)
+    start = length + 1
+    offsets = pc.utf8_slice_codeunits(texts, start, start + _OFFSET_LENGTH)
+    zoned = _joined(moments, offsets, " ")
+    zones = pc.utf8_slice_codeunits(texts, start + _OFFSET_LENGTH + 1)
+    # A zone that is nothing but an offset is shown as that offset once more.
+    regions = pc.match_substring_regex(zones, "^[^+-]")
+    if not pc.any(regions).as_py():
+        return zoned
+    zones = zone_names(zones)
+    bracketed = _joined(_joined(zoned, zones, "["), pa.scalar(""), "]")
+    return pc.if_else(regions, bracketed, zoned)
+
+
+def zone_names(zones: pa.Array) -> pa.Array:
+    """Return offsets as they are, and regions as the time zone database spells them.
+
+    Oracle shows EUROPE/BERLIN, and there are readers to whom that is no zone. A name that the
+    system's database has not is left as it is.
+    """
+    encoded = zones.dictionary_encode()
+    names = [_regions().get(name.upper(), name) for name in encoded.dictionary.to_pylist()]
+    return pa.array(names, pa.string()).take(encoded.indices)
+
+
+@lru_cache(maxsize=1)
+def _regions() -> dict[str, str]:
+    # Imported on use: it looks for the data of all zones.
+    from zoneinfo import available_timezones
+
+    return {name.upper(): name for name in available_timezones()}
+
+
+def _joined(left: pa.Array, right: pa.Array | pa.Scalar, separator: str) -> pa.Array:
+    return pc.binary_join_element_wise(left, right, pa.scalar(separator))
+
+
+def parse_moments(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
+    """Return the timestamps that texts stand for, by the fields of the Gregorian calendar.
+
+    Args:
+        texts: As `TO_CHAR` made them, with no more digits of a fraction than the type has.
+        kind: The type; its zone is UTC, as that of the texts, or none.
+
+    Raises:
+        MomentRefused: A text has no value of the type; the first such one is named.
+    """
+    _refuse(texts, pc.invert(pc.match_substring_regex(texts, _FORM)), "is not a date")
+
+    def number(start: int, stop: int) -> pa.Array:
+        return pc.cast(pc.utf8_slice_codeunits(texts, start, stop), pa.int64())
+
+    counted, month, day = number(1, 5), number(6, 8), number(9, 11)
+    hour, minute, second = number(12, 14), number(15, 17), number(18, 20)
+    _refuse(texts, _outside(counted, 1, 9999), "has an impossible year")
+    _refuse(texts, _outside(month, 1, 12), "has an impossible month")
+    before = pc.starts_with(texts, "-")
+    year = pc.if_else(before, pc.subtract(1, counted), counted)
+    last = pc.add(_MONTH_DAYS.take(month), _leap_day(year, month))
+    bad = pc.or_(pc.less(day, 1), pc.greater(day, last))
+    _refuse(texts, bad, "is not a day of the Gregorian calendar")
+    for field, end in ((hour, 23), (minute, 59), (second, 59)):
+        _refuse(texts, _outside(field, 0, end), "has an impossible time of day")
+    clock = pc.add(pc.multiply(pc.add(pc.multiply(hour, 60), minute), 60), second)
+    seconds = pc.add(pc.multiply(_days(year, month, day), DAY_SECONDS), clock)
+    digits = UNIT_DIGITS[kind.unit]
+    fraction = _fraction(texts, digits)
+    if kind.unit == "ns":
+        over = pc.and_(
+            pc.equal(seconds, _LAST_NS_SECOND), pc.greater(fraction, (2**63 - 1) % 10**9)
+        )
+        bad = pc.or_(over, _outside(seconds, -_LAST_NS_SECOND, _LAST_NS_SECOND))
+        _refuse(texts, bad, f"is outside the range of {kind} (1677-09-21 to 2262-04-11)")
+    return pc.add(pc.multiply(seconds, 10**digits), fraction).view(kind)
+
+
+def _fraction(texts: pa.Array, digits: int) -> pa.Array:
+    """Return the ticks of a second; a text may show fewer digits than ticks have."""
+    shown = pc.utf8_slice_codeunits(texts, MOMENT_LENGTH + 1, MOMENT_LENGTH + 1 + digits)
+    # A digit in front, for the text of no fraction is empty.
+    return pc.cast(
+        pc.ascii_rpad(pc.binary_join_element_wise("0", shown, ""), digits + 1, "0"), pa.int64()
+    )
+
+
+def _leap_day(year: pa.Array, month: pa.Array) -> pa.Array:
+    def divides(divisor: int) -> pa.Array:
+        return pc.equal(pc.multiply(pc.divide(year, divisor), divisor), year)
+
+    leap = pc.and_(divides(4), pc.or_(pc.invert(divides(100)), divides(400)))
+    return pc.cast(pc.and_(leap, pc.equal(month, 2)), pa.int64())
+
+
+def _days(year: pa.Array, month: pa.Array, day: pa.Array) -> pa.Array:
+    """Return days since 1970-01-01, by Howard Hinnant's `days_from_civil`."""
+    early = pc.cast(pc.less_equal(month, 2), pa.int64())
+    years = pc.subtract(pc.add(year, _YEARS_BEFORE), early)
+    march_month = pc.add(pc.subtract(month, 3), pc.multiply(early, 12))
+    in_year = pc.divide(pc.add(pc.multiply(march_month, 153), 2), 5)
+    leaps = pc.add(pc.subtract(pc.divide(years, 4), pc.divide(years, 100)), pc.divide(years, 400))
+    days = pc.add(pc.add(pc.multiply(years, 365), leaps), pc.add(in_year, pc.subtract(day, 1)))
+    return pc.subtract(days, _EPOCH_DAYS)
+
+
+def _outside(numbers: pa.Array, first: int, last: int) -> pa.Array:
+    return pc.or_(pc.less(numbers, first), pc.greater(numbers, last))
+
+
+def _refuse(texts: pa.Array, bad: pa.Array, reason: str) -> None:
+    index = pc.index(bad, pa.scalar(True)).as_py()
+    if index >= 0:
+        raise MomentRefused(index, texts[index].as_py().strip(), reason)

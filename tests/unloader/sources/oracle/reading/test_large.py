@@ -18,8 +18,7 @@ from partition_planner.model import Piece, WholeTable
 from unloader.errors import OutputFailed, SourceError
 from unloader.model import Fetch
 from unloader.sources.oracle.reading.fetch import INLINE_UNITS
-from unloader.sources.oracle.reading.large import PIECE_UNITS
-from unloader.sources.oracle.reading.reader import OracleReader
+from unloader.sources.oracle.reading.reader import PIECE_UNITS, OracleReader
 from unloader.worker.pump import Pump
 from writers.large_rows import LargeRow
 from writers.model import TextFormat

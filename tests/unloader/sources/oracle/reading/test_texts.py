@@ -10,7 +10,7 @@ from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unloader.sources.oracle.reading.texts import (
+from unloader.sources.oracle.reading.arrow import (
     MomentRefused,
     moment_texts,
     number_texts,
