@@ -1,7 +1,6 @@
 """Makes the manifest: what a run read, from which state, into which files, and what was checked.
 
-What it says of the options is made by `unloader.manifest.options`, of the columns by
-`unloader.manifest.columns`. How it is read back is `unloader.manifest.read`.
+`unloader.manifest.read` reads it back.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from publications.staged_runs import OPTIONS, as_bytes, taken
+from publications.staged_runs import as_bytes, manifest_of, taken
 from unloader.storage.directories.leftovers import RUN
 from unloader.storage.directories.publication import TWIN
 from unloader.storage.directories.recovery import complete
@@ -32,24 +32,6 @@ NEW = {"a.csv": 0, "b.csv": 1, "e.csv": 1, "f.csv": 0}
 FOREIGN = "mine.txt"
 UNREACHED = 77
 """Status of a child whose publication was over before the call that was to fail."""
-
-
-def manifest_of(paths: list[Path], files: dict[str, int], run: str) -> dict[str, Any]:
-    """Return a manifest of one unit with these files."""
-    place: Callable[[int], dict[str, int]] = (
-        (lambda number: {"directory": number}) if len(paths) > 1 else (lambda number: {})
-    )
-    listed = [
-        {"path": name, "rows": 1, "bytes": len(run) + 1, "checksum": "xxh3:0", **place(number)}
-        for name, number in files.items()
-    ]
-    several = [{"path": str(path), "files": 0, "bytes": 0} for path in paths]
-    return {
-        "format_version": 1, "run_id": run, "table": None, "query": "q", "snapshot": None,
-        "options": OPTIONS, **({"directories": several} if len(paths) > 1 else {}),
-        "units": [{"id": "1", "files": listed}],
-        "totals": {"rows": len(listed), "bytes": 0, "files": len(listed)},
-    }  # fmt: skip
 
 
 def do_run(
@@ -67,7 +49,9 @@ def do_run(
             (directories.all[number].staged / f"{name}.part").write_text(f"{run}\n")
         moves = [Move(number, f"{name}.part", name) for name, number in files.items()]
         before()
-        directories.commit(moves, as_bytes(manifest_of(paths, files, run)))
+        directories.commit(
+            moves, as_bytes(manifest_of(files, run, paths if len(paths) > 1 else ()))
+        )
 
 
 def seen(paths: list[Path]) -> list[list[str]]:

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
+from reports.manifests import manifest
 
+from unloader.manifest.digest import manifest_bytes
+from unloader.manifest.model import DirectoryRecord, Manifest
 from unloader.manifest.read import read_index
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.model import Claim, Move
+from writers.model import WrittenFile
 
-OPTIONS: dict[str, Any] = {
-    "format": "csv",
-    "compression": {"codec": "none", "level": None},
-    "dialect": {"kind": "text", "delimiter": ","},
-}
-"""What a manifest's options cannot do without."""
+_WHOLE = manifest(units=1, workers=1, nodes=1, failed=0)
 
 
 def taken(
@@ -36,18 +36,37 @@ def taken(
     )
 
 
-def as_bytes(document: Mapping[str, Any]) -> bytes:
+def as_bytes(document: Manifest | Mapping[str, Any]) -> bytes:
     """Return a manifest or a line of the journal as a run writes it."""
+    if isinstance(document, Manifest):
+        return manifest_bytes(document)
     return msgspec.json.encode(document) + b"\n"
 
 
-def manifest_of(names: Iterable[str], run: str = "first") -> dict[str, Any]:
-    """Return a manifest of one unit with files of these names."""
-    files = [{"path": name, "rows": 1, "bytes": 4, "checksum": "xxh3:0"} for name in names]
-    units = [{"id": "1", "files": files}]
-    totals = {"rows": len(files), "bytes": 4 * len(files), "files": len(files)}
-    rest = {"table": None, "query": "q", "snapshot": None, "options": OPTIONS, "totals": totals}
-    return {"format_version": 1, "run_id": run, "units": units, **rest}
+def manifest_of(
+    files: Iterable[str] | Mapping[str, int], run: str = "first", paths: Sequence[Path] = ()
+) -> Manifest:
+    """Return a manifest of one unit.
+
+    Args:
+        files: The names of its files, of several directories each with the directory's number.
+        run: The id of the run.
+        paths: The directories, where there are several.
+    """
+    numbers = files if isinstance(files, Mapping) else dict.fromkeys(files, 0)
+    written = tuple(
+        WrittenFile(path=name, rows=1, bytes=4, checksum="xxh3:0", directory=number)
+        for name, number in numbers.items()
+    )
+    directories = tuple(DirectoryRecord(path=str(path), files=0, bytes=0) for path in paths)
+    sums = {"rows": len(written), "bytes": 4 * len(written), "files": len(written)}
+    return replace(
+        _WHOLE,
+        run_id=run,
+        directories=directories or None,
+        units=(replace(_WHOLE.units[0], files=written),),
+        totals=replace(_WHOLE.totals, **sums),
+    )
 
 
 def stage(directory: RunDirectories, *names: str, content: str = "new\n") -> list[Move]:

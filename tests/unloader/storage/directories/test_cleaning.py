@@ -8,11 +8,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import killing_calls
-from publications.staged_runs import OPTIONS, as_bytes, taken
+from publications.staged_runs import as_bytes, manifest_of, taken
 
 from unloader import api
 from unloader.errors import OutputFailed
@@ -41,15 +40,10 @@ def left_behind(*paths: Path, run: str = "dead") -> None:
 
 def finish(path: Path) -> None:
     """Do a whole run that leaves a file `a.csv`."""
-    totals = {"rows": 1, "bytes": 4, "files": 1}
-    files = [{"path": "a.csv", "rows": 1, "bytes": 4, "checksum": "xxh3:0"}]
-    manifest: dict[str, Any] = {"format_version": 1, "run_id": "done", "totals": totals}
-    manifest |= {"table": None, "query": "q", "snapshot": None, "options": OPTIONS}
     with taken([path], overwrite=False) as directories:
         (directories.first.staged / "a.part").write_text("new\n")
         moves = [Move(0, "a.part", "a.csv")]
-        document = {**manifest, "units": [{"id": "1", "files": files}]}
-        directories.commit(moves, as_bytes(document))
+        directories.commit(moves, as_bytes(manifest_of(["a.csv"], "done")))
 
 
 def names(path: Path) -> list[str]:
@@ -170,13 +164,12 @@ def test_the_next_run_keeps_files_of_others_and_names_them(tmp_path: Path, earli
         finish(out)
     left_behind(out)
     foreign = put_strangers(out)
-    manifest: dict[str, Any] = {"format_version": 1, "run_id": "new", "query": "q", "units": []}
     with taken([out], overwrite=True, run_id="new") as directories:
         assert [f"kept {path}: no run wrote it" for path in foreign] == [
             notice for notice in directories.notices if notice.startswith("kept ")
         ]
         (directories.first.staged / "b.part").write_text("new\n")
-        directories.commit([Move(0, "b.part", "b.csv")], as_bytes(manifest))
+        directories.commit([Move(0, "b.part", "b.csv")], as_bytes(manifest_of([], "new")))
     assert (out / "b.csv").read_text() == "new\n"
     assert not (out / "a.csv").exists()
     assert not (out / RUN / "replaced" / "a.csv").exists()

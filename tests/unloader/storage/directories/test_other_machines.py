@@ -16,7 +16,7 @@ from processes.program import Program
 
 from unloader.errors import OutputFailed
 from unloader.storage.base import RunStorage
-from unloader.storage.directories import liveness, publishing
+from unloader.storage.directories import leftovers, publishing
 from unloader.storage.directories.leftovers import Holder
 from unloader.storage.directories.local import LocalDirectories
 from unloader.storage.machine import boot_id, host_name
@@ -122,7 +122,7 @@ def test_a_run_that_died_elsewhere_is_taken_over(
     out: Path, monkeypatch: pytest.MonkeyPatch, holder: Holder
 ) -> None:
     """Nothing grows: it is dead, although a process with its number lives."""
-    monkeypatch.setattr(liveness, "WATCH_SECONDS", 0.6)
+    monkeypatch.setattr(leftovers, "WATCH_SECONDS", 0.6)
     left_by(replace(holder, directories=(str(out),)), out)
     assert any("run theirs" in text for text in taken_and_left(out))
 
@@ -131,7 +131,7 @@ def test_the_record_of_another_run_is_no_sign_of_life(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first directory of a dead run may be another run's by now."""
-    monkeypatch.setattr(liveness, "WATCH_SECONDS", 0.6)
+    monkeypatch.setattr(leftovers, "WATCH_SECONDS", 0.6)
     second = tmp_path / "second"
     both = (str(out), str(second))
     record = left_by(replace(ELSEWHERE, directories=both), out)
@@ -142,7 +142,7 @@ def test_the_record_of_another_run_is_no_sign_of_life(
 
 def test_on_one_machine_the_lock_alone_decides(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A living process of the number that the dead run had is nobody, and nothing is watched."""
-    monkeypatch.setattr(liveness, "is_replaced", None)
+    monkeypatch.setattr(leftovers, "is_replaced", None)
     here = replace(ELSEWHERE, host=host_name(), boot_id=boot_id(), directories=(str(out),))
     left_by(here, out)
     assert any("run theirs" in text for text in taken_and_left(out))

@@ -15,7 +15,7 @@ from publications.staged_runs import as_bytes, content_of, finish, manifest_of, 
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import read_manifest
-from unloader.storage.directories import cleaning, publishing, run_directories
+from unloader.storage.directories import local, publishing, run_directories
 from unloader.storage.directories.leftovers import RUN
 from unloader.storage.directories.local import LocalDirectories
 from unloader.storage.model import STATUS
@@ -95,7 +95,7 @@ def test_a_publisher_killed_before_the_lock_is_taken(
     finish(out, "o1.csv", "o2.csv")
     (out / "mine.txt").write_text("mine")
     kills = [killed_halfway(out)]
-    module = run_directories if comes == "run" else cleaning
+    module = run_directories if comes == "run" else local
     find = module.complete
 
     def then_killed(directory: Path) -> tuple[str, ...]:
@@ -109,8 +109,8 @@ def test_a_publisher_killed_before_the_lock_is_taken(
         taken([out], overwrite=True).close()
     else:
         with pytest.raises(OutputFailed, match=r"Next: run the same command again"):
-            cleaning.clean([out], dry_run=False)
-        cleaning.clean([out], dry_run=False)
+            local.clean([out], dry_run=False)
+        local.clean([out], dry_run=False)
     assert read_manifest(out).run_id == "A"
     found = content_of(out)
     assert (found["n1.csv"], found["n2.csv"], found["mine.txt"]) == ("A\n", "A\n", "mine")
@@ -177,7 +177,7 @@ def test_a_record_of_another_user_is_not_believed(shared: Path, comes: str) -> N
     if comes == "run":
         taken([shared / "dest"], overwrite=True).all[0].leave_no_trace()
     elif comes == "clean":
-        assert cleaning.clean([shared / "dest"], dry_run=False).completed == ()
+        assert local.clean([shared / "dest"], dry_run=False).completed == ()
     else:
         assert run_directories.complete(shared / "dest") == ()
     assert content_of(shared) == before
@@ -229,7 +229,7 @@ def test_the_room_of_another_user_is_not_used(shared: Path) -> None:
     as_user(plant)
     for act in (
         lambda: taken([out], overwrite=True),
-        lambda: cleaning.clean([out], dry_run=False),
+        lambda: local.clean([out], dry_run=False),
     ):
         with pytest.raises(
             OutputFailed, match=r"_run is a symbolic link or belongs to another user"

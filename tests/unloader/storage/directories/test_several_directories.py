@@ -8,36 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from publications.staged_runs import OPTIONS, as_bytes, taken
+from publications.staged_runs import as_bytes, manifest_of, taken
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import directories_of, read_manifest
-from unloader.storage.directories import cleaning, publishing, run_directories
+from unloader.storage.directories import local, publishing, run_directories
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.model import JOURNAL, Move
 
 Files = dict[str, int]
 """Name of a file to the number of its directory."""
-
-
-def manifest_of(paths: list[Path], files: Files, run: str) -> dict[str, Any]:
-    """Return a manifest of one unit with these files."""
-    listed = [
-        {"path": name, "rows": 1, "bytes": 4, "checksum": "xxh3:0", "directory": number}
-        for name, number in files.items()
-    ]
-    totals = {"rows": len(listed), "bytes": 4 * len(listed), "files": len(listed)}
-    return {
-        "format_version": 1,
-        "run_id": run,
-        "table": None,
-        "query": "q",
-        "snapshot": None,
-        "options": OPTIONS,
-        "directories": [{"path": str(path), "files": 0, "bytes": 0} for path in paths],
-        "units": [{"id": "1", "files": listed}],
-        "totals": totals,
-    }
 
 
 def stage(directories: RunDirectories, files: Files, content: str = "new\n") -> list[Move]:
@@ -50,7 +30,7 @@ def stage(directories: RunDirectories, files: Files, content: str = "new\n") -> 
 def finish(paths: list[Path], files: Files, run: str = "one\n", *, overwrite: bool = False) -> None:
     """Do a whole run that leaves these files, each with the text `run`."""
     with taken(paths, overwrite=overwrite) as directories:
-        directories.commit(stage(directories, files, run), as_bytes(manifest_of(paths, files, run)))
+        directories.commit(stage(directories, files, run), as_bytes(manifest_of(files, run, paths)))
 
 
 def content_of(path: Path) -> dict[str, str]:
@@ -133,7 +113,7 @@ def test_a_refused_second_directory_costs_no_broken_run_in_the_first(tmp_path: P
     with taken([first], overwrite=False) as broken:
         stage(broken, {"a.csv": 0})
         broken.append(JOURNAL, as_bytes({"event": "staged", "unit": "1"}))
-        broken.abandon(as_bytes(manifest_of([first], {}, "broken")))
+        broken.abandon(as_bytes(manifest_of({}, "broken", [first])))
     before = content_of(first)
     with (
         taken([used], overwrite=False),
@@ -181,8 +161,8 @@ def test_a_part_of_a_run_is_not_replaced(pair: list[Path], tmp_path: Path, only:
 def test_a_manifest_with_an_unknown_directory_is_damaged(pair: list[Path], number: int) -> None:
     """A file in a directory that the manifest does not list cannot be found, nor replaced."""
     finish(pair, {"a.csv": 0})
-    manifest = manifest_of(pair, {"a.csv": number}, "one")
-    (pair[0] / "_manifest.json").write_text(json.dumps(manifest))
+    manifest = manifest_of({"a.csv": number}, "one", pair)
+    (pair[0] / "_manifest.json").write_bytes(as_bytes(manifest))
     with pytest.raises(OutputFailed, match=f"directory {number} is not in its list"):
         taken(pair, overwrite=True)
 
@@ -212,16 +192,16 @@ def test_a_directory_that_is_not_mounted_gives_up_no_run(
                 )
             with pytest.raises(KeyboardInterrupt):
                 directories.commit(
-                    moves, as_bytes(manifest_of(pair, {"c.csv": 0, "d.csv": 1}, "two\n"))
+                    moves, as_bytes(manifest_of({"c.csv": 0, "d.csv": 1}, "two\n", pair))
                 )
     mount = tmp_path / f"m{away}"
     mount.rename(tmp_path / "unmounted")
     before = content_of(tmp_path)
     with pytest.raises(OutputFailed, match=rf"{pair[away]} are missing.*is it mounted"):
-        cleaning.clean([pair[1 - away]], dry_run=False)
+        local.clean([pair[1 - away]], dry_run=False)
     assert content_of(tmp_path) == before
     (tmp_path / "unmounted").rename(mount)
-    cleaning.clean([pair[1 - away]], dry_run=False)
+    local.clean([pair[1 - away]], dry_run=False)
     found = content_of(tmp_path)
     assert json.loads(found.pop("m0/x/_manifest.json"))["run_id"] == "two\n"
     assert found == {"m0/x/c.csv": "new\n", "m1/y/d.csv": "new\n"}
