@@ -213,6 +213,7 @@ def test_stop_leaves_no_process_behind(local: LocalExecutor, tmp_path: Path) -> 
 
 
 @pytest.mark.long(OTHER_ROUTES)
+@pytest.mark.usefixtures("new_interpreters")
 def test_a_start_that_takes_too_long_is_ended() -> None:
     """A process that is never up is replaced, and in the end no place is left."""
     engine = engine_of(RecordedWork(), "ok-1")

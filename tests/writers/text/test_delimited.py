@@ -399,7 +399,7 @@ def test_batches_past_the_reach_of_32_bit_offsets(monkeypatch):
     forms = [dialect(name) for name in ("rfc4180", "tsv", "mysql")]
     forms.append(replace(dialect("sqlldr-var"), enclosure="<>"))
     expected = [records(batch, form) for form in forms]
-    for module in ("string_arrays", "binary_texts", "records", "arrow_csv", "text_values"):
+    for module in ("string_arrays", "binary_texts", "delimited", "arrow_csv", "text_values"):
         monkeypatch.setattr(f"writers.text.{module}.STRING_LIMIT", 64)
     assert [records(batch, form) for form in forms] == expected
 
