@@ -19,7 +19,8 @@ from vm_checks import UNITS, files_of
 from vm_machine import Boot, Ended, Machine, Scenario, boot
 from vm_rig import Missing, Rig, prepared
 
-ROWS = 10_000
+ROWS = 60_000
+"""An emulated CPU reads some thousand a second: each worker is at work for several seconds."""
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vm_machine import Ended
 
-UNITS = ("--unit-bytes", "64KiB")
+UNITS = ("--unit-bytes", "384KiB")
 """Options that cut the table into five units, whatever the parallelism."""
 
 LOCAL_SHARE = 0.95
