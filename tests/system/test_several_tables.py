@@ -190,7 +190,8 @@ def test_whatever_is_wrong_is_told_at_once(source: str, tmp_path: Path) -> None:
         "run", source, "--to", f"{tmp_path}/out/{{table}}", "--table", "nothing",
         "--table", "nix*", "--exclude-table", "zz", "--table", "sales.*", status=4,
     )  # fmt: skip
-    for part in ("nothing", "nix*", "zz", "--on-table-failure continue"):
+    assert error.startswith("unloader: error: 3 problems found: ")
+    for part in ("nothing", "nix*", "zz"):
         assert part in error
     assert not (tmp_path / "out").exists()
     error = command.error_of(
@@ -200,6 +201,21 @@ def test_whatever_is_wrong_is_told_at_once(source: str, tmp_path: Path) -> None:
     assert "sales.lines: " in error
     assert "sales.empty: " in error
     assert "sales.orders" not in error
+
+
+@pytest.mark.parametrize("on_failure", ["stop", "continue"])
+def test_an_exclusion_without_a_match_is_not_a_table(
+    source: str, tmp_path: Path, on_failure: str
+) -> None:
+    """It ends the run before the first row, even if failed tables do not end the run."""
+    place = tmp_path / "out"
+    options = ("--table", "sales.*", "--exclude-table", "none_*", "--on-table-failure", on_failure)
+    error = command.error_of("run", source, "--to", f"{place}/{{table}}", *options, status=4)
+    assert error.startswith("unloader: error: none_*: the exclusion matches no table in ")
+    assert "--allow-unmatched" in error
+    assert "--on-table-failure" not in error
+    assert not place.exists()
+    unload(source, place, *options, "--allow-unmatched")
 
 
 def test_what_is_there_on_some_nights_may_be_missing(source: str, tmp_path: Path) -> None:

@@ -204,7 +204,8 @@ class _Choosing(Struct, kw_only=True):
             self.notices.append(f"{text} in {origin}: {what}")
             return
         hint = hint or (
-            "list the tables with: unloader describe SOURCE, or accept it with --allow-unmatched"
+            "list the tables with: unloader describe SOURCE; or give --allow-unmatched to accept "
+            "patterns, schemas and exclusions that match nothing"
         )
         where = f"{what} in {self.listing.where}"
         self.problems.append(TableProblem(kind="unmatched", table=text, what=where, hint=hint))

@@ -21,6 +21,8 @@ class TableProblem(Struct, frozen=True, kw_only=True):
     """SQL that mends it, a statement each, without semicolons."""
     entry: int | None = None
     """Number of the entry that asks for it, from 0; None where that is not known."""
+    unmatched: bool = False
+    """`table` is not a table, but a pattern, an exclusion or a column that matches nothing."""
 
     @property
     def sentence(self) -> str:
@@ -33,7 +35,13 @@ class TableProblem(Struct, frozen=True, kw_only=True):
         """Return what the choice of tables has found."""
         mend = f"let a user who may grant it run: {'; '.join(problem.mend)}" if problem.mend else ""
         error = SourceError(problem.what, "; ".join(filter(None, (problem.hint, mend))))
-        return cls(table=problem.table, error=error, mend=problem.mend, entry=entry)
+        return cls(
+            table=problem.table,
+            error=error,
+            mend=problem.mend,
+            entry=entry,
+            unmatched=problem.kind == "unmatched",
+        )
 
 
 def each_once(problems: Iterable[TableProblem]) -> tuple[TableProblem, ...]:
@@ -51,11 +59,12 @@ def told_at_once(
 
     Args:
         problems: At least one.
-        of: Tables and queries that were asked for, these included.
+        of: The requested tables and queries, including these.
         goes_on: Who reads it can ask for the others alone.
     """
     tables = len({each.table for each in problems})
-    if len(problems) == of == 1 and not problems[0].mend:
+    unmatched = any(each.unmatched for each in problems)
+    if len(problems) == 1 and (of == 1 or unmatched) and not problems[0].mend:
         (problem,) = problems
         if problem.table in problem.error.message:
             return problem.error
@@ -65,9 +74,15 @@ def told_at_once(
     named = [each.sentence for each in problems[:SHOWN]]
     if len(problems) > SHOWN:
         named.append(f"and {len(problems) - SHOWN} more")
+    # A pattern that matches nothing is not a table, so the problems are counted.
+    head = (
+        f"{counted(len(problems), 'problem')} found"
+        if unmatched
+        else f"{tables} of {counted(of, 'table')} cannot be unloaded"
+    )
     error = kind(
-        f"{tables} of {counted(of, 'table')} cannot be unloaded: {'; '.join(named)}",
-        "; ".join(_hints(problems, goes_on=goes_on and tables < of)),
+        f"{head}: {'; '.join(named)}",
+        "; ".join(_hints(problems, goes_on=goes_on and tables < of and not unmatched)),
     )
     error.script = script(problems)
     return error

@@ -71,8 +71,8 @@ def resolved_tables(
     """Open the source, take one snapshot and decide everything for all tables.
 
     Args:
-        asked: Which tables. Those that cannot be unloaded are left out if its options say so, as
-            long as there are others.
+        asked: Which tables. Its options may leave out tables that cannot be unloaded, if other
+            tables remain. A pattern that matches nothing is always an error.
         seats: As they were decided already; None decides them.
         stop: Asked several times a second until all is decided; True cancels what is going on.
         observe: Reports each step as it begins.
@@ -107,7 +107,7 @@ def resolved_tables(
     catalog, found = patience.with_retries(lambda: step, prepare)
     with closing(catalog):
         goes_on = asked.options.on_failure == "continue" and found.runs
-        if found.problems and not goes_on:
+        if any(each.unmatched for each in found.problems) or (found.problems and not goes_on):
             raise told_at_once(found.problems, found.asked_for)
         for text in found.notices:
             observe(Notice(text=text))
