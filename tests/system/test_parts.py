@@ -264,6 +264,18 @@ def test_what_makes_no_sense_is_refused(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("part", ["1/1", "1/2", "2/2"])
+def test_a_plan_with_a_limit_has_no_parts(url: str, tmp_path: Path, part: str) -> None:
+    """Several parts cannot share one limit; as a whole the plan runs."""
+    plan = planned(url, tmp_path / "out", "--limit-rows", "10")
+    error = command.error_of("run", plan, "--part", part, status=2)
+    assert "--limit-rows" in error
+    assert "run the plan without --part" in error
+    assert not (tmp_path / "out").exists()
+    command.run("run", plan, "--progress", "none")
+    assert command.manifest_of(tmp_path / "out")["totals"]["rows"] == 10
+
+
 def test_a_part_needs_a_plan(url: str, tmp_path: Path) -> None:
     """Plans made one by one may cut the table in different ways."""
     error = command.error_of(

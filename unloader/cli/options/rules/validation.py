@@ -72,6 +72,11 @@ def check_part(values: Mapping[str, Any], given: frozenset[str]) -> None:
             "--file-per table is one file, and each part writes separate files",
             "leave one of the two out",
         )
+    if values["limit_rows"] is not None:
+        raise UsageError(
+            "--limit-rows reads one work unit, which cannot be divided into parts",
+            "run the plan without --part",
+        )
     for name in ("keep", "latest_link"):
         if values.get(name) is not None:
             raise UsageError(
