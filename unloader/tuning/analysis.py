@@ -125,7 +125,7 @@ class MeasuredLevel(Struct, frozen=True, kw_only=True):
 
     parallelism: Annotated[int, Meta(gt=0)]
     seconds: Positive
-    """The median, for as much work as `Work.amount` names."""
+    """The median, for the work in `Work.amount`; of an even number, the slower middle one."""
     repeats: int
     fastest_seconds: Positive
     slowest_seconds: Positive
@@ -188,7 +188,7 @@ def analyse(points: Iterable[Point], rules: Rules) -> Analysis:
     deviation = _deviation_of_repeats(seconds.values())
     share = rules.spread if deviation is None else _spread_of(*deviation, seconds.values())
     at = sorted(seconds)
-    medians = [statistics.median(seconds[each]) for each in at]
+    medians = [statistics.median_high(seconds[each]) for each in at]
     found = _out_of_order(medians, share)
     outliers = _outliers(at, medians, found or ())
     left_out = {each.parallelism: each.reason for each in outliers}
@@ -273,7 +273,7 @@ def _level(
         reasons.append(f"CPU {load.cpu:.0%}, above the limit of {rules.cpu_limit:.0%}")
     if parallelism in left_out:
         reasons.append(f"outlier: {left_out[parallelism]}")
-    median = statistics.median(seconds)
+    median = statistics.median_high(seconds)
     return MeasuredLevel(
         parallelism=parallelism,
         seconds=median,
@@ -429,10 +429,7 @@ def _knee(
     found = _bend(at, [1 / level.seconds for level in levels], spread)
     note = ""
     if found == len(at):
-        note = (
-            f"not reached at {counted(at[-1], 'worker')}: every worker added at least half as much "
-            "as the first worker"
-        )
+        note = _not_reached(at, [1 / level.seconds for level in levels], spread)
     return None if note else at[found], KneeInterval(
         low=at[min(max(0, low), len(at) - 1)],
         high=at[high] if high < len(at) else None,
@@ -445,10 +442,31 @@ def _no_knee(why: str) -> KneeInterval:
     return KneeInterval(low=None, high=None, confidence=CONFIDENCE, note=why)
 
 
+def _not_reached(levels: Sequence[int], rates: Sequence[float], spread: float) -> str:
+    """Return why the knee is missing: the last level is the best, or the spread hides the knee."""
+    above = _above_half(levels, rates)
+    best = levels[above.index(max(above))]
+    if best == levels[-1]:
+        return (
+            f"not reached at {counted(best, 'worker')}: on average, each added worker added at "
+            "least half of the first worker's speed"
+        )
+    return (
+        f"not known: beyond {counted(best, 'worker')}, each added worker added on average less "
+        "than half of the first worker's speed, but the difference is within the spread of "
+        f"{spread:.1%}; measure longer, or with more repeats"
+    )
+
+
+def _above_half(levels: Sequence[int], rates: Sequence[float]) -> list[float]:
+    """Return the speed of each level, less half of the first worker's speed for each worker."""
+    half = rates[0] / levels[0] / 2
+    return [rate - half * level for level, rate in zip(levels, rates, strict=True)]
+
+
 def _bend(levels: Sequence[int], rates: Sequence[float], spread: float) -> int:
     """Return the place of the knee; the number of levels where they do not reach it."""
-    half = rates[0] / levels[0] / 2
-    above = [rate - half * level for level, rate in zip(levels, rates, strict=True)]
+    above = _above_half(levels, rates)
     best = max(range(len(levels)), key=lambda each: above[each])
     # A last level that is lower by no more than equally fast levels differ has not bent.
     return len(levels) if above[-1] + spread * rates[-1] >= above[best] else best
@@ -529,5 +547,6 @@ def _doubts(
         yield (
             f"{len(unsteady)} of {counted(len(levels), 'level')} {are(len(unsteady))} unsteady: "
             "the repeats of "
-            f"{', '.join(unsteady)} workers differ by more than {rules.widest_spread:.0%}"
+            f"{', '.join(unsteady)} {'worker' if unsteady == ['1'] else 'workers'} differ by more "
+            f"than {rules.widest_spread:.0%}"
         )

@@ -261,7 +261,7 @@ class _Sweep(Struct, kw_only=True):
             measurements=measured,
             state=self._state(at),
             problem=self.problems.get(at, ""),
-            rows_per_second=statistics.median(speeds) if speeds else None,
+            rows_per_second=statistics.median_low(speeds) if speeds else None,
             spread=spread_of(measured),
         )
 

@@ -149,7 +149,7 @@ class PointReport(Struct, frozen=True, kw_only=True):
     problem: str = ""
     """Why it failed."""
     rows_per_second: float | None
-    """The median; None without a measurement."""
+    """The speed of the `median` measurement; None without a measurement."""
     spread: float | None
     """How far the speeds are apart, as a share of their median; None for fewer than two."""
 
@@ -163,9 +163,9 @@ class PointReport(Struct, frozen=True, kw_only=True):
 def spread_of(measurements: Iterable[Measurement]) -> float | None:
     """Return how far speeds are apart, as a share of their median; None for fewer than two."""
     speeds = [each.rows_per_second for each in measurements]
-    if len(speeds) < 2 or not statistics.median(speeds):
+    if len(speeds) < 2 or not statistics.median_low(speeds):
         return None
-    return (max(speeds) - min(speeds)) / statistics.median(speeds)
+    return (max(speeds) - min(speeds)) / statistics.median_low(speeds)
 
 
 class SampleTaken(Struct, frozen=True, kw_only=True):

@@ -72,6 +72,23 @@ def test_unsteady_levels_are_a_doubt() -> None:
     )
 
 
+def test_a_spread_that_hides_the_knee_is_the_reason() -> None:
+    """Flat levels with a wide spread have no knee, and the note names the spread."""
+    points = [(1, 4.2), (1, 3.4), (1, 3.5), (1, 3.95), (2, 2.4), (2, 2.23), (3, 2.28), (3, 2.14)]
+    found = answer(rows(points))
+    assert found["knee"] is None
+    note = found["knee_interval"]["note"]
+    assert note.startswith("not known: beyond 2 workers, each added worker added on average less ")
+    assert f"within the spread of {found['spread']['share']:.1%}; " in note
+    assert "the repeats of 1 worker differ by more than 10%" in found["doubts"][-1]
+
+
+def test_the_slower_of_two_repeats_is_their_median() -> None:
+    """So all figures of a level come from one measurement."""
+    found = answer(rows([(1, 10.0), (1, 9.8), (2, 6.0), (2, 5.9), (3, 5.0), (3, 5.1)]))
+    assert [each["seconds"] for each in found["levels"]] == [10.0, 6.0, 5.1]
+
+
 def test_the_order_of_the_points_changes_nothing() -> None:
     """Sorted, reversed and shuffled points have the same answer."""
     text = PUBLISHED.read_text()

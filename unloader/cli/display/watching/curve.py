@@ -45,7 +45,8 @@ class Curve:
         if self._last is None:
             return []
         medians = [
-            (float(level), statistics.median(speeds)) for (level, _), speeds in self._speeds.items()
+            (float(level), statistics.median_low(speeds))
+            for (level, _), speeds in self._speeds.items()
         ]
         top = render.rows_per_second(max(speed for _, speed in medians))
         most = counted(round(max(level for level, _ in medians)), "worker")
@@ -69,7 +70,7 @@ class Curve:
         series: dict[str, list[tuple[float, float]]] = {}
         for (level, settings), speeds in sorted(self._speeds.items()):
             others = settings.replace(f"--parallelism {level}", "").strip()
-            series.setdefault(others, []).append((float(level), statistics.median(speeds)))
+            series.setdefault(others, []).append((float(level), statistics.median_low(speeds)))
         for points in series.values():
             yield points[0]
             for (x, y), (right, up) in pairwise(points):
