@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from long_tests import OTHER_ROUTES
+from long_tests import OTHER_ROUTES, also
 from processes import command
 
 
@@ -158,6 +158,44 @@ def test_a_killed_run_is_said_to_be_interrupted(
     again.wait_until(lambda: record(dest)["sequence"] > 2, "a look for the request")
     again.signal(signal.SIGKILL)
     again.finish()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, *also(OTHER_ROUTES, signal.SIGKILL)])
+def test_an_interrupted_run_has_the_rows_of_its_finished_units(
+    postgres: Any, parts: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    """`status` and `runs` count no rows of a unit that was ended in the middle."""
+    dest, table = tmp_path / "out", f"ended_by_{number.name.lower()}"
+    postgres.run(
+        f"CREATE TABLE {table} (k int, v int) PARTITION BY LIST (k);"
+        f"CREATE TABLE {table}_1 PARTITION OF {table} FOR VALUES IN (1);"
+        f"CREATE TABLE {table}_2 PARTITION OF {table} FOR VALUES IN (2);"
+        f"INSERT INTO {table} SELECT 1, g FROM generate_series(1, 500) g;"
+        f"INSERT INTO {table} SELECT 2, g FROM generate_series(1, 300000) g;"
+        f"VACUUM ANALYZE {table};",
+        url=parts,
+    )
+    run = command.Running(
+        *("run", parts, "--table", table, "--to", str(dest), "--split", "partition"),
+        *("--parallelism", "2", "--progress", "none"),
+        *("--where", "waits(CASE WHEN v = 300000 THEN 3 ELSE 1 END)"),
+    )
+
+    def is_between() -> bool:
+        now = record(dest)
+        advanced = any(each["rows"] for each in now.get("workers", ()))
+        return advanced and now["units"]["done"] == 1
+
+    run.wait_until(is_between, "one finished unit and rows of the other one")
+    run.signal(number)
+    run.finish()
+    assert record(dest)["rows"] > 500
+    shown = command.run("status", str(dest), status=7)
+    assert re.search(r"^units +1 of 2 done$", shown, re.MULTILINE)
+    assert re.search(r"^rows +500 of about 300,500 \(0 %\)$", shown, re.MULTILINE)
+    assert seen(dest, status=7)["live"]["rows"] == 500
+    listed = command.run("runs", str(tmp_path))
+    assert re.search(rf"^{dest} +interrupted +public\.{table} +\S+ +500 ", listed, re.MULTILINE)
 
 
 @pytest.mark.long(OTHER_ROUTES)

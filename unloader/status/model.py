@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 from msgspec.json import decode
+from msgspec.structs import replace
 
 from unloader.model import TableCounts
 
@@ -95,7 +96,7 @@ class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", 
     """None in a run over one table."""
     rows: int = 0
     bytes: int = 0
-    """Both of finished units and running attempts."""
+    """Both of finished units and running attempts; see `of_finished_units`."""
     rows_expected: int | None = None
     """The source's estimate; None if it has none."""
     bytes_expected: int | None = None
@@ -126,6 +127,15 @@ class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", 
     """ISO 8601, where it is kept beyond the run for some time only."""
     ended: str = ""
     """Kind of the error that ended the run; empty while it goes on, and where it was killed."""
+
+    def of_finished_units(self) -> LiveStatus:
+        """Return the record without the rows of running attempts: a run that ended lost these."""
+        rows = self.rows - sum(each.rows for each in self.workers)
+        size = self.bytes - sum(each.bytes for each in self.workers)
+        fraction = self.fraction
+        if rows < self.rows and self.rows_expected:
+            fraction = round(min(rows / self.rows_expected, 0.999), 4)
+        return replace(self, rows=rows, bytes=size, fraction=fraction)
 
 
 def parse_status(data: bytes) -> LiveStatus | None:

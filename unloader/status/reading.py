@@ -83,7 +83,8 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     since: str = ""
     """When this process took the destination; a run that is resumed has had others."""
     live: LiveStatus | None = None
-    """What the run last showed of itself, running or broken; None if it has shown nothing."""
+    """What the run last showed of itself; None if it has shown nothing. The rows and bytes of an
+    interrupted run are those of its finished units."""
     tables: TableCounts | None = None
     """Of a run over several: how many there are, and how many are published."""
     home: str = ""
@@ -242,6 +243,8 @@ def _of_run(
         live = None
     if live is not None and who.is_running and live.pid != who.pid:
         live = None  # It is of the process before; one that resumes has not shown itself yet.
+    if live is not None and not who.is_running:
+        live = live.of_finished_units()
     units, table = (live.units.total, live.table) if live is not None else (None, "")
     tables = live.tables if live is not None else None
     if not units:
