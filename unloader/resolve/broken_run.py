@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct
-from msgspec.json import decode
+from msgspec.json import Decoder, decode
 from msgspec.structs import replace
 
 from numa.topology import detect
@@ -43,6 +43,11 @@ from unloader.storage.paths import absolute, real
 
 if TYPE_CHECKING:
     from unloader.transforms.model import MaskingKey
+
+# Built before threads use them: msgspec crashes when two threads first decode a type together.
+_OPTIONS, _RECORD = Decoder(TablesOptions), Decoder(TablesRecord)
+_RUN = Decoder(ResolvedRun)
+"""Never called: `ResolvedRun.from_json` converts to the type that it prepares."""
 
 
 class UnusableRecord(OutputFailed):
@@ -326,7 +331,7 @@ def _of_several(record: bytes, place: str, run_id: str) -> BrokenRun:
         )
     runs = [read_run(each, place) for each in found.tables]
     try:
-        options = decode(found.options, type=TablesOptions)
+        options = _OPTIONS.decode(found.options)
     except (ValueError, RecursionError) as error:
         raise UnusableRecord(
             f"the record of the run that was interrupted in {place} cannot be used: its options "
@@ -359,7 +364,7 @@ def options_of_tables(record: bytes) -> TablesOptions:
     found = _recorded(record)
     with suppress(ValueError, RecursionError):
         if found is not None:
-            return decode(found.options, type=TablesOptions)
+            return _OPTIONS.decode(found.options)
     return TablesOptions(destination="")
 
 
@@ -399,7 +404,7 @@ def _recorded(record: bytes) -> TablesRecord | None:
     if not is_of_tables(record):
         return None
     try:
-        return decode(record, type=TablesRecord)
+        return _RECORD.decode(record)
     except (ValueError, RecursionError):
         return None
 

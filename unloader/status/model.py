@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.json import decode
+from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from unloader.model import TableCounts
@@ -138,9 +138,12 @@ class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", 
         return replace(self, rows=rows, bytes=size, fraction=fraction)
 
 
+_STATUS = Decoder(LiveStatus)
+
+
 def parse_status(data: bytes) -> LiveStatus | None:
     """Return the record that these bytes are; None if they are none, or of another version."""
     try:
-        return decode(data, type=LiveStatus)
+        return _STATUS.decode(data)
     except (ValueError, RecursionError):
         return None

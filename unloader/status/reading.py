@@ -15,7 +15,7 @@ from functools import partial
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.json import decode
+from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
@@ -45,6 +45,9 @@ FORMAT_VERSION = 1
 
 _AT_ONCE = 16
 """Places that are looked at at the same time: a network file system answers slowly."""
+
+# Built before threads use it: msgspec crashes when two threads first decode a type together.
+_PLANNED = Decoder(PlannedTable)
 
 
 class FinishedRun(Struct, frozen=True, kw_only=True):
@@ -357,7 +360,7 @@ def _label(table: TableRecord | None) -> str:
 def _planned(data: bytes) -> tuple[int | None, str]:
     """Return the number of units and the table of what a run was to do, as far as that is known."""
     try:
-        planned = decode(data, type=PlannedTable)
+        planned = _PLANNED.decode(data)
     except (ValueError, RecursionError):
         return None, ""
     return len(planned.plan.units), planned.name

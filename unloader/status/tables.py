@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
-from msgspec.json import decode
+from msgspec.json import Decoder
 
 from unloader.model import TableCounts
 from unloader.resolve.tables.homes import RecordedTable
@@ -71,9 +71,12 @@ class _Published(Struct, frozen=True, kw_only=True):
     run_id: str
 
 
+_PUBLISHED = Decoder(_Published)
+
+
 def is_published(storage: Storage, place: str, run_id: str) -> bool:
     """Return whether the manifest in a directory is of a run."""
     try:
-        return decode(storage.read(place, MANIFEST), type=_Published).run_id == run_id
+        return _PUBLISHED.decode(storage.read(place, MANIFEST)).run_id == run_id
     except (OSError, ValueError, RecursionError):
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.json import decode
+from msgspec.json import Decoder
 
 
 class Wish(Struct, frozen=True, kw_only=True, tag_field="format_version", tag=1):
@@ -30,12 +30,15 @@ class Wish(Struct, frozen=True, kw_only=True, tag_field="format_version", tag=1)
         return all(getattr(self, name) is None for name in names)
 
 
+_WISH = Decoder(Wish)
+
+
 def parse_wish(data: bytes) -> Wish | None:
     """Return the wish that these bytes are; None if they are none, or of another version.
 
     Keys that are not known are passed over.
     """
     try:
-        return decode(data, type=Wish)
+        return _WISH.decode(data)
     except (ValueError, RecursionError):
         return None

@@ -211,6 +211,7 @@ class Efficiency(Struct, frozen=True, kw_only=True):
     """The parts without a comparison, and why."""
 
 
+_CEILINGS = msgspec.json.Decoder(Ceilings)
 _AGAIN = "make one with: unloader preflight --save FILE"
 
 
@@ -275,7 +276,7 @@ def read_ceilings(path: Path) -> Ceilings:
             f"cannot read the file of ceilings {path}: {error.strerror}", _AGAIN
         ) from error
     try:
-        found = msgspec.json.decode(data, type=Ceilings)
+        found = _CEILINGS.decode(data)
         wrong = _wrong(found)
     except (msgspec.DecodeError, RecursionError) as error:
         wrong = str(error)

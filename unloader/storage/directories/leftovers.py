@@ -31,7 +31,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.json import decode, encode
+from msgspec.json import Decoder, encode
 
 from unloader.storage.machine import boot_id, host_name
 from unloader.storage.model import (
@@ -98,6 +98,9 @@ class Holder(Struct, frozen=True, kw_only=True):
             )
             if value
         )
+
+
+_HOLDER = Decoder(Holder)
 
 
 def owners_for(*directories: Path) -> frozenset[int]:
@@ -236,7 +239,7 @@ def read_holder(room: Path) -> Holder:
     """
     try:
         line, _, _ = read_regular(room / LOCK).partition(b"\n")
-        return decode(line, type=Holder)
+        return _HOLDER.decode(line)
     except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return Holder()
 
@@ -383,10 +386,13 @@ class _Record(Struct, frozen=True, kw_only=True):
     shares: tuple[_Share, ...]
 
 
+_RECORD = Decoder(_Record)
+
+
 def _recorded(room: Path) -> frozenset[str]:
     """Return the names of the files that a publication replaces, by its record in a `_run`."""
     try:
-        record = decode(read_regular(room / RECORD), type=_Record)
+        record = _RECORD.decode(read_regular(room / RECORD))
     except (OSError, ValueError, RecursionError):
         return frozenset()
     return frozenset(name for share in record.shares for name in share.replaced)

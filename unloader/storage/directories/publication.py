@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
-from msgspec.json import decode, encode
+from msgspec.json import Decoder, encode
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
@@ -117,6 +117,9 @@ class _Record(
 
     run_id: str
     shares: Annotated[tuple[Share, ...], Meta(min_length=1)]
+
+
+_RECORD = Decoder(_Record)
 
 
 class Publication(Struct, frozen=True, kw_only=True):
@@ -277,7 +280,7 @@ def _in_lock(room: Path, owners: frozenset[int]) -> Publication | None:
 
 
 def _parsed(owners: frozenset[int], data: bytes) -> Publication:
-    record = decode(data, type=_Record)
+    record = _RECORD.decode(data)
     for share in record.shares:
         _check(share)
     return Publication(run_id=record.run_id, shares=record.shares, owners=owners)

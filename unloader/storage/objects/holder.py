@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
-from msgspec.json import decode, encode
+from msgspec.json import Decoder, encode
 from msgspec.structs import replace
 
 from unloader.storage.machine import boot_id, host_name
@@ -74,7 +74,7 @@ class Holder(Struct, frozen=True, kw_only=True):
         Raises:
             ValueError: It is nothing that it has written.
         """
-        return decode(data, type=cls)
+        return _HOLDER.decode(data)
 
     def to_bytes(self) -> bytes:
         """Return it as it lies in the store."""
@@ -96,6 +96,9 @@ class Holder(Struct, frozen=True, kw_only=True):
         """Return in words who it is."""
         who = f"run {self.run_id}" if self.run_id else "unloader clean"
         return f"{who}, process {self.pid} on {self.host}, since {self.since}"
+
+
+_HOLDER = Decoder(Holder)
 
 
 def _pid_space() -> str:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.json import decode, encode
+from msgspec.json import Decoder, encode
 
 from unloader.errors import OutputFailed
 from unloader.storage.model import MANIFEST, Move
@@ -68,7 +68,7 @@ class Publication(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Raises:
             ValueError: It is damaged.
         """
-        return decode(data, type=cls)
+        return _PUBLICATION.decode(data)
 
     def check(self, rooms: Sequence[Room]) -> None:
         """Check that it stays within its own places: other programs may have written into them.
@@ -91,6 +91,9 @@ class Publication(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             within = rooms[file.place].staging(self.folder).prefix
             if not (file.staged.startswith(within) and is_plain(file.staged[len(within) :])):
                 raise ValueError(f"{file.staged} was not staged by this run")
+
+
+_PUBLICATION = Decoder(Publication)
 
 
 def carry_out(

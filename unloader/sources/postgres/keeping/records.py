@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.json import decode, encode
+from msgspec.json import Decoder, encode
 
 from unloader.errors import ConfigError
 from writers.files.regular import open_regular, read_regular
@@ -54,6 +54,9 @@ class Record(Struct, frozen=True, kw_only=True):
     """Tells from where the keeper's process can be seen: the boot of the machine, the container."""
     marks: tuple[str, ...] = ()
     """Files that name the run while it can be continued."""
+
+
+_RECORD = Decoder(Record)
 
 
 class Keeper(Struct, frozen=True, kw_only=True):
@@ -239,7 +242,7 @@ def _end_process(handle: int) -> None:
 
 def _read(path: Path) -> Record | None:
     try:
-        return decode(read_regular(path), type=Record)
+        return _RECORD.decode(read_regular(path))
     except (OSError, ValueError, RecursionError):  # It is just being written, or removed.
         return None
 
