@@ -19,8 +19,8 @@ from vm_checks import UNITS, files_of
 from vm_machine import Boot, Ended, Machine, Scenario, boot
 from vm_rig import Missing, Rig, prepared
 
-ROWS = 60_000
-"""An emulated CPU reads some thousand a second: each worker is at work for several seconds."""
+ROWS = 500_000
+"""Enough that each worker is at work for several seconds, on emulated CPUs, too."""
 
 
 @pytest.fixture(scope="session")
