@@ -19,7 +19,7 @@ from vm_checks import UNITS, files_of
 from vm_machine import Boot, Ended, Machine, Scenario, boot
 from vm_rig import Missing, Rig, prepared
 
-ROWS = 500_000
+ROWS = 1_500_000
 """Enough that each worker is at work for several seconds, on emulated CPUs, too."""
 
 

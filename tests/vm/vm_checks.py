@@ -7,8 +7,8 @@ from pathlib import Path
 
 from vm_machine import Ended
 
-UNITS = ("--unit-bytes", "1MiB")
-"""Options that cut the table into about twenty units, whatever the parallelism."""
+UNITS = ("--unit-bytes", "2MiB")
+"""Options that cut the table into some thirty units, whatever the parallelism."""
 
 LOCAL_SHARE = 0.95
 
