@@ -178,7 +178,9 @@ def _check_directories(manifest: Manifest) -> None:
         for number, file in enumerate(unit.files):
             if not 0 <= file.directory < known:
                 where = f"$.units[{at}].files[{number}].directory"
-                raise ValueError(f"Expected one of {known} directories - at `{where}`")
+                raise ValueError(
+                    f"Expected a number below {known}, got {file.directory} - at `{where}`"
+                )
 
 
 def _changed(path: PlacePath, why: str) -> OutputFailed:
