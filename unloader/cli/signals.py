@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-STOPPING = "stopping: the work units in progress are ended"
+STOPPING = "stopping: the work units in progress are discarded"
 STILL_STOPPING = "still stopping; one more signal ends the program immediately"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
