@@ -198,14 +198,14 @@ def choose(
     """
     if candidates:
         chosen = pick(preset, candidates)
-        codec, others = (
-            chosen.compression,
-            ", ".join(
-                f"{label(each.compression)} x{each.ratio:.2f} {each.predicted_seconds:.3g} s"
-                for each in candidates
-            ),
+        codec = chosen.compression
+        others = "; ".join(
+            f"{label(each.compression)} ratio {each.ratio:.2f}, {each.predicted_seconds:.3g} s"
+            for each in candidates
         )
-        reason = f"{_RULES[preset]}, limited by the {chosen.limit} ({others})"
+        reason = (
+            f"{_RULES[preset]}; its limit is the {chosen.limit}; measured for 10^9 bytes: {others}"
+        )
     else:
         codec, reason = UNMEASURED[preset], unmeasured
     return Choice(

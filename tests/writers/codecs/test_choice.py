@@ -139,7 +139,7 @@ def test_parquet_compresses_in_the_encoding_thread() -> None:
 def test_a_choice_says_what_it_rests_on() -> None:
     """The manifest gets the rule, the limit and every candidate with its figures."""
     choice = choose("balanced", predictions(load(disk=9e8)))
-    assert "lz4:1 x1.20 0.926 s" in choice.reason
+    assert "lz4:1 ratio 1.20, 0.926 s" in choice.reason
     document = to_builtins(choice)
     assert (document["codec"], document["level"]) == ("zstd", 1)
     assert [each["codec"] for each in document["candidates"]] == ["none", "lz4", "zstd", "zstd"]

@@ -105,8 +105,8 @@ def _earlier_runs(values: Mapping[str, Any], places: tuple[str, ...]) -> None:
         several = is_of_several(values) or values.get(ONE_OF_SEVERAL, False)
         if not places or not all(_tells_runs_apart(place, several=several) for place in places):
             raise UsageError(
-                f"{flag(name)} needs a separate directory for each run, and the directories of "
-                "all runs in one place",
+                f"{flag(name)} needs a separate directory for each run of a table, below one "
+                "directory that is the same for all runs",
                 "write {date} or {run_id} only into the last part of --to, such as "
                 "--to '/extract/{table}/{date}'"
                 + (
