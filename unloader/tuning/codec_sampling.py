@@ -20,7 +20,6 @@ from unloader.sources.base import SHARES, Reader, TextReader, is_large_row
 from unloader.sources.reading import read_again, unit_batches, unit_text
 from unloader.sources.registry import source_of
 from unloader.transforms.masking_keys import masking_keys
-from unloader.transforms.transformer import Transformer
 from unloader.tuning.codec_choice import Sample, SampleTask
 from unloader.worker.masked_failures import failure_without_values
 from unloader.worker.memory import tune
@@ -183,6 +182,9 @@ def _measured(task: SampleTask, rows: _Rows) -> Sample:
 
 def _transformed(options: TransformOptions, batches: list[Any]) -> list[Any]:
     """Return what becomes of batches: what a sample leaves on a disk is masked, too."""
+    # Imported here: pyarrow must not be imported before the worker's memory is tuned.
+    from unloader.transforms.transformer import Transformer
+
     keys = masking_keys(options.keys)
     transformer = Transformer(options.transform, batches[0].schema, keys)
     try:

@@ -16,8 +16,6 @@ from unloader.errors import OutputFailed, VerifyMismatch, translate
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, OutputTask, Projection
 from unloader.nouns import counted
-from unloader.transforms.sql_expressions import checked, open_session
-from unloader.transforms.sql_steps import Evaluation
 from writers.model import ContentSums, StageSeconds, WrittenFile
 from writers.schema import selected
 
@@ -365,6 +363,10 @@ class RowFilter:
             schema: Of the scan.
             columns: Those that the condition looks at, by their places there.
         """
+        # Imported here: pyarrow must not be imported before the worker's memory is tuned.
+        from unloader.transforms.sql_expressions import checked, open_session
+        from unloader.transforms.sql_steps import Evaluation
+
         self._columns = tuple(columns)
         looked_at = selected(schema, self._columns)
         self._kept_as = (condition, looked_at.serialize().to_pybytes(), self._columns)
