@@ -453,7 +453,7 @@ def _not_reached(levels: Sequence[int], rates: Sequence[float], spread: float) -
         )
     return (
         f"not known: beyond {counted(best, 'worker')}, each added worker added on average less "
-        "than half of the first worker's speed, but the difference is within the spread of "
+        "than half of the first worker's speed, but the measurements differ among each other by "
         f"{spread:.1%}; measure longer, or with more repeats"
     )
 

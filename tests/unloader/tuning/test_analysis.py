@@ -79,7 +79,7 @@ def test_a_spread_that_hides_the_knee_is_the_reason() -> None:
     assert found["knee"] is None
     note = found["knee_interval"]["note"]
     assert note.startswith("not known: beyond 2 workers, each added worker added on average less ")
-    assert f"within the spread of {found['spread']['share']:.1%}; " in note
+    assert f"differ among each other by {found['spread']['share']:.1%}; " in note
     assert "the repeats of 1 worker differ by more than 10%" in found["doubts"][-1]
 
 

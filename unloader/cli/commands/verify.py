@@ -78,7 +78,7 @@ def command(
 def _shown(result: dict[str, Any]) -> str:
     missing = (result.get("table_log") or {}).get("missing_files", ())
     asked = result["source_rows"] is not None
-    checked = "" if asked else ", files only: no SOURCE was given"
+    checked = "" if asked else " of the files; no SOURCE was given"
     return render.facts(
         (
             ("result", f"{result['result']} ({result['level']}{checked})"),
