@@ -46,8 +46,8 @@ PLANS = (
     "session_replication_role=replica", "constraint_exclusion=on", "gin_fuzzy_search_limit=1",
     "synchronize_seqscans=on", "max_parallel_workers_per_gather=4", "row_security=off",
     "default_transaction_isolation=serializable", "default_transaction_deferrable=on",
-    "statement_timeout=50", "idle_in_transaction_session_timeout=50", "idle_session_timeout=50",
-    "transaction_timeout=50", "exit_on_error=on", "client_min_messages=debug5",
+    "statement_timeout=50", "idle_in_transaction_session_timeout=250", "idle_session_timeout=250",
+    "transaction_timeout=250", "exit_on_error=on", "client_min_messages=debug5",
 )  # fmt: skip
 
 
