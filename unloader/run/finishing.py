@@ -22,9 +22,7 @@ from unloader.errors import SourceError, UnloaderError, translate
 from unloader.events import Event, Observer
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure
-from unloader.resolve.patience import Patience
 from unloader.run.state import TableState
-from unloader.run.table_run import source_rows
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
 from unloader.sources.many_tables import count_tables
@@ -343,7 +341,7 @@ def check_tables(
             counts = _counts(some, alone, stop)
             for table in some:
                 try:
-                    _check(table, counts.get(table.number), alone, stop)
+                    table.run.verify(stop, alone, rows=counts.get(table.number))
                 except BaseException as error:
                     yield table, error
                 else:
@@ -373,21 +371,3 @@ def _counts(
         for table, rows in zip(counted, found, strict=True)
         if not isinstance(rows, SourceError)
     }
-
-
-def _check(table: TableState, rows: int | None, catalog: Catalog, stop: Callable[[], bool]) -> None:
-    run, request = table.run, table.run.run.request
-    if request.verify == "none":
-        return
-    if rows is None:
-        patience = Patience(
-            retry=request.retry, run_id=run.run.run_id, stop=stop, observe=run.observe
-        )
-        with cancelled_by(stop, catalog):
-            rows = patience.with_retries(
-                "counting",
-                lambda: source_rows(catalog, run.run),
-                catalog.check_snapshot,
-            )
-    run.check_count(rows)
-    run.compare_values(stop)

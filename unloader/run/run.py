@@ -32,6 +32,7 @@ from unloader.manifest.model import Manifest
 from unloader.manifest.routes import totals_of
 from unloader.manifest.tables import TablesManifest
 from unloader.model import AttemptFailure, Request, TablesOptions
+from unloader.placement.evidence import Evidence
 from unloader.resolve.outputs.directories import is_followed
 from unloader.resolve.outputs.one import of_output, of_route
 from unloader.resolve.resolution import OpenRun
@@ -292,8 +293,7 @@ class _Run:
             seconds=first.around.history.seconds,
         )
         room = room_watch(self._places(), [table.run.run for table in state.tables], state.live)
-        known = executor.evidence()
-        until = time.monotonic()
+        known, until = Evidence(), 0.0
 
         def done(table: TableState) -> None:
             nonlocal known, until
@@ -380,7 +380,7 @@ class _Run:
     def _finish(self, table: TableState, executor: Executor) -> None:
         """Verify the only table, and publish it."""
         state = self.state
-        table.run.verify(state.stop, executor.close)
+        table.run.verify(state.stop, state.resolved.catalog, executor.close)
         check_stop(state.stop, "before the files had their final names")
         state.live(PhaseStarted(phase="publishing"))
         table.manifest = table.run.publish(state.stop)

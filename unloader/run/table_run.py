@@ -150,33 +150,41 @@ class TableRun(Struct, kw_only=True):
             concurrency=concurrency,
         )
 
-    def verify(self, stop: Stop, end_workers: Callable[[], None] = lambda: None) -> None:
+    def verify(
+        self,
+        stop: Stop,
+        catalog: Catalog,
+        end_workers: Callable[[], None] = lambda: None,
+        *,
+        rows: int | None = None,
+    ) -> None:
         """Compare the count, and as much more as was asked for, with the source.
 
         Args:
             stop: As everywhere.
+            catalog: Holds the snapshot, and is not used by another thread meanwhile.
             end_workers: Ends the workers where their sessions are needed for that.
+            rows: The rows that the source counted already; None counts them.
 
         Raises:
             VerifyMismatch: Something differs.
             SourceError: The source failed for good.
             Interrupted: `stop` returned True.
         """
-        level = self.run.request.verify
-        if level == "none":
+        request = self.run.request
+        if request.verify == "none":
             return
         self.observe(PhaseStarted(phase="counting"))
-        catalog = self.resolved.catalog
-        request = self.run.request
-        patience = Patience(
-            retry=request.retry, run_id=self.run.run_id, stop=stop, observe=self.observe
-        )
-        with cancelled_by(stop, catalog):
-            rows = patience.with_retries(
-                "counting",
-                lambda: source_rows(catalog, self.run),
-                catalog.check_snapshot,
+        if rows is None:
+            patience = Patience(
+                retry=request.retry, run_id=self.run.run_id, stop=stop, observe=self.observe
             )
+            with cancelled_by(stop, catalog):
+                rows = patience.with_retries(
+                    "counting",
+                    lambda: source_rows(catalog, self.run),
+                    catalog.check_snapshot,
+                )
         self.check_count(rows)
         self.compare_values(stop, end_workers)
 
