@@ -10,18 +10,15 @@ from typing import Any
 import duckdb
 import pytest
 from long_tests import OTHER_ROUTES, also
+from msgspec.structs import replace
 from processes import command
+from reports.sweeps import ceilings as reported_ceilings
 
 from unloader.errors import ConfigError, OutputFailed
 from unloader.tuning.ceiling_records import (
-    Ceilings,
     CodecCeiling,
-    DiskCeiling,
     EncoderCeiling,
-    Machine,
-    SourceCeiling,
     SourceLevel,
-    WriteSettings,
     save_ceilings,
 )
 from unloader.tuning.sizing_basis import basis_of
@@ -67,38 +64,11 @@ def level(parallelism: int, rate: float, network: float | None = None) -> Source
 def ceilings(tmp_path: Path, *levels: SourceLevel, disk: float = 500e6) -> str:
     """Return the path of ceilings: 8 cores, an encoder of 100 MB/s, zstd to a quarter."""
     path = tmp_path / "ceilings.json"
-    writing = WriteSettings(
-        overlap_buffer=4194304, overlap_buffers=4, checksum="xxh3", direct_io=False
-    )
-    found = Ceilings(
-        unloader_version="1",
-        taken_at="2026-01-01T00:00:00+00:00",
-        machine=Machine(name="db01", cpus=16, cores=8, model=None),
-        parallelism=8,
-        writing=writing,
-        disks=(
-            DiskCeiling(
-                directories=("/extract",),
-                measured_in=("/extract",),
-                mounts=(None,),
-                writers=1,
-                rounds=3,
-                bytes=10**9,
-                bytes_per_second=disk,
-                lowest=disk,
-                highest=disk,
-            ),
-        ),
-        source=SourceCeiling(
-            kind="oracle",
-            location="oracle://u@db01/S",
-            subject="T",
-            where=None,
-            partitions=(),
-            columns=3,
-            route="arrow",
-            levels=levels,
-        ),
+    known = reported_ceilings(disk)
+    assert known.source is not None
+    found = replace(
+        known,
+        source=replace(known.source, levels=levels),
         encoder=EncoderCeiling(
             format="csv",
             sample_rows=10_000,
