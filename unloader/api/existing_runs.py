@@ -11,10 +11,9 @@ from unloader.model import EncryptionOptions, SourceSpec
 from unloader.storage.paths import AnyPlace, path_of
 
 if TYPE_CHECKING:
-    from unloader.status.ending import StoppedRun
+    from unloader.status.model import Wish
     from unloader.status.reading import RunStatus
-    from unloader.status.setting import ChangedRun
-    from unloader.status.wishes import Wish
+    from unloader.status.requests import ChangedRun, StoppedRun
     from unloader.verification.finished_run import Level
 
 
@@ -64,7 +63,7 @@ def merge(destination: AnyPlace) -> dict[str, Any]:
     Raises:
         UnloaderError: OutputFailed if parts are missing, not finished, or not of one plan.
     """
-    from unloader.manifest.routes import answer
+    from unloader.manifest.model import answer
     from unloader.merging.merging import merge as merged
 
     with translated():
@@ -158,7 +157,7 @@ def stop(
     Raises:
         UnloaderError: OutputFailed if no run is there or it does not end in that time.
     """
-    from unloader.status.ending import stop_run
+    from unloader.status.requests import stop_run
 
     with translated():
         return stop_run(str(destination), timeout_seconds, stop)
@@ -182,7 +181,7 @@ def change(
     Raises:
         UnloaderError: OutputFailed if no run is there, it refuses, or does not answer in that time.
     """
-    from unloader.status.setting import change_run
+    from unloader.status.requests import change_run
 
     with translated():
         return change_run(str(destination), wish, timeout_seconds, stop)

@@ -41,7 +41,7 @@ def unload(
     Raises:
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
     """
-    from unloader.manifest.routes import answer
+    from unloader.manifest.model import answer
     from unloader.run.resuming import resume_or_start
     from unloader.run.starting import start
 
@@ -61,7 +61,7 @@ def unload_tables(
 
     Each table has a separate directory and manifest, as if `unload` had written it. The manifest of
     the run is in the directory that contains theirs; it is a
-    `unloader.manifest.tables.TablesManifest`.
+    `unloader.manifest.model.TablesManifest`.
 
     Args:
         asked: Which tables, and how; `TablesRequest.of` makes it of the requests for them.
@@ -73,7 +73,7 @@ def unload_tables(
         UnloaderError: PartialUnload if some of the tables are not complete, although the others
             are; and whatever `unload` raises.
     """
-    from unloader.manifest.routes import answer
+    from unloader.manifest.model import answer
     from unloader.run.starting import start_tables
 
     with translated():
@@ -96,7 +96,7 @@ def finished(asked: Request | TablesRequest) -> dict[str, Any] | None:
     Raises:
         UnloaderError: OutputFailed if a place cannot be looked at.
     """
-    from unloader.manifest.routes import answer
+    from unloader.manifest.model import answer
     from unloader.run.finished import finished_run, finished_tables
 
     with translated():
@@ -146,7 +146,7 @@ def resume(
         UnloaderError: SnapshotGone if the snapshot cannot be read any more, OutputFailed if there
             is nothing to resume; and whatever `unload` raises.
     """
-    from unloader.manifest.routes import answer
+    from unloader.manifest.model import answer
     from unloader.run import resuming
 
     again = resuming.Resumption(

@@ -17,21 +17,19 @@ from numa.topology import detect
 from partition_planner.model import KeyRange
 from unloader import __version__
 from unloader.events import ParallelismChanged
-from unloader.manifest.asked import (
+from unloader.manifest.model import (
     ColumnRecord,
+    DirectoryRecord,
     EncryptionRecord,
+    FailedAttemptRecord,
+    Manifest,
     OptionsRecord,
     PlanRecord,
+    RouteRecord,
+    SampleRecord,
     SourceRecord,
     SubsetRecord,
     TableRecord,
-)
-from unloader.manifest.model import (
-    DirectoryRecord,
-    FailedAttemptRecord,
-    Manifest,
-    RouteRecord,
-    SampleRecord,
     TotalsRecord,
     VerifiedRecord,
 )

@@ -1,30 +1,69 @@
-"""Reads the manifest of a run that is finished, or of one that broke off.
+"""Writes the text of a manifest with its digest, and reads manifests back.
 
 `_manifest.json` in the destination is written last, so its presence means that the run is complete.
-Resuming and verifying trust the manifest and the journal and nothing else.
+Resume and verify trust the manifest and the journal and nothing else.
+
+The digest is the SHA-256 of all bytes before its own line, which is the last but one:
+`head -n -2 _manifest.json | sha256sum` computes the same. It reveals an edit or a flipped bit. A
+person who edits a manifest can also compute the digest again: only a signature would reveal that.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from typing import Any
 
 from msgspec import Raw, Struct, json
+from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.manifest.digest import digest_at_end, is_intact
-from unloader.manifest.model import FORMAT_VERSION, Manifest
-from unloader.manifest.tables import TablesManifest
+from unloader.manifest.model import FORMAT_VERSION, Manifest, TablesManifest
+from unloader.storage.base import Storage
 from unloader.storage.model import MANIFEST, Index
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath, path_of
 
 _RESTORE = "restore it, or unload again to another directory"
 
+NAME = "sha256"
+
+_END = re.compile(rb'  "digest": "(' + NAME.encode() + rb':[0-9a-f]{64})"\n\}\n\Z')
+_END_BYTES = len(f'  "digest": "{NAME}:{"0" * 64}"\n}}\n')
+
+
+def manifest_bytes(manifest: Manifest | TablesManifest) -> bytes:
+    """Return the text of a manifest as it is written, its digest at the end."""
+    text = json.format(json.encode(replace(manifest, digest=None)), indent=2)
+    return with_digest(text + b"\n")
+
+
+def with_digest(text: bytes) -> bytes:
+    """Return the text of a manifest, whose last bytes are `\\n}\\n`, with its digest added."""
+    body = text[: -len(b"\n}\n")] + b",\n"
+    return body + f'  "digest": "{_digest(body)}"\n}}\n'.encode()
+
+
+def digest_at_end(data: bytes) -> str | None:
+    """Return the digest that a manifest's bytes end with, None where they end otherwise."""
+    match = _END.match(data, max(0, len(data) - _END_BYTES))
+    return match[1].decode() if match else None
+
+
+def is_intact(data: bytes) -> bool:
+    """Tell whether a manifest's bytes end with their own digest."""
+    return digest_at_end(data) == _digest(data[:-_END_BYTES])
+
+
+def _digest(body: bytes) -> str:
+    return f"{NAME}:{hashlib.sha256(body).hexdigest()}"
+
 
 class _Head(Struct, frozen=True, kw_only=True):
     """What decides how the rest is read."""
 
     format_version: Any = None
+    run_id: object = None
     tables: Raw = Raw()
 
 
@@ -203,3 +242,11 @@ def directories_of(
     first = listed[0] if recorded else home
     # Directories of merged parts are relative to the first; an absolute path stays as it is.
     return (first, *(first / each for each in listed[1:]))
+
+
+def is_published(storage: Storage, place: str, run_id: str) -> bool:
+    """Return whether the manifest in a directory is of a run."""
+    try:
+        return _HEAD.decode(storage.read(place, MANIFEST)).run_id == run_id
+    except (OSError, ValueError, RecursionError):
+        return False

@@ -11,8 +11,7 @@ import sys
 
 from msgspec.json import schema
 
-from unloader.manifest.model import Manifest
-from unloader.manifest.tables import TablesManifest
+from unloader.manifest.model import Manifest, TablesManifest
 
 _KINDS: dict[str, tuple[type, str]] = {
     "manifest": (Manifest, "The manifest of a run of unloader"),

@@ -19,16 +19,17 @@ from msgspec.structs import replace
 from partition_planner.model import PlanPart
 from unloader import __version__
 from unloader.errors import OutputFailed
-from unloader.manifest.asked import OptionsRecord, PlanRecord, SubsetRecord
-from unloader.manifest.digest import manifest_bytes
 from unloader.manifest.model import (
     DirectoryRecord,
     Manifest,
     MergedPart,
+    OptionsRecord,
+    PlanRecord,
+    SubsetRecord,
     TotalsRecord,
     VerifiedRecord,
 )
-from unloader.manifest.read import directories_of, read_manifest
+from unloader.manifest.read import directories_of, manifest_bytes, read_manifest
 from unloader.model import FinishedUnit, Part, VerifyLevel
 from unloader.nouns import are, counted
 from unloader.request.parts import part_directory

@@ -16,15 +16,15 @@ from msgspec import Struct
 
 from unloader.errors import UnloaderError
 from unloader.events import Notice, Observer
-from unloader.manifest.digest import digest_at_end
+from unloader.manifest.model import TablesManifest
 from unloader.manifest.read import (
+    digest_at_end,
     directories_of,
     is_finished_home,
     manifest_data,
     read_manifest,
     read_tables_manifest,
 )
-from unloader.manifest.tables import TablesManifest
 from unloader.request.directory_names import beside, home_template
 from unloader.resolve.outputs.directories import directory_values
 from unloader.resolve.resolved import ResolvedRun

@@ -15,10 +15,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from unloader.errors import OutputFailed, UnloaderError
-from unloader.manifest.asked import SourceRecord, TableRecord
-from unloader.manifest.model import Manifest
+from unloader.manifest.model import Manifest, SourceRecord, TableRecord, TablesManifest
 from unloader.manifest.read import read_manifest
-from unloader.manifest.tables import TablesManifest
 from unloader.redaction import redact
 from unloader.resolve.broken_run import first_of_tables, options_of_tables, read_run
 from unloader.resolve.resolved import ResolvedRun

@@ -15,15 +15,16 @@ from unloader.errors import (
     UnloaderError,
     VerifyMismatch,
 )
-from unloader.manifest.asked import SourceRecord, TableRecord
-from unloader.manifest.digest import digest_at_end, manifest_bytes
-from unloader.manifest.model import Manifest
-from unloader.manifest.tables import (
+from unloader.manifest.model import (
+    Manifest,
+    SourceRecord,
     TableEntry,
+    TableRecord,
     TablesManifest,
     TablesRecord,
     TablesTotals,
 )
+from unloader.manifest.read import digest_at_end, manifest_bytes
 from unloader.model import AttemptFailure
 from unloader.nouns import are, counted
 from unloader.redaction import redact

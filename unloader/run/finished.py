@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 
 from unloader.errors import OutputFailed
 from unloader.lakehouse.lake_formats import lake_kind
-from unloader.manifest.model import Manifest
+from unloader.manifest.model import Manifest, TablesManifest
 from unloader.manifest.read import is_finished_home, read_manifest, read_tables_manifest
-from unloader.manifest.tables import TablesManifest
 from unloader.model import Request
 from unloader.request.directory_names import existing, has_fields, home_template
 from unloader.resolve.broken_run import is_finished

@@ -13,8 +13,7 @@ from msgspec import Struct, field
 
 from unloader.errors import FollowUpFailed, UsageError
 from unloader.events import Observer
-from unloader.manifest.model import Manifest
-from unloader.manifest.tables import TablesManifest
+from unloader.manifest.model import Manifest, TablesManifest
 from unloader.request.directory_names import home_template, is_dated
 from unloader.resolve.outputs.directories import is_followed
 from unloader.resolve.outputs.one import of_output, of_route

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer
 from unloader.lakehouse.lake_formats import absolute_name, lake_kind
-from unloader.manifest.model import Manifest
+from unloader.manifest.model import Manifest, TablesManifest
 from unloader.manifest.read import is_finished_home, read_manifest, read_tables_manifest
-from unloader.manifest.tables import TablesManifest
 from unloader.model import (
     ClusterOptions,
     EncryptionOptions,

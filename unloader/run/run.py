@@ -27,10 +27,8 @@ from unloader.errors import Interrupted, OutputFailed, UnloaderError, translate
 from unloader.events import Notice, Observer, Phase, PhaseStarted, RunFinished, Tick
 from unloader.failures import error_of
 from unloader.lakehouse.lake_formats import lake_kind
-from unloader.manifest.digest import manifest_bytes
-from unloader.manifest.model import Manifest
-from unloader.manifest.routes import totals_of
-from unloader.manifest.tables import TablesManifest
+from unloader.manifest.model import Manifest, TablesManifest, totals_of
+from unloader.manifest.read import manifest_bytes
 from unloader.model import AttemptFailure, Request, TablesOptions
 from unloader.placement.evidence import Evidence
 from unloader.resolve.outputs.directories import is_followed
@@ -57,7 +55,7 @@ from unloader.status.recording import LiveRun
 from unloader.storage.base import RunStorage
 from unloader.storage.model import RUN_RECORD
 from unloader.storage.opening import storage_at
-from unloader.verification.source_values import check_able
+from unloader.verification.source import check_able
 from writers.errors import WriteError
 from writers.files.syncing import SyncThreads, together
 

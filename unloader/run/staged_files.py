@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from unloader.errors import VerifyMismatch
-from unloader.manifest.file_check import check_bytes
 from unloader.model import FinishedUnit
 from unloader.storage.base import RunStorage
-from unloader.verification.parallel import Advance, in_parallel
+from unloader.verification.files import Advance, check_bytes, in_parallel
 from writers.errors import StoreFailed, Superseded, WriteError
 
 MOST_THREADS = 8

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from unloader.events import Observer, SettingUsed
-from unloader.manifest.model import Manifest
-from unloader.manifest.tables import TablesManifest
+from unloader.manifest.model import Manifest, TablesManifest
 from unloader.model import Request
 from unloader.resolve.jobs import digest_of_tables_job
 from unloader.resolve.resolution import resolved

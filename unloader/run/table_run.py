@@ -43,7 +43,7 @@ from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
 from unloader.sources.sampling import count
 from unloader.verification.files import some_of
-from unloader.verification.source_values import (
+from unloader.verification.source import (
     Asking,
     SourcePart,
     source_differences,

@@ -23,7 +23,8 @@ from msgspec.structs import replace
 
 from unloader.errors import ConfigError, UnloaderError
 from unloader.events import Notice, Observer, PhaseStarted, UnitsKept
-from unloader.manifest.routes import totals_of
+from unloader.manifest.model import totals_of
+from unloader.manifest.read import is_published
 from unloader.model import Request
 from unloader.nouns import counted
 from unloader.placement.observation import node_cpus
@@ -44,7 +45,6 @@ from unloader.run.table_run import Circumstances, TableRun
 from unloader.run.telling import Counting
 from unloader.run.work import named
 from unloader.sources.base import Catalog
-from unloader.status.tables import is_published
 from unloader.storage.kinds import KEPT, destination_kind
 from unloader.storage.opening import storage_at
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from partition_planner.model import WorkUnit
 from unloader.events import Notice, RunStarted, TableFinished, TableStaged
-from unloader.manifest.routes import totals_of
+from unloader.manifest.model import totals_of
 from unloader.model import TableCounts
 from unloader.nouns import counted
 from unloader.resolve.outputs.one import output_notices

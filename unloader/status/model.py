@@ -1,7 +1,7 @@
-"""The record of how far a run is, as it lies in `_run/status.json`.
+"""The record of the progress of a run, `_run/status.json`, and a request to change the run.
 
-A later version may add keys, and readers pass over those that they do not know. What a key means
-changes only together with the version.
+A later version may add keys, and readers ignore unknown keys. The meaning of a key changes only
+together with the version.
 """
 
 from __future__ import annotations
@@ -145,5 +145,41 @@ def parse_status(data: bytes) -> LiveStatus | None:
     """Return the record that these bytes are; None if they are none, or of another version."""
     try:
         return _STATUS.decode(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+class Wish(Struct, frozen=True, kw_only=True, tag_field="format_version", tag=1):
+    """Other settings; None leaves one as it is."""
+
+    id: str
+    """Tells it from others, so that the run can say which one it has taken."""
+    by: str = ""
+    """Who asks, for the record."""
+    parallelism: int | Literal["adaptive", "auto"] | None = None
+    max_sessions: int | None = None
+    """0 is no limit, as of the next one."""
+    max_cpu: float | None = None
+    slow_between: str | None = None
+    """Empty is no such hours."""
+    slow_parallelism: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is to be changed."""
+        names = (each for each in self.__struct_fields__ if each not in ("id", "by"))
+        return all(getattr(self, name) is None for name in names)
+
+
+_WISH = Decoder(Wish)
+
+
+def parse_wish(data: bytes) -> Wish | None:
+    """Return the wish that these bytes are; None if they are none, or of another version.
+
+    Keys that are not known are passed over.
+    """
+    try:
+        return _WISH.decode(data)
     except (ValueError, RecursionError):
         return None

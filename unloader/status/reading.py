@@ -1,7 +1,6 @@
-"""What is known of the runs at a destination, from what they keep there and nothing else.
+"""Reads what is known of the runs at a destination from the files that they keep there.
 
-Nothing is changed, and no more is needed than the right to read. It is the same for a run on
-another machine.
+Nothing is changed, and the right to read is enough. It is the same for a run on another machine.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.manifest.asked import TableRecord
-from unloader.manifest.read import parse_any_manifest
-from unloader.manifest.tables import TablesManifest
+from unloader.manifest.model import TableRecord, TablesManifest
+from unloader.manifest.read import is_published, parse_any_manifest
 from unloader.model import TableCounts
 from unloader.nouns import counted
 from unloader.resolve.tables.homes import (
@@ -33,7 +31,6 @@ from unloader.resolve.tables.homes import (
     table_in,
 )
 from unloader.status.model import LiveStatus, parse_status
-from unloader.status.tables import tables_left
 from unloader.storage.base import Storage
 from unloader.storage.model import MANIFEST, RUN_RECORD, STATUS, Leftover, WhoWasHere
 from unloader.storage.opening import storage_at
@@ -382,3 +379,53 @@ def _start_of(run_id: str) -> datetime | None:
 
 def _text(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat(timespec="seconds")
+
+
+class TablesLeft(Struct, frozen=True, kw_only=True):
+    """What a broken run over several tables has left."""
+
+    tables: TableCounts
+    left: Leftover
+    """What is staged of those that are not published."""
+
+
+def tables_left(
+    storage: Storage, home: str, run_id: str, tables: Iterable[RecordedTable]
+) -> TablesLeft:
+    """Look at the directories of all tables.
+
+    Raises:
+        OSError: One cannot be read.
+    """
+    listed = list(tables)
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        found = list(threads.map(lambda table: _left_of(storage, run_id, table), listed))
+    staged = [each for each in found if each is not None]
+    return TablesLeft(
+        tables=TableCounts(total=len(listed), done=len(listed) - len(staged)),
+        left=Leftover(
+            directory=home,
+            run_id=run_id,
+            units=sum(each.units for each in staged),
+            files=sum(each.files for each in staged),
+            bytes=sum(each.bytes for each in staged),
+        ),
+    )
+
+
+def _left_of(storage: Storage, run_id: str, table: RecordedTable) -> Leftover | None:
+    """Return what is staged of a table; None if it is published."""
+    if all(is_published(storage, home, table.run_id) for home in table.homes):
+        return None
+    parts = []
+    for place in table.directories:
+        who = storage.who_was_here(place)
+        if who is not None and who.run_id in (run_id, table.run_id):
+            parts.append(who.left)
+    return Leftover(
+        directory=table.directories[0],
+        run_id=run_id,
+        units=max((each.units for each in parts), default=0),
+        files=sum(each.files for each in parts),
+        bytes=sum(each.bytes for each in parts),
+    )

@@ -27,15 +27,13 @@ from unloader.status.model import (
     UnitCounts,
     WorkerStatus,
 )
-from unloader.status.speeds import Speeds
-from unloader.status.tally import Figures, Running, Tally
+from unloader.status.tally import Figures, Running, Speeds, Tally
 from unloader.storage.machine import boot_id, host_name
 
 if TYPE_CHECKING:
     from numa.model import Seat
-    from unloader.status.model import ParallelismStatus
-    from unloader.status.speeds import Speeds
-    from unloader.status.wishes import Wish
+    from unloader.status.model import ParallelismStatus, Wish
+    from unloader.status.tally import Speeds
     from unloader.storage.base import LiveStorage
 
 
@@ -148,7 +146,7 @@ class LiveRun:
             return
         self._wish_read = found
         if found:
-            from unloader.status.wishes import parse_wish
+            from unloader.status.model import parse_wish
 
             wish = parse_wish(found)
             if wish is None:
@@ -157,7 +155,7 @@ class LiveRun:
                 self._wishes.append(wish)
 
     def _show(self, storage: LiveStorage, error: BaseException | None = None) -> None:
-        from unloader.status.speeds import Speeds
+        from unloader.status.tally import Speeds
 
         self._speeds = self._speeds or Speeds()
         self._sequence += 1

@@ -1,11 +1,12 @@
-"""How far a run is, worked out from its events; the clock is the caller's."""
+"""The progress of a run and its speed, worked out from its events; the clock is the caller's."""
 
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from unloader.events import (
@@ -26,6 +27,37 @@ from unloader.events import (
     Verified,
 )
 from unloader.model import TableCounts
+
+MOST = 60
+"""As many as a line of a terminal can show beside their name."""
+
+
+class Speeds(Struct):
+    """Rows per second since a run began, one mean after the other."""
+
+    _samples: list[tuple[float, int]] = field(default_factory=list)
+    """Seconds of any clock that only goes forward, and the rows until then."""
+    _step: float = 0.0
+    """Seconds between two samples that are kept; 0 keeps all."""
+
+    def add(self, now: float, rows: int) -> None:
+        """Take how far the run is now."""
+        if self._samples and now - self._samples[-1][0] < self._step:
+            return
+        self._samples.append((now, rows))
+        if len(self._samples) > MOST + 1:
+            # The first and the last one stay, as their number is even then.
+            # A little less than twice the former step, as looks come at whole seconds.
+            self._step = 1.9 * (now - self._samples[0][0]) / MOST
+            self._samples = [*self._samples[:-1:2], self._samples[-1]]
+
+    def values(self) -> tuple[float, ...]:
+        """Return the means, the oldest first; a failed attempt takes rows back, which is 0."""
+        return tuple(
+            round(max(0.0, (now_rows - rows) / max(now - then, 1e-3)), 1)
+            for (then, rows), (now, now_rows) in pairwise(self._samples)
+        )
+
 
 RATE_SECONDS = 30.0
 """Rates are averages over so much of the past: shorter jumps, longer hides a stall."""

@@ -8,9 +8,8 @@ from pathlib import Path
 import msgspec
 
 from unloader.errors import OutputFailed, UnloaderError
-from unloader.manifest.model import Manifest
+from unloader.manifest.model import Manifest, TablesManifest
 from unloader.manifest.read import manifest_data, parse_any_manifest, read_manifest
-from unloader.manifest.tables import TablesManifest
 from unloader.storage.directories.leftovers import RUN
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at

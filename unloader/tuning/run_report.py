@@ -16,15 +16,17 @@ from typing import Literal
 from msgspec import Struct, field
 
 from unloader.events import ParallelismChanged
-from unloader.manifest.asked import SourceRecord
 from unloader.manifest.model import (
     FailedAttemptRecord,
     Manifest,
     SampleRecord,
+    SourceRecord,
+    TableEntry,
+    TablesManifest,
+    TablesTotals,
     TotalsRecord,
     VerifiedRecord,
 )
-from unloader.manifest.tables import TableEntry, TablesManifest, TablesTotals
 from unloader.model import Cause, FinishedUnit, Snapshot, Stages
 from unloader.tuning.ceiling_records import Efficiency
 

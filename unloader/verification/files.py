@@ -1,26 +1,271 @@
-"""Many files read again, side by side, and compared with what is known of them.
+"""Reads files again, several at a time, and compares them with what was recorded of them.
 
-That is what their writers reported, and, where it was computed, the checksums of the values that
-were fetched.
+Their writers reported sizes, checksums and rows. Some runs also recorded checksums of the values
+that were fetched, for each part: a work unit, or the table where all units share a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from unloader.errors import VerifyMismatch, translate
+from unloader.errors import Interrupted, UsageError, VerifyMismatch, translate
 from unloader.events import Observer, Verified
-from unloader.manifest.file_check import check_file
+from unloader.manifest.model import Manifest
+from unloader.model import FinishedUnit
 from unloader.nouns import counted
-from unloader.verification.content import Fetched, differing
-from unloader.verification.parallel import Advance, in_parallel
+from unloader.sources import readings
 from writers.content.sums import total
 from writers.errors import FormatError, WriteError
+from writers.files.checksums import checksum_name
+from writers.files.read_back import ReadBack, read_back
 from writers.files.readable import Readable
-from writers.model import ContentSums, OutputSpec, WrittenFile
+from writers.model import (
+    Compression,
+    ContentSums,
+    OutputSpec,
+    ParquetFormat,
+    TextFormat,
+    WrittenFile,
+)
+
+T = TypeVar("T")
+
+Advance = Callable[[int], None]
+"""Takes the amount of work done since the last call; a job calls it several times a second."""
+
+_POLL_SECONDS = 0.2
+_PATIENCE_SECONDS = 0.5
+
+
+class _Ended(Exception):
+    """Ends a job whose result nobody waits for any more."""
+
+
+class _Meter:
+    """What all jobs have done so far, and whether they are to end."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.over = False
+        self._lock = threading.Lock()
+
+    def advance(self, amount: int) -> None:
+        if self.over:
+            raise _Ended
+        with self._lock:
+            self.done += amount
+
+
+def in_parallel(
+    jobs: Sequence[Callable[[Advance], T]],
+    parallelism: int,
+    watch: Callable[[int, int], None] = lambda jobs, amount: None,
+    cancel: Callable[[], None] = lambda: None,
+) -> list[T]:
+    """Return the results of jobs in their order; so many of them run at a time.
+
+    Args:
+        jobs: Each takes a function that it tells its progress.
+        parallelism: Of threads.
+        watch: Called several times a second in the calling thread with the number of jobs that
+            are done and the amount that they and the others have told. What it raises ends all.
+        cancel: Ends what jobs that nobody waits for any more are waiting for themselves.
+
+    Raises:
+        BaseException: What the first job that failed raised, or `watch`. No thread is left then,
+            unless an interrupt came while one was in a long call.
+    """
+    meter = _Meter()
+    workers = max(1, min(parallelism, len(jobs)))
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="verify")
+    found: dict[int, T] = {}
+    waiting = iter(enumerate(jobs))
+    running: dict[Future[T], int] = {}
+    try:
+        while len(found) < len(jobs):
+            # A few are ready for a thread that becomes free; to wait for all would take long.
+            for number, job in islice(waiting, 2 * workers - len(running)):
+                running[pool.submit(job, meter.advance)] = number
+            done, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+            for each in done:
+                found[running.pop(each)] = each.result()
+            watch(len(found), meter.done)
+        pool.shutdown()
+        return [found[number] for number in range(len(jobs))]
+    except BaseException as error:
+        meter.over = True
+        cancel()
+        # A thread may be in a long call of a library. The user who interrupts does not wait for it.
+        interrupted = isinstance(error, (KeyboardInterrupt, Interrupted))
+        pool.shutdown(wait=not interrupted, cancel_futures=True)
+        wait([each for each in running if not each.cancelled()], timeout=_PATIENCE_SECONDS)
+        raise
+
+
+class Fetched(Struct, frozen=True, kw_only=True):
+    """What was fetched, as far as files can be compared with it."""
+
+    schema: str
+    """Of the columns that were written, as an Arrow IPC message."""
+    columns: tuple[str, ...]
+    """Their names."""
+    parts: Mapping[str, ContentSums]
+    """By what a part is called in messages."""
+    left_out: Mapping[int, str] = field(default_factory=dict)
+    """Columns whose values the files do not show in full, by index, each with why."""
+
+    def not_compared(self) -> tuple[str, ...]:
+        """Return the names of the columns that are left out, each with why."""
+        return tuple(f"{self.columns[at]}: {why}" for at, why in self.left_out.items())
+
+    def notice(self) -> str:
+        """Return the same in one line; empty if all columns are compared."""
+        known = "; ".join(self.not_compared())
+        return known and f"columns whose values the files do not show in full: {known}"
+
+
+def fetched_of(
+    schema: str,
+    columns: tuple[str, ...],
+    parts: Mapping[str, ContentSums],
+    format: TextFormat | ParquetFormat,
+) -> Fetched:
+    """Return what files in a format are compared with; the arguments are those of `Fetched`."""
+    from writers.content.reading import not_compared
+
+    left_out = not_compared(schema, format)
+    return Fetched(schema=schema, columns=columns, parts=parts, left_out=left_out)
+
+
+def differing(
+    one: ContentSums,
+    other: ContentSums,
+    columns: Sequence[str],
+    where: tuple[str, str],
+    left_out: Mapping[int, str],
+) -> Iterator[str]:
+    """Yield how two checksums of the same rows differ, column by column.
+
+    Args:
+        one: Of the rows in one place.
+        other: Of those in another.
+        columns: Names.
+        where: What the places are called.
+        left_out: Columns not to be compared, by index.
+    """
+    if one.rows != other.rows:
+        yield f"{counted(one.rows, 'row')} {where[0]}, {other.rows} {where[1]}"
+        return
+    for index, name in enumerate(columns):
+        if index in left_out:
+            continue
+        if one.nulls[index] != other.nulls[index]:
+            yield (
+                f"column {name} has {one.nulls[index]} NULLs {where[0]}, "
+                f"{other.nulls[index]} {where[1]}"
+            )
+        elif one.sums[index] != other.sums[index]:
+            yield (
+                f"column {name} has the checksum {one.sums[index]} {where[0]}, "
+                f"{other.sums[index]} {where[1]}"
+            )
+
+
+_ANY = TextFormat()
+"""Checksums know no format."""
+
+
+def check_bytes(
+    path: Readable, file: WrittenFile, advance: Callable[[int], None] = lambda size: None
+) -> None:
+    """Compare the size and the checksum of a file with what its writer reported.
+
+    Args:
+        path: The file.
+        file: What its writer reported.
+        advance: Called with the bytes of each piece that was read; what it raises ends all.
+
+    Raises:
+        VerifyMismatch: One differs.
+        WriteError: The file is missing or cannot be read.
+    """
+    checksum = checksum_name(file.checksum)
+    found = read_back(path, _ANY, Compression(), rows=False, checksum=checksum, advance=advance)
+    _compare(path, file, found)
+
+
+def check_file(
+    path: Readable,
+    file: WrittenFile,
+    spec: OutputSpec,
+    *,
+    header: bool,
+    advance: Callable[[int], None] = lambda size: None,
+) -> None:
+    """Read a file again and compare it with what its writer reported.
+
+    Args:
+        path: The file.
+        file: What its writer reported.
+        spec: How it was written.
+        header: Whether it begins with one, where the format has one.
+        advance: Called with the bytes of each piece that was read; what it raises ends all.
+
+    Raises:
+        VerifyMismatch: Size, checksum or number of records differ; of encrypted files records are
+            counted only if the spec has the keys.
+        WriteError: The file is missing or cannot be read.
+    """
+    if isinstance(path, Path):
+        with suppress(OSError):
+            # To read all of what has grown without end would take as long.
+            size = path.lstat().st_size
+            if size > file.bytes:
+                raise _differs(path, [f"size {size} instead of {file.bytes}"])
+    shape = spec.format
+    if isinstance(shape, TextFormat) and not header:
+        shape = replace(shape, header=False)
+    found = read_back(
+        path,
+        shape,
+        spec.compression,
+        rows=True,
+        checksum=checksum_name(file.checksum),
+        advance=advance,
+        encryption=spec.encryption,
+    )
+    _compare(path, file, found)
+
+
+def _compare(path: Readable, file: WrittenFile, found: ReadBack) -> None:
+    differences = [
+        f"{what} {now} instead of {was}"
+        for what, was, now in (
+            ("size", file.bytes, found.bytes),
+            ("checksum", file.checksum, found.checksum),
+            ("rows", file.rows, file.rows if found.rows is None else found.rows),
+        )
+        if was != now
+    ]
+    if differences:
+        raise _differs(path, differences)
+
+
+def _differs(path: Readable, differences: list[str]) -> VerifyMismatch:
+    return VerifyMismatch(
+        f"{path} has {', '.join(differences)}", "unload the table again, and check the storage"
+    )
+
 
 _SHOWN = 3
 
@@ -136,3 +381,66 @@ def _content_differences(
             yield from differing(total(sums), known, fetched.columns, places, fetched.left_out)
         elif known.rows:
             yield f"{part} has {counted(known.rows, 'row')} and no file"
+
+
+TABLE = "the table"
+"""The part where one file holds all units."""
+
+
+NEW_RUN = "unload again with --verify full, which records checksums of the values for --level full"
+
+
+def has_sums(manifest: Manifest) -> bool:
+    """Return whether a run recorded checksums of all its values."""
+    return all(unit.content for unit in manifest.units)
+
+
+def fetched_by(manifest: Manifest) -> Fetched:
+    """Return what the values in a finished run's files are compared with.
+
+    Raises:
+        UsageError: The run recorded no checksums of values.
+    """
+    parts = {unit.unit: unit.content for unit in manifest.units if unit.content}
+    if len(parts) < len(manifest.units):
+        asked = manifest.options
+        own_values = asked.transform is not None or asked.filter is not None
+        raise UsageError(
+            f"run {manifest.run_id} recorded no checksums of values: it was verified by --verify "
+            f"{manifest.verified.level}",
+            NEW_RUN
+            if own_values
+            else "unload with --verify full, or compare files and database: "
+            "unloader verify DEST SOURCE --level source",
+        )
+    if manifest.options.file_per == "table":
+        parts = {TABLE: total(tuple(parts.values()))}
+    return fetched_of(
+        schema_of(manifest),
+        tuple(column.name for column in manifest.columns),
+        parts,
+        manifest.options.dialect,
+    )
+
+
+def part_of(manifest: Manifest, unit: FinishedUnit) -> str:
+    """Return the part that a unit's files hold."""
+    return TABLE if manifest.options.file_per == "table" else unit.unit
+
+
+def schema_of(manifest: Manifest) -> str:
+    """Return the Arrow schema of what was written, as far as its texts depend on it."""
+    return readings.schema_message(
+        [
+            (
+                column.name,
+                readings.Reading(
+                    expression="",
+                    output_type=column.output_type,
+                    arrow_type=readings.recorded_type(column.output_type),
+                    metadata=(("text_class", column.text_class),) if column.text_class else (),
+                ),
+            )
+            for column in manifest.columns
+        ]
+    )

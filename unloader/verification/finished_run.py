@@ -22,10 +22,10 @@ from unloader.events import Notice, Observer, PhaseStarted
 from unloader.lakehouse.lake_formats import lake_format
 from unloader.lakehouse.lake_runs import receipt
 from unloader.lakehouse.table_commits import LaterChange, RunLog
-from unloader.manifest.digest import is_intact
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import (
     directories_of,
+    is_intact,
     manifest_data,
     parse_manifest,
 )
@@ -34,11 +34,21 @@ from unloader.nouns import are, counted
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath
-from unloader.verification.content import Fetched, differing, fetched_of
-from unloader.verification.files import CheckedFile, FilesRead, Reading, read_files, some_of
-from unloader.verification.open_sources import OpenSources
-from unloader.verification.recorded import NEW_RUN, fetched_by, has_sums, part_of
-from unloader.verification.source_state import Question, SourceState, ask
+from unloader.verification.files import (
+    NEW_RUN,
+    CheckedFile,
+    Fetched,
+    FilesRead,
+    Reading,
+    differing,
+    fetched_by,
+    fetched_of,
+    has_sums,
+    part_of,
+    read_files,
+    some_of,
+)
+from unloader.verification.source import OpenSources, Question, SourceState, ask
 from writers.errors import FormatError
 from writers.model import PLAIN, Encryption, OutputSpec
 from writers.registry import check

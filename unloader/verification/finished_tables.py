@@ -13,15 +13,16 @@ from msgspec.structs import replace
 
 from unloader.errors import OutputFailed, PartialUnload, SourceError, VerifyMismatch
 from unloader.events import Event, Notice, Observer, Verified
-from unloader.manifest.digest import digest_at_end, is_intact
+from unloader.manifest.model import TableEntry, TablesManifest
 from unloader.manifest.read import (
+    digest_at_end,
     is_finished_home,
+    is_intact,
     manifest_data,
     parse_manifest,
     parse_tables_manifest,
     read_manifest,
 )
-from unloader.manifest.tables import TableEntry, TablesManifest
 from unloader.model import SourceSpec
 from unloader.nouns import are, counted
 from unloader.resolve.tables.homes import recorded_left_out, recorded_tables
@@ -29,8 +30,7 @@ from unloader.storage.model import MANIFEST, RUN_RECORD
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath, path_of, relative
 from unloader.verification.finished_run import Checks, ask_source, check_level, verify
-from unloader.verification.open_sources import OpenSources
-from unloader.verification.source_state import SourceState
+from unloader.verification.source import OpenSources, SourceState
 
 _SHOWN_TABLES = 5
 _DEPTH = 4

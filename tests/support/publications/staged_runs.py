@@ -11,9 +11,8 @@ import msgspec
 from msgspec.structs import replace
 from reports.manifests import manifest
 
-from unloader.manifest.digest import manifest_bytes
 from unloader.manifest.model import DirectoryRecord, Manifest
-from unloader.manifest.read import read_index
+from unloader.manifest.read import manifest_bytes, read_index
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.model import Claim, Move
 from writers.model import WrittenFile

@@ -8,11 +8,14 @@ from typing import Any, get_args, get_origin
 from msgspec import structs
 
 from unloader.events import ParallelismChanged
-from unloader.manifest.asked import OptionsRecord, PlanRecord, SourceRecord, TableRecord
 from unloader.manifest.model import (
     FailedAttemptRecord,
     Manifest,
+    OptionsRecord,
+    PlanRecord,
     SampleRecord,
+    SourceRecord,
+    TableRecord,
     TotalsRecord,
     VerifiedRecord,
 )

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from schemas.json_schema import problems
-from unloader.manifest import digest
-from unloader.manifest.model import Manifest
-from unloader.manifest.tables import TablesManifest
+from unloader.manifest import read
+from unloader.manifest.model import Manifest, TablesManifest
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -41,11 +40,11 @@ def check_at(arguments: tuple[str, ...], base: Path = Path()) -> None:
 
 def check_all_written() -> None:
     """From now on check each manifest that is written in this process."""
-    write = digest.manifest_bytes
+    write = read.manifest_bytes
 
     def checked(manifest: Manifest | TablesManifest) -> bytes:
         data = write(manifest)
         check(json.loads(data))
         return data
 
-    digest.manifest_bytes = checked
+    read.manifest_bytes = checked

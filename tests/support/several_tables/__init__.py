@@ -12,7 +12,7 @@ from processes.command import wait_for
 
 from unloader.errors import Interrupted
 from unloader.events import Event, UnitFinished, silent
-from unloader.manifest.tables import TablesManifest
+from unloader.manifest.model import TablesManifest
 from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec, TablesOptions
 from unloader.request.names import parse_table
 from unloader.run.starting import start_tables

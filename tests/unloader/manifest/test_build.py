@@ -18,8 +18,13 @@ from partition_planner.planner import plan
 from unloader import __version__
 from unloader.errors import OutputFailed
 from unloader.manifest.build import RunFacts, build_manifest
-from unloader.manifest.digest import digest_at_end, manifest_bytes, with_digest
-from unloader.manifest.read import parse_manifest, read_manifest
+from unloader.manifest.read import (
+    digest_at_end,
+    manifest_bytes,
+    parse_manifest,
+    read_manifest,
+    with_digest,
+)
 from unloader.model import (
     BoundSeat,
     Extract,

@@ -17,7 +17,7 @@ import pytest
 from processes import breaking, command
 from several_tables import made
 
-from unloader.manifest.digest import with_digest
+from unloader.manifest.read import with_digest
 
 TABLES = ("first", "second")
 ROWS = 4000

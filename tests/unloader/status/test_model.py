@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from msgspec.json import encode
 
-from unloader.status.ending import StoppedRun
 from unloader.status.model import (
     LiveStatus,
     ParallelismStatus,
@@ -18,6 +17,7 @@ from unloader.status.model import (
     parse_status,
 )
 from unloader.status.reading import FinishedRun, RunStatus
+from unloader.status.requests import StoppedRun
 
 PAGE = Path(__file__).parents[3] / "docs" / "watching.md"
 SHOWN = LiveStatus(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unloader.status.speeds import MOST, Speeds
+from unloader.status.tally import MOST, Speeds
 
 
 def test_means_between_looks() -> None:

@@ -18,7 +18,7 @@ from encrypted_files.age import decrypted, new_keys
 
 from unloader import api
 from unloader.errors import ConfigError, VerifyMismatch
-from unloader.manifest.digest import with_digest
+from unloader.manifest.read import with_digest
 from unloader.model import (
     EncryptionOptions,
     OutputOptions,

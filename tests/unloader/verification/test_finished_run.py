@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from unloader import api
 from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.events import Event, Notice, Verified
-from unloader.manifest.digest import with_digest
+from unloader.manifest.read import with_digest
 from unloader.model import OutputOptions, PlanOptions, Request, SeatOptions, Selection, SourceSpec
 from unloader.request.names import parse_table
 from writers.model import Compression, ParquetFormat, TextFormat

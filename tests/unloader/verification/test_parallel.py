@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from unloader.verification.parallel import Advance, in_parallel
+from unloader.verification.files import Advance, in_parallel
 
 
 def test_an_interrupt_does_not_wait_for_a_long_call() -> None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from unloader import api
 from unloader.errors import UsageError, VerifyMismatch
-from unloader.manifest.digest import with_digest
+from unloader.manifest.read import with_digest
 from unloader.model import (
     OutputOptions,
     PlanOptions,

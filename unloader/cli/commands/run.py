@@ -27,8 +27,7 @@ from unloader.storage.model import MANIFEST
 from writers.objects.location import below
 
 if TYPE_CHECKING:
-    from unloader.manifest.model import Manifest, TotalsRecord, VerifiedRecord
-    from unloader.manifest.routes import RoutesTotals
+    from unloader.manifest.model import Manifest, RoutesTotals, TotalsRecord, VerifiedRecord
     from unloader.model import Part, Request, Setting, Snapshot
     from unloader.resolve.resolved import ResolvedRun
 
@@ -128,8 +127,7 @@ def _answer_empty(part: Part, units: int, values: dict[str, Any]) -> None:
 
 def answer(manifest: dict[str, Any], values: dict[str, Any]) -> None:
     """Show the manifest of a run that is complete."""
-    from unloader.manifest.model import Manifest
-    from unloader.manifest.routes import ROUTES
+    from unloader.manifest.model import ROUTES, Manifest
 
     if "tables" in manifest:
         _answer_of_tables(manifest, values)
@@ -155,8 +153,7 @@ def answer(manifest: dict[str, Any], values: dict[str, Any]) -> None:
 
 def _answer_routes(document: dict[str, Any], values: dict[str, Any]) -> None:
     """Show the manifests of a run with several routes."""
-    from unloader.manifest.model import Manifest
-    from unloader.manifest.routes import ROUTES, totals_of
+    from unloader.manifest.model import ROUTES, Manifest, totals_of
 
     manifests = convert(document[ROUTES], list[Manifest])
     done = f"the run is complete: {len(manifests)} routes"
@@ -187,7 +184,7 @@ def _totals_of_routes(totals: RoutesTotals, routes: int) -> str:
 
 def _answer_of_tables(manifest: dict[str, Any], values: dict[str, Any]) -> None:
     from unloader.cli.display.several_tables import summary
-    from unloader.manifest.tables import TablesManifest
+    from unloader.manifest.model import TablesManifest
 
     done = f"the run is complete in {manifest['options']['directory']}"
     if values["json"]:

@@ -16,8 +16,8 @@ from unloader.request.options.parsing import ADAPTIVE
 from unloader.storage.paths import PlacePath
 
 if TYPE_CHECKING:
-    from unloader.status.setting import ChangedRun
-    from unloader.status.wishes import Wish
+    from unloader.status.model import Wish
+    from unloader.status.requests import ChangedRun
 
 _LIMITS = ("max_sessions", "max_cpu", "slow_between", "slow_parallelism")
 """The limits that can be changed; the request has the number of workers in a separate field."""
@@ -65,7 +65,7 @@ def command(
 
 
 def _wish(given: dict[str, Any]) -> Wish:
-    from unloader.status.wishes import Wish
+    from unloader.status.model import Wish
 
     found = {name: given[name] for name in _LIMITS if name in given}
     if found.get("slow_between") == "never":

@@ -14,7 +14,7 @@ from unloader.cli.signals import stop_on_signals
 from unloader.storage.paths import PlacePath
 
 if TYPE_CHECKING:
-    from unloader.status.ending import StoppedRun
+    from unloader.status.requests import StoppedRun
 
 
 @click.command(

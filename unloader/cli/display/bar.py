@@ -44,8 +44,7 @@ from unloader.events import (
     Verified,
 )
 from unloader.nouns import counted
-from unloader.status.speeds import Speeds
-from unloader.status.tally import Figures, Running, Tally
+from unloader.status.tally import Figures, Running, Speeds, Tally
 
 REDRAW_SECONDS = 0.125
 SPEED_SECONDS = 1.0

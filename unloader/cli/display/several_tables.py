@@ -11,7 +11,7 @@ from unloader.storage.model import MANIFEST
 from writers.objects.location import below
 
 if TYPE_CHECKING:
-    from unloader.manifest.tables import TablesManifest
+    from unloader.manifest.model import TablesManifest
     from unloader.model import Snapshot
 
 

@@ -33,8 +33,7 @@ from unloader.request.settings import parse_hours
 from unloader.run.concurrency.host_cpu import HostCpu
 from unloader.run.concurrency.load_watch import LoadWatch
 from unloader.sources.abilities import open_load
-from unloader.status.model import ParallelismStatus
-from unloader.status.wishes import Wish
+from unloader.status.model import ParallelismStatus, Wish
 
 if TYPE_CHECKING:
     from unloader.run.concurrency.load_watch import LoadWatch

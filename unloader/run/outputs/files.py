@@ -13,9 +13,8 @@ from partition_planner.model import WorkUnit
 from unloader.engine.schedule import Assignment
 from unloader.errors import Interrupted, OutputFailed, VerifyMismatch
 from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
-from unloader.manifest.digest import digest_at_end, manifest_bytes
 from unloader.manifest.model import Manifest
-from unloader.manifest.read import read_index
+from unloader.manifest.read import digest_at_end, manifest_bytes, read_index
 from unloader.model import COMPARING, FinishedUnit, OutputTask
 from unloader.request.file_names import check_distinct
 from unloader.resolve.outputs.naming import Naming
@@ -36,9 +35,15 @@ from unloader.run.staged_files import damaged_units
 from unloader.storage.base import LiveStorage, RunStorage
 from unloader.storage.model import JOURNAL, Claim, Move, Staging
 from unloader.storage.opening import storage_at
-from unloader.verification.content import Fetched, fetched_of
-from unloader.verification.files import CheckedFile, Reading, read_files, some_of
-from unloader.verification.recorded import TABLE
+from unloader.verification.files import (
+    TABLE,
+    CheckedFile,
+    Fetched,
+    Reading,
+    fetched_of,
+    read_files,
+    some_of,
+)
 from writers.content.sums import total
 from writers.files.direct_io import refusal
 from writers.files.syncing import Steps

@@ -11,7 +11,6 @@ import pickle
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -36,9 +35,6 @@ from unloader.sources.testing.outputs import check_both, check_text
 from unloader.sources.testing.readings import check_readings
 from unloader.sources.testing.rows import Rows, check_batches, check_rows, ensure
 from unloader.sources.testing.worker import WorkerReader
-
-if TYPE_CHECKING:
-    pass
 
 
 def check_source(

@@ -1,23 +1,25 @@
-"""What a source says of a finished run: its rows, and checksums of its values.
+"""Asks the source about a finished run: its rows, and checksums of its values.
 
-At the run's snapshot where that still exists, otherwise as the source is now: the answer says
-which.
+The source answers at the snapshot of the run where that still exists, otherwise as it is now, and
+the result says which. The rows do not move: each work unit is one statement that returns one row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import queue
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
 from itertools import zip_longest
 from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from partition_planner.model import KeyRange, Selector
+from partition_planner.model import KeyRange, Selector, TableInfo
 from unloader.errors import SnapshotGone, SourceError, UsageError, VerifyMismatch
-from unloader.events import Observer, PhaseStarted
-from unloader.manifest.asked import OptionsRecord
-from unloader.manifest.model import Manifest
+from unloader.events import Notice, Observer, PhaseStarted, Verified
+from unloader.manifest.model import Manifest, OptionsRecord
 from unloader.model import (
     Extract,
     NamePart,
@@ -28,18 +30,258 @@ from unloader.model import (
     TableName,
     ValueOptions,
 )
+from unloader.resolve.chosen_table import chosen_table, with_columns
 from unloader.resolve.planning import keys_of, plan_of
-from unloader.sources.base import Capabilities
-from unloader.sources.hashing import HashingCatalog
+from unloader.selection.listing import Obstacle
+from unloader.sources.base import Capabilities, Catalog
+from unloader.sources.hashing import Hasher, HashingCatalog
+from unloader.sources.many_tables import describe_listed, list_tables
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.readings import ENCODED_TYPE
 from unloader.sources.registry import source_of
 from unloader.sources.sampling import SamplingCatalog
-from unloader.verification.open_sources import OpenedSource, OpenSources
-from unloader.verification.source_values import Asking, check_able, source_sums
+from unloader.verification.files import Advance, differing, in_parallel
 from unloader.worker.masked_failures import source_words_left_out
 from writers.content.sums import total
 from writers.model import ContentSums, TextFormat
+
+TableKey = tuple[str, str]
+"""Schema and name."""
+
+
+class OpenedSource(Struct, frozen=True, kw_only=True):
+    """One open source, in one state of it."""
+
+    catalog: Catalog
+    snapshot: Snapshot
+    hashers: Hashers
+    tables: Mapping[TableKey, TableInfo | Obstacle]
+    """Of those that were named beforehand, what is in the list of tables."""
+
+    def table(self, selection: Selection) -> TableInfo:
+        """Return a table cut down to its chosen columns, or a query as a table.
+
+        Raises:
+            SourceError: The source refused.
+            UsageError: It has not those columns.
+        """
+        name = selection.table
+        if name is not None and name.schema is not None:
+            found = self.tables.get((name.schema.text, name.name.text))
+            if found is not None and not isinstance(found, Obstacle):
+                return with_columns(found, selection, self.catalog.capabilities.folding)
+        # What is against it is said in the database's own words.
+        return chosen_table(self.catalog, selection)
+
+
+class OpenSources:
+    """A source as it was at snapshots, and as it is now: each opened once; a context manager."""
+
+    def __init__(self, observe: Observer, tables: Collection[TableKey] = ()) -> None:
+        """Open nothing yet.
+
+        Args:
+            observe: Gets what is to be told of the source as a whole.
+            tables: Those that will be asked for; they are described together.
+        """
+        self._observe = observe
+        self._tables = frozenset(tables)
+        self._held = ExitStack()
+        self._opened: dict[SourceSpec, OpenedSource] = {}
+        self._refused: dict[SourceSpec, SourceError] = {}
+        self._told: set[str] = set()
+
+    def at(self, source: SourceSpec) -> OpenedSource:
+        """Return an open source.
+
+        Raises:
+            SourceError: It refused, now or before.
+        """
+        if source in self._refused:
+            raise self._refused[source]
+        if source not in self._opened:
+            try:
+                self._opened[source] = self._open(source)
+            except SourceError as error:
+                self._refused[source] = error
+                raise
+        return self._opened[source]
+
+    @property
+    def refused(self) -> bool:
+        """Whether none could be opened, neither as it was nor as it is now."""
+        return not self._opened
+
+    def tell(self, text: str) -> None:
+        """Tell something of the source, once."""
+        if text not in self._told:
+            self._told.add(text)
+            self._observe(Notice(text=text))
+
+    def __enter__(self) -> OpenSources:
+        """Return the sources."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close them."""
+        self._held.close()
+
+    def _open(self, source: SourceSpec) -> OpenedSource:
+        with ExitStack() as opened:
+            catalog = opened.enter_context(closing(source_of(source.kind).open_catalog(source)))
+            snapshot = catalog.snapshot("snapshot")
+            hashers = opened.enter_context(closing(Hashers(catalog)))
+            found = OpenedSource(
+                catalog=catalog,
+                snapshot=snapshot,
+                hashers=hashers,
+                tables=self._described(catalog),
+            )
+            self._held.push(opened.pop_all())
+        return found
+
+    def _described(self, catalog: Catalog) -> Mapping[TableKey, TableInfo | Obstacle]:
+        if not self._tables:
+            return {}
+        listed = [each for each in list_tables(catalog).tables if each.key in self._tables]
+        wanted = [each for each in listed if each.readable]
+        found = describe_listed(catalog, wanted)
+        return {table.key: info for table, info in zip(wanted, found, strict=True)}
+
+
+class SourcePart(Struct, frozen=True, kw_only=True):
+    """Some rows of the source, and what is known of them."""
+
+    label: str
+    selectors: tuple[Selector, ...]
+    fetched: ContentSums
+
+
+class Asking(Struct, frozen=True, kw_only=True):
+    """How a source is asked."""
+
+    catalog: Catalog
+    """Holds the snapshot."""
+    extract: Extract
+    parallelism: int
+    """Sessions."""
+    observe: Observer
+    check: Callable[[], None] = lambda: None
+    """Called several times a second; what it raises ends all."""
+    hashers: Hashers | None = None
+    """Sessions that stay open for other tables; None opens some for this one."""
+
+
+def check_able(catalog: Catalog, kind: str) -> None:
+    """Make sure that a source can compute checksums.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    if not catalog.capabilities.hashes:
+        raise UsageError(
+            f"{kind} has no SQL that computes the checksums of --verify source",
+            "use --verify full, which compares the files with the values that were fetched",
+        )
+
+
+def unhashed(asking: Asking) -> tuple[str, ...]:
+    """Return the columns that the source cannot hash, each with why."""
+    found = cast(HashingCatalog, asking.catalog).unhashed(asking.extract)
+    columns = asking.extract.projection.columns
+    return tuple(f"{columns[at].name}: {why}" for at, why in found.items())
+
+
+def source_differences(parts: Sequence[SourcePart], asking: Asking) -> list[str]:
+    """Return where the source has other values than were fetched, part by part.
+
+    Raises:
+        SourceError: The database refused, or the snapshot is gone.
+    """
+    left_out = cast(HashingCatalog, asking.catalog).unhashed(asking.extract)
+    columns = tuple(column.name for column in asking.extract.projection.columns)
+    found = source_sums([part.selectors for part in parts], asking)
+    return [
+        text
+        for part, known in zip(parts, found, strict=True)
+        for text in _differing(part, known, columns, left_out)
+    ]
+
+
+def source_sums(groups: Sequence[tuple[Selector, ...]], asking: Asking) -> list[ContentSums]:
+    """Return the checksums of the rows of each group of selectors, in their order.
+
+    Raises:
+        SourceError: As `source_differences`.
+    """
+
+    def watch(done: int, amount: int) -> None:
+        asking.check()
+        asking.observe(Verified(done=done, of=len(groups), what="units"))
+
+    with ExitStack() as held:
+        hashers = asking.hashers or held.enter_context(closing(Hashers(asking.catalog)))
+        jobs = [partial(hashers.sums, asking.extract, selectors) for selectors in groups]
+        return in_parallel(jobs, asking.parallelism, watch, hashers.cancel)
+
+
+class Hashers:
+    """Sessions of one snapshot, opened when a thread has none to take; a unit has one to itself."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        """Open none yet.
+
+        Args:
+            catalog: Holds the snapshot.
+        """
+        self._catalog = catalog
+        self._all: list[Hasher] = []
+        self._free: queue.SimpleQueue[Hasher] = queue.SimpleQueue()
+
+    def sums(
+        self, extract: Extract, selectors: tuple[Selector, ...], advance: Advance
+    ) -> ContentSums:
+        """Return the checksums of some rows; called in several threads."""
+        advance(0)
+        hasher = self._taken(extract)
+        found = []
+        for selector in selectors:
+            advance(0)
+            found.append(hasher.sums(extract, selector))
+        self._free.put(hasher)
+        return total(found)
+
+    def cancel(self) -> None:
+        """Cancel what the sessions are doing."""
+        for hasher in self._all:
+            hasher.cancel()
+
+    def close(self) -> None:
+        """Close all sessions."""
+        with ExitStack() as held:
+            for hasher in self._all:
+                held.enter_context(closing(hasher))
+
+    def _taken(self, extract: Extract) -> Hasher:
+        try:
+            return self._free.get_nowait()
+        except queue.Empty:
+            opened = cast(HashingCatalog, self._catalog).open_hasher(extract)
+            self._all.append(opened)
+            return opened
+
+
+def _differing(
+    part: SourcePart,
+    known: ContentSums,
+    columns: tuple[str, ...],
+    left_out: Mapping[int, str],
+) -> list[str]:
+    places = ("in the source", "fetched")
+    return [
+        f"{part.label}: {text}"
+        for text in differing(known, part.fetched, columns, places, left_out)
+    ]
 
 
 class SourceContent(Struct, frozen=True, kw_only=True):
