@@ -391,7 +391,7 @@ def why_not_resumable(place: str, record: bytes = b"") -> str:
 
 
 def _left_out(recorded: LeftOut) -> TableProblem:
-    error = error_class(recorded.error)(recorded.why, "start a new run instead of a resume")
+    error = error_class(recorded.error)(recorded.why, "start another run for this table")
     return TableProblem(table=recorded.table, error=error)
 
 

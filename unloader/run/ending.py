@@ -64,8 +64,6 @@ def partial_error(state: RunState, failed: list[TableState]) -> UnloaderError:
         advice.append(f"and {len(hints) - MOST_HINTS} more causes, which are in the log")
     if len(named) < of:
         advice.append("the other tables are complete")
-    if not failed:
-        advice.append("start another run for the tables that were left out")
     more = [f"and {len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
     return PartialUnload(
         f"{len(named)} of {counted(of, 'table')} {are(len(named))} not complete: "

@@ -512,7 +512,7 @@ def _fastest(
     return LevelChoice(
         parallelism=found.parallelism,
         seconds=short(found.seconds),
-        text=f"the fewest workers that are within {spread:.1%} of the fastest level",
+        text=f"the fewest workers that take at most {spread:.1%} longer than the fastest level",
     )
 
 

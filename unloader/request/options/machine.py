@@ -32,8 +32,9 @@ SEATS = (
         field="seats.numa",
         record="numa",
         help=(
-            "Place workers on NUMA nodes and bind them (auto), or bind nothing (off). With "
-            "require, the run fails if auto would bind less, as on a machine with one node."
+            "auto places workers on NUMA nodes and binds them as far as the system allows. off "
+            "binds nothing. require is like auto, but the run fails if there is only one node or "
+            "if workers cannot be bound."
         ),
         example="off",
     ),

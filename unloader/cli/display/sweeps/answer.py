@@ -88,7 +88,7 @@ def _recommended(found: Analysis) -> str:
         return "no level is valid"
     return (
         f"{counted(level.parallelism, 'worker')}, {level.seconds:,.4g} s (the fewest workers that "
-        f"are within {_share(found)} of the fastest level)"
+        f"take at most {_share(found)} longer than the fastest level)"
     )
 
 
