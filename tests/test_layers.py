@@ -36,7 +36,6 @@ FLOORS = {
         {"unloader.cli", "unloader.cli.reference"},
         {"unloader.cli.commands"},
         {"unloader.cli.sweeping"},
-        {"unloader.cli.sweep_files"},
         {"unloader.cli.group"},
         {"unloader.cli.jobs"},
         {"unloader.cli.options"},
@@ -45,7 +44,6 @@ FLOORS = {
         {
             "unloader.cli.invocation",
             "unloader.cli.mistakes",
-            "unloader.cli.reporting",
             "unloader.cli.signals",
             "unloader.cli.streams",
         },

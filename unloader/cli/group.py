@@ -11,7 +11,7 @@ import click
 
 from unloader import __version__
 from unloader.cli.display import render
-from unloader.cli.display.json_log.writing import asked_for, is_on, switch
+from unloader.cli.display.json_lines import asked_for, is_on, switch
 from unloader.cli.invocation import Invocation
 from unloader.cli.mistakes import no_command
 from unloader.cli.options.command import declared_options
@@ -100,7 +100,7 @@ def _show_messages() -> None:
     if not is_on():
         logging.basicConfig(handlers=[TerminalHandler()])
         return
-    from unloader.cli.display.json_log.records import LineHandler
+    from unloader.cli.display.json_lines import LineHandler
 
     logging.basicConfig(handlers=[LineHandler()], format="%(message)s")
 

@@ -1,6 +1,6 @@
-"""Everything that follows a run beside its display: metrics, traces, and commands at its end.
+"""Everything that follows a run beside its display: metrics, traces, hooks and the report page.
 
-Nothing of it is imported where no option asks for it.
+Nothing for them is imported unless an option asks for it.
 """
 
 from __future__ import annotations
@@ -10,22 +10,59 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unloader.cli.display.json_log import writing
+from unloader.cli.display import json_lines
 from unloader.cli.display.outcome import known_error
-from unloader.cli.display.progress import display_for
+from unloader.cli.display.progress import Display, display_for
 from unloader.cli.signals import stop_on_signals
 from unloader.errors import FollowUpFailed, UnloaderError
 
 if TYPE_CHECKING:
-    from unloader.cli.display.base import Display
     from unloader.events import Event
     from unloader.model import Request, TableName
     from unloader.operations.account import Account, Job
     from unloader.operations.hooks import Hook
     from unloader.operations.metrics import MetricsFile
     from unloader.operations.traces import Traces
+
+
+def check_report(values: Mapping[str, Any]) -> None:
+    """Find out whether the page of `--report` can be written; nothing is done without one.
+
+    Raises:
+        ConfigError: A library is missing, or there is no such directory.
+    """
+    if values["report"] is None:
+        return
+    from unloader import api
+
+    api.check_report(Path(values["report"]))
+
+
+def write_report(values: Mapping[str, Any], manifest: dict[str, Any]) -> None:
+    """Write the page of `--report`.
+
+    Args:
+        values: The options by their names with underscores.
+        manifest: Of the run, which is complete.
+
+    Raises:
+        FollowUpFailed: It could not be written.
+    """
+    if values["report"] is None:
+        return
+    from unloader import api
+
+    try:
+        api.write_report(Path(values["report"]), api.report_of(manifest))
+    except UnloaderError as error:
+        raise FollowUpFailed(
+            f"the run is complete, but {error.message}",
+            "make the page again with: unloader report DEST --output FILE",
+        ) from error
+
 
 WATCHING = ("metrics_file", "on_success", "on_failure")
 """Options that are None where nobody asks for what they do."""
@@ -140,8 +177,8 @@ class _Watch:
         def tell(line: str) -> None:
             # Nobody reading what it writes is no reason to end it.
             with suppress(OSError):
-                if writing.is_on():
-                    writing.write("hook", {"hook": hook.event, "text": line})
+                if json_lines.is_on():
+                    json_lines.write("hook", {"hook": hook.event, "text": line})
                 else:
                     sys.stderr.write(line + "\n")
                     sys.stderr.flush()
@@ -196,8 +233,8 @@ def _traces(values: Mapping[str, Any], account: Account) -> Traces | None:
 
 def _notice(text: str) -> None:
     with suppress(OSError):
-        if writing.is_on():
-            writing.write("notice", {"text": text})
+        if json_lines.is_on():
+            json_lines.write("notice", {"text": text})
         else:
             sys.stderr.write(f"unloader: notice: {text}\n")
             sys.stderr.flush()

@@ -315,6 +315,12 @@ class Manifest(Record, frozen=True, kw_only=True, tag_field="format_version", ta
     """Of all bytes before its line; `manifest_bytes` adds it."""
 
     @property
+    def places(self) -> tuple[str, ...]:
+        """The destinations as they were given."""
+        to = self.options.to
+        return (to,) if isinstance(to, str) else to
+
+    @property
     def files(self) -> dict[str, WrittenFile]:
         """The files by name, in table order; one that several units share comes once."""
         return {file.path: file for unit in self.units for file in unit.files}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.json_schema import problems
-from unloader.cli.display.json_log.writing import asked_for
+from unloader.cli.display.json_lines import asked_for
 
 PAGE = Path(__file__).parents[3] / "docs" / "log.schema.json"
 

@@ -12,8 +12,7 @@ import pytest
 from long_tests import OTHER_ROUTES
 from several_tables import made, requests_of, unload
 
-from unloader.cli.display.log import LogDisplay, ended_text, progress_text
-from unloader.cli.display.phases import tables_text
+from unloader.cli.display.log import LogDisplay, ended_text, progress_text, tables_text
 from unloader.errors import OutputFailed, PartialUnload
 from unloader.events import Event, RunStarted, TableFinished, TableStaged
 from unloader.model import SourceSpec, TableCounts, TablesOptions

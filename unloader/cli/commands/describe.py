@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unloader.cli.display import render
-from unloader.cli.display.forms import csv_form
+from unloader.cli.display.columns import csv_form
 from unloader.cli.display.progress import display_for
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import given

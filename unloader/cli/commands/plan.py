@@ -10,13 +10,12 @@ import click
 from msgspec import to_builtins
 
 from unloader.cli.display import render, seats
-from unloader.cli.display.columns import legend, terminal_width
-from unloader.cli.display.forms import csv_form, lossless_word
+from unloader.cli.display.columns import column_table, routes_text, subset_text
 from unloader.cli.display.progress import display_for
-from unloader.cli.display.subset import subset_text
+from unloader.cli.display.render import legend, terminal_width
+from unloader.cli.display.summary import selection
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
-from unloader.cli.options.origins import selected_by
 from unloader.cli.options.parameter import on_command_line
 from unloader.cli.options.source_argument import (
     JOB,
@@ -177,38 +176,16 @@ def _shown(planned: PlannedRun, settings: tuple[Setting, ...], *, every: bool) -
         legend(table),
         _with(_units(planned, units), more),
         _with(statements, more),
-        _routes(planned),
+        routes_text(planned.run),
     )
     return "\n\n".join(part for part in parts if part)
-
-
-def _routes(planned: PlannedRun) -> str:
-    if planned.run.request.routes is None:
-        return ""
-    from unloader.cli.display.routes import routes_text
-    from unloader.resolve.outputs.one import routes_json
-
-    return routes_text(routes_json(planned.run))
 
 
 def _columns(run: ResolvedRun) -> str:
     """Return the columns that are written, where they are not those that are read."""
     if run.request.routes is not None or run.output.transform is None:
         return ""  # Each route has its own.
-    is_text = isinstance(run.output.format, TextFormat)
-    return render.table(
-        ("column", "type", "in the output", "lossless", "note"),
-        (
-            (
-                render.name(each.name),
-                each.source_type or render.UNKNOWN,
-                csv_form(each.output_type) if is_text else each.output_type,
-                lossless_word(each.lossless),
-                each.note,
-            )
-            for each in run.written.columns
-        ),
-    )
+    return column_table(run.written.columns, is_text=isinstance(run.output.format, TextFormat))
 
 
 def _with(text: str, more: str) -> str:
@@ -235,7 +212,7 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
     return render.facts(
         (
             ("table", render.name(table.label)),
-            *(("selected by", each.text) for each in selected_by(settings)),
+            *selection(settings),
             *_column_counts(planned.run),
             *((("subset", part),) if (part := subset_text(planned.run)) else ()),
             ("units", render.count(len(plan.units))),

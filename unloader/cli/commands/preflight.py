@@ -50,7 +50,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     other work.
     """
     from unloader import api
-    from unloader.cli.display import ceilings
+    from unloader.cli.display import tuning_pages
 
     measuring.validate(values, given(context), argument.url)
     parts = measuring.measured_parts(values)
@@ -68,7 +68,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     if values["json"]:
         render.emit_json(found)
     elif not values["quiet"]:
-        render.emit(ceilings.page(found))
+        render.emit(tuning_pages.preflight_page(found))
 
 
 def _job(context: click.Context, argument: SourceArgument, values: dict[str, Any]) -> Request:

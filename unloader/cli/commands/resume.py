@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unloader.cli.commands.run import answer
+from unloader.cli.display.summary import show_result
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import on_command_line
 from unloader.cli.options.source_argument import finished_directory
-from unloader.cli.reporting import check_report, write_report
 from unloader.cli.signals import stop_on_signals
-from unloader.cli.watching import watched
+from unloader.cli.watching import check_report, watched, write_report
 from unloader.model import ClusterOptions
 from unloader.storage.paths import PlacePath
 
@@ -82,7 +81,7 @@ def command(context: click.Context, /, destination: PlacePath, **values: Any) ->
             stop=stop,
         )
         write_report(values, manifest)
-    answer(manifest, values)
+    show_result(manifest, values)
 
 
 def _masking_keys(values: Mapping[str, Any]) -> tuple[MaskingKey, ...]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from unloader.cli.display import render
-from unloader.cli.display.watching import pages
+from unloader.cli.display import pages, render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
 from unloader.storage.paths import PlacePath

@@ -40,9 +40,9 @@ def command(**values: Any) -> None:
     if values["json"]:
         render.emit_json(found)
     elif not values["quiet"]:
-        from unloader.cli.display import sizing
+        from unloader.cli.display import tuning_pages
 
-        render.emit(sizing.page(found))
+        render.emit(tuning_pages.size_page(found))
 
 
 def _question(values: dict[str, Any]) -> Question:

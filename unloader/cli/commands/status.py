@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
-from unloader.cli.display import render
-from unloader.cli.display.watching import pages
+from unloader.cli.display import pages, render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
 from unloader.errors import Interrupted, OutputFailed, PartialUnload

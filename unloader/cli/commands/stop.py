@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unloader.cli.display import render
-from unloader.cli.display.watching import pages
+from unloader.cli.display import pages, render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals

@@ -90,14 +90,14 @@ def _check_one_curve(file: PointsFile, path: str) -> None:
 
 def _replay(values: dict[str, Any]) -> None:
     """Answer from the points of a file."""
-    from unloader.cli.sweep_files import check_page, write_page
-    from unloader.cli.sweeping import after_answer, rules_of
+    from unloader.cli.sweeping import after_answer, rules_of, write_page
+    from unloader.cli.watching import check_report
     from unloader.tuning.analysis import analyse
     from unloader.tuning.points import read_points
 
     if values["replay"] == "":
         raise UsageError("--replay is empty", "name a file of points")
-    check_page(values)
+    check_report(values)
     file = read_points(Path(values["replay"]))
     _check_one_curve(file, values["replay"])
     found = analyse(file.points, rules_of(values))
@@ -105,9 +105,9 @@ def _replay(values: dict[str, Any]) -> None:
     if values["json"]:
         render.emit_json(to_builtins(found))
     elif not values["quiet"]:
-        from unloader.cli.display.sweeps.answer import shown
+        from unloader.cli.display.tuning_pages import analysis_text
 
-        render.emit(shown(found))
+        render.emit(analysis_text(found))
     for notice in () if values["quiet"] else found.notices:
         click.echo(f"unloader: notice: {render.visible(notice)}", err=True)
     with after_answer(json=values["json"]):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unloader.cli.display import nodes, render, seats
-from unloader.cli.display.columns import facts, legend, ranges, terminal_width
+from unloader.cli.display import render, seats
+from unloader.cli.display.render import folded_facts, legend, ranges, terminal_width
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import given
 from unloader.errors import OutputFailed, UsageError
@@ -87,9 +87,9 @@ def _save(path: Path, text: str) -> None:
 
 def _shown(found: Survey, width: int) -> str:
     parts = (
-        facts(_facts(found), width),
-        nodes.node_table(found.topology, found.seats, width),
-        nodes.distances(found.topology, width),
+        folded_facts(_facts(found), width),
+        seats.node_table(found.topology, found.seats, width),
+        seats.distances(found.topology, width),
         seats.seat_table(found.topology, found.seats, found.memory_policy, width),
     )
     return "\n\n".join(part for part in (*parts, legend("\n".join(parts[1:]))) if part)
@@ -127,7 +127,7 @@ def _nodes(topology: Topology) -> str:
 def _cpus(topology: Topology) -> str:
     count = sum(len(node.cpus) for node in topology.nodes)
     denied = sum(len(node.cpus_denied) for node in topology.nodes)
-    cores = nodes.cores_by_threads(topology.nodes).items()
+    cores = seats.cores_by_threads(topology.nodes).items()
     shapes = (f"{counted(each, 'core')} x {counted(threads, 'thread')}" for threads, each in cores)
     parts = [f"{count:,} ({' + '.join(shapes)})"]
     speeds = {speed for node in topology.nodes for speed in node.speeds}

@@ -1,15 +1,18 @@
 """Progress as a bar on a terminal: the run as a whole, and a line for each worker.
 
-Drawn within the calls that bring the events, never by a thread of its own.
+A sweep also has its curve: speed by parallelism. The display is drawn within the calls that bring
+the events, and not by a separate thread.
 """
 
 from __future__ import annotations
 
 import os
+import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -21,15 +24,18 @@ from unloader.cli.display import render
 from unloader.cli.display.log import (
     ended_text,
     failed_text,
+    measured_text,
     parallelism_text,
+    phase_text,
     rough_seconds,
     setting_text,
     started_text,
     table_text,
+    tables_text,
+    verified_share,
+    verified_text,
 )
-from unloader.cli.display.phases import phase_text, tables_text, verified_share, verified_text
-from unloader.cli.display.watching.curve import Curve
-from unloader.cli.display.watching.sparkline import speeds_text
+from unloader.cli.display.sparkline import plot, speeds_text
 from unloader.cli.streams import give_up
 from unloader.events import (
     Event,
@@ -45,6 +51,74 @@ from unloader.events import (
 )
 from unloader.nouns import counted
 from unloader.status.tally import Figures, Running, Speeds, Tally
+
+WIDEST_CURVE, HIGHEST_CURVE = 72, 12
+LOWEST_CURVE = 4
+"""Lines; with less room there is no plot."""
+
+_BETWEEN = 60
+"""Dots of a line from one point to the next; more than a terminal can tell apart."""
+
+
+class Curve:
+    """The points of a sweep so far; repeats of a point are one, with the median speed."""
+
+    def __init__(self) -> None:
+        """Begin without a point."""
+        self._speeds: dict[tuple[int, str], list[float]] = {}
+        self._last: PointMeasured | None = None
+
+    def add(self, point: PointMeasured) -> None:
+        """Take a measurement."""
+        self._speeds.setdefault((point.parallelism, point.settings), []).append(
+            point.rows_per_second
+        )
+        self._last = point
+
+    def lines(self, width: int, height: int, *, unicode: bool) -> list[str]:
+        """Return the curve for a terminal; nothing before the first point, or without room.
+
+        Args:
+            width: Columns that there are.
+            height: Lines that there are.
+            unicode: Whether braille can be shown.
+        """
+        if self._last is None:
+            return []
+        medians = [
+            (float(level), statistics.median_low(speeds))
+            for (level, _), speeds in self._speeds.items()
+        ]
+        top = render.rows_per_second(max(speed for _, speed in medians))
+        most = counted(round(max(level for level, _ in medians)), "worker")
+        lines = [measured_text(self._last)]
+        columns, rows = min(WIDEST_CURVE, width - 3), min(HIGHEST_CURVE, height - 4)
+        if columns < len(most) + 2 or rows < LOWEST_CURVE:
+            return lines
+        corner, side = ("└", "│") if unicode else ("+", "|")
+        across = ("─" if unicode else "-") * columns
+        drawn = plot(self._joined(), width=columns, height=rows, unicode=unicode)
+        return [
+            *lines,
+            top,
+            *(f"{side}{line}".rstrip() for line in drawn),
+            f"{corner}{across}",
+            f" 0{most:>{columns - 1}}",
+        ]
+
+    def _joined(self) -> Iterator[tuple[float, float]]:
+        """Yield the medians, and what lies between two neighbours that differ in nothing else."""
+        series: dict[str, list[tuple[float, float]]] = {}
+        for (level, settings), speeds in sorted(self._speeds.items()):
+            others = settings.replace(f"--parallelism {level}", "").strip()
+            series.setdefault(others, []).append((float(level), statistics.median_low(speeds)))
+        for points in series.values():
+            yield points[0]
+            for (x, y), (right, up) in pairwise(points):
+                for step in range(1, _BETWEEN + 1):
+                    share = step / _BETWEEN
+                    yield x + share * (right - x), y + share * (up - y)
+
 
 REDRAW_SECONDS = 0.125
 SPEED_SECONDS = 1.0

@@ -1,123 +1,97 @@
-"""Tables that fit a terminal: numbers as ranges, and one column that is folded to the width."""
+"""What a plan, a check or a description shows of columns, outputs and parts of a table."""
 
 from __future__ import annotations
 
-import re
-import shutil
-from collections.abc import Iterable, Sequence
-from itertools import zip_longest
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from unloader.cli.display import render
+from unloader.nouns import counted
+from unloader.request.settings import percent_text
+from unloader.resolve.outputs.one import of_output
+from writers.model import TextFormat
 
-NARROWEST, WIDEST = 80, 160
-
-_LEAST_STRIDES = 4
-"""As many numbers with gaps of one size between them are written as a stride."""
-
-_LEAST_FOLDED = 14
-
-_WORD = re.compile(r"[^, ]*(?:, *| +|$)")
-_STRIDE = re.compile(r"\b(\d+)-(\d+):(\d+)\b")
+if TYPE_CHECKING:
+    from unloader.model import ReadColumn
+    from unloader.resolve.resolved import ResolvedRun
 
 
-def terminal_width() -> int:
-    """Return the columns to draw in: those of the terminal, or COLUMNS; 80 where nobody says."""
-    return max(NARROWEST, min(shutil.get_terminal_size((80, 24)).columns, WIDEST))
+_FORMS = (
+    (("int", "uint"), "whole number"),
+    (("decimal",), "number, all digits"),
+    (("float", "double", "halffloat"), "number, shortest exact"),
+    (("bool",), "true or false"),
+    (("date",), "date, ISO 8601"),
+    (("time32", "time64"), "time, ISO 8601"),
+    (("duration", "month_day_nano", "interval"), "interval"),
+    (("binary", "large_binary", "fixed_size_binary"), "binary, hexadecimal"),
+    (("list", "large_list", "fixed_size_list", "struct", "map"), "JSON"),
+    (("null",), "always NULL"),
+)
+"""How names of Arrow types begin, and what the default dialect makes of them."""
 
 
-def ranges(numbers: Iterable[int]) -> str:
-    """Return numbers as `0-3,8`, and evenly spaced ones as `0-62:2`, as taskset takes both."""
-    rest = sorted(set(numbers))
-    parts: list[str] = []
-    at = 0
-    while at < len(rest):
-        step, length = _run(rest, at)
-        first, last = rest[at], rest[at + length - 1]
-        parts.append(str(first) if length == 1 else f"{first}-{last}")
-        if step > 1 and length > 1:
-            parts[-1] += f":{step}"
-        at += length
-    return ",".join(parts)
+def csv_form(output_type: str) -> str:
+    """Return what the default dialect writes of a type of Arrow; `text` for all that is text."""
+    if output_type.startswith("timestamp"):
+        return "timestamp with offset, ISO 8601" if "tz=" in output_type else "timestamp, ISO 8601"
+    for beginnings, form in _FORMS:
+        if output_type.startswith(beginnings):
+            return form
+    return "text"
 
 
-def legend(text: str) -> str:
-    """Return what the first stride in a text means, on a line of its own; empty if there is none.
-
-    Few readers know the notation, and only where it saves much is it used.
-    """
-    match = _STRIDE.search(text)
-    if match is None:
-        return ""
-    first, last, step = (int(number) for number in match.groups())
-    return f"{match[0]} means {first},{first + step},{first + 2 * step} and so on to {last}"
-
-
-def _run(numbers: Sequence[int], start: int) -> tuple[int, int]:
-    """Return the step of the run that begins there, and how many numbers are in it."""
-    if start + 1 == len(numbers):
-        return 1, 1
-    step = numbers[start + 1] - numbers[start]
-    end = start + 1
-    while end + 1 < len(numbers) and numbers[end + 1] - numbers[end] == step:
-        end += 1
-    length = end - start + 1
-    return (step, length) if step == 1 or length >= _LEAST_STRIDES else (1, 1)
-
-
-def folded_table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], *, fold: frozenset[str], width: int
-) -> str:
-    """Return rows in aligned columns no wider than the width.
-
-    Args:
-        heads: As `render.table` takes them.
-        rows: The cells.
-        fold: Heads of the columns whose cells may go on in further lines.
-        width: Columns of the terminal.
-    """
-    known = [tuple(row) for row in rows]
-    named = (tuple(head.lstrip(">") for head in heads), *known)
-    natural = [max(len(row[at]) for row in named) for at in range(len(heads))]
-    folds = [at for at, head in enumerate(heads) if head in fold]
-    rooms = _rooms({at: natural[at] for at in folds}, width - sum(natural) - 2 * len(heads) + 2)
-    lines: list[Sequence[str]] = []
-    for row in known:
-        cells = [folded(cell, rooms.get(at, natural[at])) for at, cell in enumerate(row)]
-        lines += zip_longest(*cells, fillvalue="")
-    return render.table(heads, lines)
-
-
-def _rooms(natural: dict[int, int], spare: int) -> dict[int, int]:
-    """Return the width of each column that may be folded; `spare` is negative if they must be.
-
-    The widest give way first, so that a short one is not broken for a long one's sake.
-    """
-    rooms = dict(natural)
-    while spare < 0 and rooms:
-        widest = max(rooms, key=lambda at: rooms[at])
-        if rooms[widest] <= _LEAST_FOLDED:
-            break
-        rooms[widest] -= 1
-        spare += 1
-    return rooms
-
-
-def folded(text: str, width: int) -> list[str]:
-    """Return a text as lines no wider than that, broken after commas and blanks where it can be."""
-    lines = [""]
-    for word in _WORD.findall(text):
-        if lines[-1] and len(lines[-1]) + len(word.rstrip()) > width:
-            lines.append("")
-        lines[-1] += word
-    return [line.rstrip() for line in lines]
-
-
-def facts(pairs: Iterable[tuple[str, str]], width: int) -> str:
-    """Return names and values, one pair a line or as many lines as the value needs."""
-    known = list(pairs)
-    indent = max(len(name) for name, _ in known) + 2
-    return "\n".join(
-        f"{name if number == 0 else '':<{indent}}{line}"
-        for name, value in known
-        for number, line in enumerate(folded(value, width - indent))
+def column_table(columns: Iterable[ReadColumn], *, is_text: bool, head: str = "column") -> str:
+    """Return a table of columns with their types in the source and in the output."""
+    return render.table(
+        (head, "type", "in the output", "lossless", "note"),
+        (
+            (
+                render.name(each.name),
+                each.source_type or render.UNKNOWN,
+                csv_form(each.output_type) if is_text else each.output_type,
+                each.lossless
+                if isinstance(each.lossless, str)
+                else ("yes" if each.lossless else "no"),
+                each.note or "",
+            )
+            for each in columns
+        ),
     )
+
+
+def routes_text(run: ResolvedRun) -> str:
+    """Return the outputs of a run that has several, each with its columns and their types."""
+    parts = []
+    for number, route in enumerate(run.request.routes or ()):
+        own = of_output(run, number)
+        options, is_text = own.output.options, isinstance(own.output.format, TextFormat)
+        known = (
+            ("to", ", ".join(filter(None, options.destinations))),
+            ("format", f"{'csv' if is_text else 'parquet'}, {own.output.compression.codec}"),
+            ("filter", options.filter or ""),
+        )
+        parts.append(
+            f"{f'route {route.name}' if route.name else 'output'}\n"
+            + render.facts((name, render.one_line(text)) for name, text in known if text)
+            + "\n\n"
+            + column_table(own.written.columns, is_text=is_text)
+        )
+    return "\n\n".join(parts)
+
+
+def subset_text(run: ResolvedRun) -> str:
+    """Return what part of the rows is read by `--sample`, `--part` and so on; empty for all."""
+    keys, sampled, most = run.extract.keys, run.plan.sampled, run.extract.limit_rows
+    parts, one = [], run.plan.part
+    if one is not None:
+        of = f"{render.count(len(run.plan.units))} of {counted(one.of_units, 'unit')}"
+        parts.append(f"part {one.number} of {one.of}, {of}")
+    if keys is not None:
+        parts.append(f"{percent_text(keys.share)} by {render.name(keys.column)}")
+    elif sampled is not None:
+        of = f"{render.count(len(run.plan.units))} of {counted(sampled.of_units, 'unit')}"
+        parts.append(f"{of}, {percent_text(round(sampled.cost_share, 6))}")
+    if most is not None:
+        parts.append(f"first {counted(most, 'row')}")
+    return ", ".join(parts)

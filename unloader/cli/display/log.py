@@ -1,4 +1,7 @@
-"""Progress as a log: plain lines or JSON lines on stderr, for cron, DAGs and pipes."""
+"""Progress as a log on stderr, for cron, DAGs and pipes: plain lines or JSON lines.
+
+The texts of the lines are also those of the bar and of `unloader status`.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,13 @@ import sys
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from unloader.cli.display import render
-from unloader.cli.display.json_log import writing
-from unloader.cli.display.json_log.lines import Progress, Text
-from unloader.cli.display.phases import phase_text, tables_text, verified_text
+from unloader.cli.display import json_lines, render
+from unloader.cli.display.log_lines import Progress, Text
 from unloader.events import (
     Event,
     Notice,
@@ -29,9 +31,69 @@ from unloader.events import (
     TableStaged,
     UnitFailed,
     UnitsKept,
+    Verified,
 )
 from unloader.nouns import counted
 from unloader.status.tally import Figures, Tally
+
+if TYPE_CHECKING:
+    from unloader.model import TableCounts
+
+
+_PLANNING = {
+    "connecting": "connecting to the database",
+    "snapshot": "taking the snapshot",
+    "table": "looking up the table",
+    "columns": "reading the columns",
+    "partitions": "listing the partitions",
+    "extents": "reading where rows are stored",
+    "planning": "splitting the table into work units",
+    "locking": "locking and checking the tables",
+    "measuring": "measuring codecs on a sample",
+}
+_LATER = {
+    "confirming": "checking the finished files",
+    "unloading": "unloading",
+    "counting": "counting the rows in the source",
+    "publishing": "giving the files their final names",
+    "committing": "committing to the table",
+    "verifying": "reading the files back",
+    "comparing": "comparing the values with the source",
+    "measuring-disks": "measuring the disks",
+    "measuring-source": "measuring the source",
+}
+
+
+def phase_text(phase: str) -> str:
+    """Return what goes on in a phase; those before the first worker are all `planning`."""
+    if phase in _PLANNING:
+        return f"planning: {_PLANNING[phase]}"
+    return _LATER.get(phase, phase)
+
+
+def verified_text(event: Verified) -> str:
+    """Return how much of what is checked has been."""
+    read = (
+        f", {render.size(event.bytes)} of {render.size(event.of_bytes)}" if event.of_bytes else ""
+    )
+    return f"{event.done}/{event.of} {event.what}{read}"
+
+
+def verified_share(event: Verified) -> float:
+    """Return the same as a number from 0 to 1: of the bytes where they are known."""
+    done, of = (event.bytes, event.of_bytes) if event.of_bytes else (event.done, event.of)
+    return done / of if of else 1.0
+
+
+def tables_text(tables: TableCounts) -> str:
+    """Return how far a run is with its tables."""
+    failed = f", {tables.failed} failed" if tables.failed else ""
+    if tables.staged:
+        failed = f", {tables.staged} ready to be published{failed}"
+    largest = tables.largest_open
+    still = f", largest still open: {render.name(largest)}" if largest else ""
+    return f"{tables.done}/{tables.total} tables{failed}{still}"
+
 
 LONG_SECONDS = 1.0
 """A phase that lasts at least this many seconds gets a line in a log of text."""
@@ -66,7 +128,7 @@ class LogDisplay:
         now = time.monotonic()
         if isinstance(event, RunStarted):
             self.close(True)
-            writing.run_is(event.run_id)
+            json_lines.run_is(event.run_id)
         self._tally.add(event, now)
         if isinstance(event, UnitFailed):
             self._write("unit_failed", failed_text(event), event)
@@ -91,9 +153,6 @@ class LogDisplay:
         elif self._interval is None:
             return
         elif isinstance(event, PointMeasured):
-            # Imported on use: only a sweep has points.
-            from unloader.cli.display.watching.curve import measured_text
-
             self._write("point_measured", measured_text(event), event)
         elif isinstance(event, RouteFinished):
             self._write("route_finished", route_text(event), event)
@@ -125,7 +184,7 @@ class LogDisplay:
     def stopping(self, text: str) -> None:
         """Show that a signal asked to stop; safe in a signal handler."""
         with suppress(OSError):
-            line = writing.line_of("stopping", Text(text=text)) if self._as_json else _line(text)
+            line = json_lines.line_of("stopping", Text(text=text)) if self._as_json else _line(text)
             os.write(2, (line + "\n").encode())
 
     def close(self, finished: bool) -> None:
@@ -153,7 +212,7 @@ class LogDisplay:
         # Nobody reading the log is no reason to lose the run.
         with suppress(OSError):
             if self._as_json:
-                writing.write(name, facts)
+                json_lines.write(name, facts)
                 return
             sys.stderr.write(_line(text) + "\n")
             sys.stderr.flush()
@@ -292,3 +351,12 @@ def _progress(figures: Figures, phase: Phase) -> Progress:
         directories=dict(figures.directories),
         tables=figures.tables,
     )
+
+
+def measured_text(point: PointMeasured) -> str:
+    """Return the line on a measurement."""
+    speed = render.rows_per_second(point.rows_per_second)
+    number = f"{point.number} of {point.of}"
+    if point.number > point.of:
+        number = f"{point.number} ({point.of} planned, repeated because speeds differ)"
+    return f"measured {number}: {point.settings}: {speed}"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unloader.cli import mistakes
-from unloader.cli.display import render
-from unloader.cli.display.json_log import writing
+from unloader.cli.display import json_lines, render
 from unloader.cli.signals import is_interrupt
 from unloader.cli.streams import give_up
 from unloader.errors import Interrupted, UnloaderError, translate
@@ -70,8 +69,8 @@ def _details(error: BaseException) -> str:
 def _complain(error: UnloaderError, details: str) -> None:
     # The exit status tells the same to those whose stderr is full or gone.
     try:
-        if writing.is_on():
-            writing.write("error", {**_facts(error), "traceback": details or None})
+        if json_lines.is_on():
+            json_lines.write("error", {**_facts(error), "traceback": details or None})
             return
         sys.stderr.write(f"{render.lines(details)}unloader: error: {one_line(error)}\n")
         sys.stderr.flush()

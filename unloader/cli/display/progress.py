@@ -1,9 +1,7 @@
-"""Which display of progress a command gets.
+"""Chooses the display of progress of a command, and lets it know that time passes.
 
-Lets a display know that time passes while the program waits for a database or a disk.
-
-The engine sends ticks of its own while workers run. Before and after that the thread that sends the
-events may be inside one call for minutes, and a display that stood still would look hung.
+The engine sends ticks while workers run. Before and after that, the thread that sends the events
+may wait for minutes in one call. A display without ticks would then look hung.
 """
 
 from __future__ import annotations
@@ -13,13 +11,22 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from unloader.events import Tick
+from unloader.events import Event, Tick
 
-if TYPE_CHECKING:
-    from unloader.cli.display.base import Display
-    from unloader.events import Event
+
+class Display(Protocol):
+    """Shows the events of a run on stderr."""
+
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
+
+    def stopping(self, text: str) -> None:
+        """Show that a signal asked to stop; safe in a signal handler."""
+
+    def close(self, finished: bool) -> None:
+        """End the display; `finished` tells success from failure."""
 
 
 class Silence:

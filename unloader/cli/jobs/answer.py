@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from unloader.cli.display import render
-from unloader.cli.display.forms import csv_form, lossless_word
+from unloader.cli.display.columns import column_table
 from unloader.redaction import redact
 from writers.model import TextFormat
 
@@ -89,19 +89,8 @@ def _outputs(known: list[tuple[JobOutput, CheckedOutput]]) -> str:
 
 def _columns(output: JobOutput, found: CheckedOutput) -> str:
     is_text = output.request is not None and isinstance(output.request.output.format, TextFormat)
-    return render.table(
-        (f"column of {render.name(found.table)}", "type", "in the output", "lossless", "note"),
-        (
-            (
-                render.name(each.name),
-                each.source_type,
-                csv_form(each.output_type) if is_text else each.output_type,
-                lossless_word(each.lossless),
-                each.note,
-            )
-            for each in found.columns
-        ),
-    )
+    head = f"column of {render.name(found.table)}"
+    return column_table(found.columns, is_text=is_text, head=head)
 
 
 def _problem(mistake: Mistake) -> dict[str, Any]:

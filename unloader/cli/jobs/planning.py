@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unloader.cli.display import render
+from unloader.cli.display.columns import subset_text
 from unloader.cli.display.progress import display_for
-from unloader.cli.display.subset import subset_text
 from unloader.cli.jobs.tables import tables_request
 from unloader.cli.options.source_argument import SourceArgument
 from unloader.errors import UsageError

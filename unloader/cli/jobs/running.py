@@ -11,9 +11,8 @@ from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
 from unloader.cli.jobs.tables import tables_request
 from unloader.cli.options.source_argument import SourceArgument
-from unloader.cli.reporting import write_report
 from unloader.cli.signals import stop_on_signals
-from unloader.cli.watching import watched
+from unloader.cli.watching import watched, write_report
 from unloader.events import Notice
 
 if TYPE_CHECKING:

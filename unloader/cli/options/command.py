@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from unloader.cli.display.json_log import writing
+from unloader.cli.display import json_lines
 from unloader.cli.options.help_pages import ShortHelp, sections
 from unloader.cli.options.parameter import JobOption
 from unloader.cli.streams import was_closed
@@ -132,7 +132,7 @@ def _answer_beside_data(
 
 
 def _log_in(ctx: click.Context, option: click.Parameter, value: str) -> str:
-    writing.switch(value == "json")
+    json_lines.switch(value == "json")
     return value
 
 
@@ -166,9 +166,9 @@ def tell_unknown_variables(values: Mapping[str, Any]) -> None:
     if not unknown:
         return
     text = "no option has the variable " + ", ".join(map(_with_guess, unknown))
-    if writing.is_on():
+    if json_lines.is_on():
         with suppress(OSError):
-            writing.write("notice", {"text": text})
+            json_lines.write("notice", {"text": text})
     else:
         click.echo(f"unloader: notice: {text}", err=True)
 

@@ -25,11 +25,6 @@ def settings_of(ctx: click.Context, kind: str) -> tuple[Setting, ...]:
     return tuple(_settings(ctx, unknown_to(kind)))
 
 
-def selected_by(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
-    """Return the settings that select rows or columns."""
-    return tuple(each for each in settings if each.effect == "selects")
-
-
 def _settings(ctx: click.Context, unknown: frozenset[str]) -> Iterator[Setting]:
     for parameter, value in given_values(ctx):
         option = parameter.declared

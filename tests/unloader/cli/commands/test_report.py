@@ -15,7 +15,7 @@ from long_tests import OTHER_ROUTES
 from processes.breaking import kill_after
 from reports.reading import Page, agrees, at
 
-from unloader.cli.reporting import write_report
+from unloader.cli.watching import write_report
 from unloader.errors import FollowUpFailed
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unloader.cli.display.columns import folded, folded_table, legend, ranges
+from unloader.cli.display.render import folded, folded_table, legend, ranges
 from unloader.request.settings import parse_numbers
 
 NUMBERS = st.sets(st.integers(0, 300), min_size=1)

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from numa.model import BindReport, Residence, Seat
-from unloader.cli.display.placement import FEW_WORKERS, tables
+from unloader.cli.display.summary import FEW_WORKERS, placement_tables
 from unloader.placement.evidence import Evidence, WorkerEvidence, node_records, worker_records
 
 
@@ -35,13 +35,15 @@ def shown(count: int, nodes: int = 2, **unknown: Any) -> str:
         own = {key: value for key, value in unknown.items() if hasattr(found[0], key)}
         return [replace(each, **own) for each in found]
 
-    return tables(without(node_records(evidence, [], 1.0)), without(worker_records(evidence, [])))
+    return placement_tables(
+        without(node_records(evidence, [], 1.0)), without(worker_records(evidence, []))
+    )
 
 
 def test_one_node_has_no_table() -> None:
     """On most machines the report stays as short as it was."""
     assert shown(4, nodes=1) == ""
-    assert tables([], []) == ""
+    assert placement_tables([], []) == ""
 
 
 def test_few_workers_are_shown_one_by_one() -> None:

@@ -1,23 +1,25 @@
 """Standard error as JSON lines and nothing else.
 
-While this is switched on `sys.stderr` takes whatever anybody writes there, such as a warning of a
-library or the traceback of a thread, and makes lines of it, too. Past it goes only what is written
-to the descriptor itself, as the interpreter does when it crashes.
+While this is switched on, `sys.stderr` turns all text into lines, such as a warning of a library or
+the traceback of a thread. Only text that is written to the descriptor stays as it is, such as the
+message of an interpreter that crashes.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TextIO, cast
 
 from msgspec import Struct, to_builtins
 
 VERSION = 1
-"""Of the contract in `lines`."""
+"""Of the contract in `log_lines`."""
 
 _OPTION = "--log-format"
 _VARIABLE = "UNLOADER_LOG_FORMAT"
@@ -132,3 +134,13 @@ def write(event: str, facts: Struct | Mapping[str, Any]) -> None:
     else:
         stream.write(line_of(event, facts) + "\n")
         stream.flush()
+
+
+class LineHandler(logging.Handler):
+    """Writes each record as one line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record; nobody reading the log is no reason to fail."""
+        facts = {"level": record.levelname, "logger": record.name, "text": self.format(record)}
+        with suppress(OSError):
+            write("debug", facts)

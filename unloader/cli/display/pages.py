@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from unloader.cli.display import render
-from unloader.cli.display.columns import ranges
-from unloader.cli.display.phases import phase_text, tables_text
-from unloader.cli.display.watching.sparkline import can_show_blocks, speeds_text
+from unloader.cli.display.log import phase_text, tables_text
+from unloader.cli.display.render import ranges
+from unloader.cli.display.sparkline import can_show_blocks, speeds_text
 from unloader.nouns import counted
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import time
 import pytest
 from rich.console import Console
 
-from unloader.cli.display.bar import BarDisplay
-from unloader.cli.display.watching.curve import Curve, measured_text
-from unloader.cli.display.watching.sparkline import plot, sparkline
+from unloader.cli.display.bar import BarDisplay, Curve
+from unloader.cli.display.log import measured_text
+from unloader.cli.display.sparkline import plot, sparkline
 from unloader.events import PhaseStarted, PointMeasured, RunStarted
 
 

@@ -1,16 +1,22 @@
-"""What the lines of a log in JSON hold: a contract with the programs that read them.
+"""The fields of the lines of a log in JSON: a contract with the programs that read them.
 
-Every line has the fields of `Head`, and those of the type that `LINES` has for its event. A new
-event or a new field leaves the version as it is, so readers pass over what they do not know. A
-field that goes, or means something else, makes a new version: `writing.VERSION`.
+Every line has the fields of `Head`, and the fields of the type that `LINES` has for its event. A
+new event or a new field leaves the version as it is, so readers ignore what they do not know. A
+field that is removed, or that changes its meaning, makes a new version: `json_lines.VERSION`.
+
+The schema in the docs is made with:
+python -m unloader.cli.display.log_lines > docs/log.schema.json
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.json import schema_components
 
 from unloader.events import (
     Notice,
@@ -121,3 +127,42 @@ LINES: Mapping[str, type[Struct]] = {
     "output": Text,
 }
 """Each event with what its lines hold. `output` is text that a library wrote to stderr."""
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema of one line."""
+    refs, found = schema_components([Head, *LINES.values()], ref_template="#/$defs/{name}")
+    names = [ref["$ref"].removeprefix("#/$defs/") for ref in refs]
+    head, *lines = (found[name] for name in names)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A line of unloader --log-format json",
+        "anyOf": [
+            _line(event, kind, {**head["properties"], **line["properties"]})
+            for (event, kind), line in zip(LINES.items(), lines, strict=True)
+        ],
+        "$defs": {name: each for name, each in found.items() if name not in names},
+    }
+
+
+def text() -> str:
+    """Return the schema as it stands in the docs."""
+    return json.dumps(schema(), indent=2) + "\n"
+
+
+def _line(event: str, kind: type[Struct], properties: dict[str, Any]) -> dict[str, Any]:
+    # A field with a default is in each line, too, except in lines that leave defaults out.
+    may_lack = kind.__struct_config__.omit_defaults
+    return {
+        "title": event,
+        "type": "object",
+        "properties": {**properties, "event": {"enum": [event]}},
+        "required": [
+            key for key, each in properties.items() if not (may_lack and "default" in each)
+        ],
+        "additionalProperties": False,
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text())

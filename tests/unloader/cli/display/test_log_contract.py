@@ -18,7 +18,7 @@ from processes import command
 from schemas.logs import PAGE, checked
 
 from unloader import cli
-from unloader.cli.display.json_log import schema, writing
+from unloader.cli.display import json_lines, log_lines
 from unloader.cli.display.log import LogDisplay
 from unloader.events import Event
 
@@ -34,13 +34,13 @@ def events(lines: list[dict[str, Any]]) -> list[str]:
 
 
 def test_the_schema_in_the_docs_is_the_one_of_the_types() -> None:
-    """Make it again: python -m unloader.cli.display.json_log.schema > docs/log.schema.json."""
-    assert PAGE.read_text("utf-8") == schema.text()
+    """Make it again: python -m unloader.cli.display.log_lines > docs/log.schema.json."""
+    assert PAGE.read_text("utf-8") == log_lines.text()
 
 
 def test_a_line_that_is_not_of_the_contract_is_found() -> None:
     """A missing key, a key too many, another type and an unknown event are each an error."""
-    line = json.loads(writing.line_of("notice", {"text": "x"}))
+    line = json.loads(json_lines.line_of("notice", {"text": "x"}))
     checked(json.dumps(line))
     for wrong in ({"text": 1}, {"more": 1}, {"version": 2}):
         with pytest.raises(AssertionError):
@@ -133,16 +133,16 @@ def test_a_lost_worker_and_a_signal(tmp_path: Path, database: str) -> None:
 
 PROGRAM = """
 import sys, threading, warnings
-from unloader.cli.display.json_log import writing
+from unloader.cli.display import json_lines
 from unloader.redaction import guard_streams
 guard_streams()
-writing.switch(True)
+json_lines.switch(True)
 warnings.warn("from a library", stacklevel=1)
 thread = threading.Thread(target=lambda: 1 / 0)
 thread.start()
 thread.join()
 sys.stderr.write("no end")
-writing.write("notice", {"text": "ours"})
+json_lines.write("notice", {"text": "ours"})
 print("pwd=geheim123", file=sys.stderr)
 """
 

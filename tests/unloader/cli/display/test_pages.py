@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from unloader.cli.display.watching.pages import status_page
-from unloader.cli.display.watching.sparkline import means
+from unloader.cli.display.pages import status_page
+from unloader.cli.display.sparkline import means
 from unloader.status.model import LiveStatus, UnitCounts
 from unloader.status.reading import RunStatus
 from unloader.storage.model import Leftover
@@ -32,10 +32,10 @@ def so_far(speeds: tuple[float, ...], width: int | None) -> list[str]:
 
 def test_the_speed_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mark for each mean, with the highest in figures; one mean alone is no line."""
-    monkeypatch.setattr("unloader.cli.display.watching.pages.can_show_blocks", lambda _: True)
+    monkeypatch.setattr("unloader.cli.display.pages.can_show_blocks", lambda _: True)
     assert so_far((0.0, 500.0, 1000.0), None) == ["so far       ▁▄█ up to 1,000 rows/s"]
     assert so_far((500.0,), None) == []
-    monkeypatch.setattr("unloader.cli.display.watching.pages.can_show_blocks", lambda _: False)
+    monkeypatch.setattr("unloader.cli.display.pages.can_show_blocks", lambda _: False)
     assert so_far((0.0, 1000.0), None) == ["so far       _# up to 1,000 rows/s"]
 
 

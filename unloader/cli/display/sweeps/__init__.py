@@ -1,1 +1,0 @@
-"""Sweeps at the terminal."""

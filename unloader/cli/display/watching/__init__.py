@@ -1,1 +1,0 @@
-"""What `unloader status` and `unloader runs` show."""
