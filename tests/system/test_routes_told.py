@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +118,9 @@ def test_the_summary_begins_with_the_whole(source: str, tmp_path: Path) -> None:
 
 
 def test_tables_with_routes_count_every_route(source: str, tmp_path: Path) -> None:
-    """The line on a table has the bytes of all its routes; the last one has those of all tables."""
+    """Rows of a table count once, bytes and files for each route: in the log and in every answer."""
     asked = routes(tmp_path, "/{table}")[:4]
-    ended = command.ended("run", source, "--table", "*", *asked, "--log-format", "json")
+    ended = command.ended("run", source, "--table", "*", *asked, "--log-format", "json", "--json")
     assert ended.returncode == 0, ended.stderr
     lines = [json.loads(line) for line in ended.stderr.splitlines()]
     done = {line["table"]: line for line in lines if line["event"] == "table_finished"}
@@ -131,6 +132,36 @@ def test_tables_with_routes_count_every_route(source: str, tmp_path: Path) -> No
     (end,) = (line for line in lines if line["event"] == "run_finished")
     assert end["rows"] == 2 * ROWS
     assert end["bytes"] == sum(line["bytes"] for line in done.values())
+    totals = json.loads(ended.stdout)["totals"]
+    assert (totals["tables"], totals["rows"], totals["bytes"]) == (2, 2 * ROWS, end["bytes"])
+    home = str(tmp_path / "lake")
+    status = json.loads(command.run("status", home, "--json"))["finished"]
+    assert (status["rows"], status["bytes"]) == (2 * ROWS, end["bytes"])
+    verified = json.loads(command.run("verify", home, source, "--json"))
+    assert [verified[name] for name in ("table_count", "rows", "source_rows", "bytes")] == [
+        *(2, 2 * ROWS, 2 * ROWS, end["bytes"])
+    ]
+
+
+def test_written_and_filtered_rows_add_up(source: str, tmp_path: Path) -> None:
+    """The result of a run and of `verify` has both, beside the rows of the source."""
+    kept, left_out = f"{ROWS // 3:,}", f"{ROWS - ROWS // 3:,} rows, by the filter"
+    line = ("run", source, "--table", "orders", "--filter", "id % 3 = 0", "--to", str(tmp_path))
+    shown = facts(command.run(*line))
+    assert (shown["rows"], shown["left out"]) == (kept, left_out)
+    assert shown["verified"] == (
+        f"ok (count, {ROWS:,} rows in the source, with the rows that the filter left out)"
+    )
+    verified = facts(command.run("verify", str(tmp_path), source))
+    assert [verified[name] for name in ("rows", "left out", "rows in the source")] == [
+        *(kept, left_out, f"{ROWS:,}")
+    ]
+
+
+def facts(shown: str) -> dict[str, str]:
+    """Return the lines of a result by their names."""
+    pairs = (re.split(r"  +", line, maxsplit=1) for line in shown.splitlines())
+    return {name: value.strip() for name, value in pairs}
 
 
 def test_a_plan_counts_the_columns_that_are_written(tmp_path: Path) -> None:

@@ -372,6 +372,9 @@ class TablesTotals(Record, frozen=True, kw_only=True):
 
     tables: int
     rows: int
+    """Of a table with several outputs: the rows that were read once for all of them."""
+    filtered_rows: int | None = None
+    """Rows that `--filter` left out of tables with one output; None if no such table has one."""
     bytes: int
     files: int
     seconds: float

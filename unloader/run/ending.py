@@ -23,6 +23,7 @@ from unloader.manifest.model import (
     TablesManifest,
     TablesRecord,
     TablesTotals,
+    totals_of,
 )
 from unloader.manifest.read import digest_at_end, manifest_bytes
 from unloader.model import AttemptFailure
@@ -191,7 +192,9 @@ def manifest_of(state: RunState, *, complete: bool) -> TablesManifest:
         )
         for each in state.problems
     ]
-    done = [each for each in entries if each.status == "complete"]
+    published = [table.run.manifests for table in state.tables if table.manifest is not None]
+    done = [totals_of(each) for each in published]
+    filtered = [each[0].verified.filtered_rows for each in published if len(each) == 1]
     return TablesManifest(
         run_id=state.resolved.run_id,
         unloader_version=__version__,
@@ -212,10 +215,11 @@ def manifest_of(state: RunState, *, complete: bool) -> TablesManifest:
         job=state.options.job or None,
         tables=tuple(entries),
         totals=TablesTotals(
-            tables=sum(table.manifest is not None for table in state.tables),
-            rows=sum(each.rows or 0 for each in done),
-            bytes=sum(each.bytes or 0 for each in done),
-            files=sum(each.files or 0 for each in done),
+            tables=len(published),
+            rows=sum(each.rows for each in done),
+            filtered_rows=None if set(filtered) <= {None} else sum(filter(None, filtered)),
+            bytes=sum(each.bytes for each in done),
+            files=sum(each.files for each in done),
             seconds=round(time.perf_counter() - state.resolved.started, 4),
             cpu_seconds=round(
                 time.process_time()

@@ -228,6 +228,7 @@ def _answer(
         "run_id": manifest.run_id,
         "files": manifest.totals.files,
         "rows": manifest.totals.rows,
+        "filtered_rows": manifest.verified.filtered_rows,
         "bytes": manifest.totals.bytes,
         "source_rows": said.rows if said else None,
         "snapshot": said.when if said else "not asked",

@@ -387,21 +387,25 @@ def _mismatch(home: PlacePath, found: dict[str, str], of: int) -> VerifyMismatch
 def _answer(
     home: PlacePath, manifest: TablesManifest, answers: list[dict[str, Any]], extra: list[str]
 ) -> dict[str, Any]:
-    counted = [each["source_rows"] for each in answers]
+    totals = manifest.totals
+    is_counted = all(each["source_rows"] is not None for each in answers)
     snapshots = sorted({each["snapshot"] for each in answers})
     return {
         "destination": str(home),
         "run_id": manifest.run_id,
-        "files": sum(each["files"] for each in answers),
-        "rows": sum(each["rows"] for each in answers),
-        "bytes": sum(each["bytes"] for each in answers),
-        "source_rows": None if None in counted else sum(counted),
+        "files": totals.files,
+        "rows": totals.rows,
+        "filtered_rows": totals.filtered_rows,
+        "bytes": totals.bytes,
+        # The source has as many rows as each table of the run, or the table would differ.
+        "source_rows": totals.rows + (totals.filtered_rows or 0) if is_counted else None,
         "snapshot": ", ".join(snapshots),
         "level": answers[0]["level"] if answers else "count",
         "not_compared": list(_not_compared(answers)),
         "result": "ok",
         "differences": [],
         "extra_files": [f"{each['table']}: {n}" for each in answers for n in each["extra_files"]],
+        "table_count": totals.tables,
         "tables": answers,
         "extra_tables": extra,
     }

@@ -82,9 +82,10 @@ def _shown(result: dict[str, Any]) -> str:
     return render.facts(
         (
             ("result", f"{result['result']} ({result['level']}{checked})"),
-            *((("tables", render.count(len(result["tables"]))),) if "tables" in result else ()),
+            *((("tables", render.count(result["table_count"])),) if "tables" in result else ()),
             *(("not compared", text) for text in result["not_compared"]),
             ("rows", render.count(result["rows"])),
+            *render.left_out(result["filtered_rows"]),
             ("rows in the source", render.count(result["source_rows"]) if asked else "not counted"),
             ("bytes", f"{render.count(result['bytes'])} ({render.size(result['bytes'])})"),
             ("files", render.count(result["files"])),

@@ -17,6 +17,7 @@ from msgspec import to_builtins
 
 from unloader.cli.streams import give_up, was_closed
 from unloader.errors import AnswerLost
+from unloader.nouns import counted
 from unloader.request.file_names import DIRECTIONS
 
 UNKNOWN = "-"
@@ -144,6 +145,11 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
     known = list(pairs)
     width = max((len(name) for name, _ in known), default=0)
     return "\n".join(f"{name:<{width}}  {visible(value)}" for name, value in known)
+
+
+def left_out(filtered: int | None) -> tuple[tuple[str, str], ...]:
+    """Return the fact on rows that a filter left out; none without a filter."""
+    return () if filtered is None else (("left out", f"{counted(filtered, 'row')}, by the filter"),)
 
 
 def count(value: int | None) -> str:

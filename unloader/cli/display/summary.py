@@ -61,6 +61,7 @@ def _of_tables(run: TablesManifest) -> Facts:
     yield "tables", render.count(run.totals.tables)
     yield "rows", render.count(run.totals.rows) + _not_all(selected_by(run.settings))
     yield from selection(run.settings)
+    yield from render.left_out(run.totals.filtered_rows)
     yield from _totals(run.totals)
     yield "snapshot", _snapshot(run.snapshot)
     yield "verified", ", ".join(sorted({each.verified or "not complete" for each in run.tables}))
@@ -90,10 +91,9 @@ def _of_table(manifest: Manifest) -> Facts:
     selected, totals = selected_by(manifest.settings), manifest.totals
     yield "rows", render.count(totals.rows) + _not_all(selected)
     yield from selection(manifest.settings)
+    yield from render.left_out(manifest.verified.filtered_rows)
     yield from _totals(totals, ("speed", _speed(totals)), *_efficiency(manifest))
     yield "snapshot", _snapshot(manifest.snapshot)
-    if manifest.verified.filtered_rows is not None:
-        yield "left out", f"{counted(manifest.verified.filtered_rows, 'row')}, by the filter"
     masked = [each.name for each in manifest.columns if each.masked is not None]
     if masked:
         yield "masked", ", ".join(map(render.name, masked))
@@ -176,10 +176,12 @@ def _snapshot(snapshot: Snapshot | None) -> str:
 def _verification(verified: VerifiedRecord, selected: Sequence[Setting]) -> str:
     if verified.level == "none":
         return "no (--verify none)"
-    rows = verified.source_rows
-    which = " of the same selection" if selected else ""
-    in_source = "" if rows is None else f", {counted(rows, 'row')}{which} in the source"
-    return f"{verified.result} ({verified.level}{in_source})"
+    if verified.source_rows is None:
+        return f"{verified.result} ({verified.level})"
+    which = " of the same selection" if any(each.name != "filter" for each in selected) else ""
+    filtered = "" if verified.filtered_rows is None else ", with the rows that the filter left out"
+    in_source = f"{counted(verified.source_rows, 'row')}{which} in the source{filtered}"
+    return f"{verified.result} ({verified.level}, {in_source})"
 
 
 def placement_tables(nodes: Sequence[NodeRecord], workers: Sequence[WorkerRecord]) -> str:
