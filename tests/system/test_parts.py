@@ -216,6 +216,20 @@ def test_a_part_whose_new_run_is_interrupted_is_not_merged(url: str, tmp_path: P
     assert merged(to)["totals"]["rows"] == ROWS
 
 
+def test_interrupted_parts_are_resumed_before_any_is_finished(url: str, tmp_path: Path) -> None:
+    """The error names them, and its command keeps their finished work units."""
+    to = tmp_path / "out"
+    plan = planned(url, to, "--parallelism", "1")
+    part = to / "part-1-of-2"
+    kill_after(1, part, "run", plan, "--part", "1/2")
+    error = command.error_of("merge", str(to), status=6)
+    assert f"no part of the plan in {to} is finished; begun: part-1-of-2" in error
+    assert error.rstrip().endswith(f"unloader resume {part}")
+    command.run("resume", str(part), "--progress", "none")
+    run_part(plan, "2/2")
+    assert merged(to)["totals"]["rows"] == ROWS
+
+
 def test_a_second_merge_changes_nothing(url: str, tmp_path: Path) -> None:
     """Nor do several at once: one of them writes the manifest, and all return it."""
     to = tmp_path / "out"

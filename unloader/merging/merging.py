@@ -11,6 +11,7 @@ telling the user which ones are meant.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -32,11 +33,12 @@ from unloader.manifest.model import (
 from unloader.manifest.read import directories_of, manifest_bytes, read_manifest
 from unloader.model import FinishedUnit, Part, VerifyLevel
 from unloader.nouns import are, counted
-from unloader.request.parts import part_directory
+from unloader.request.parts import PART_DIRECTORY, part_directory
 from unloader.resolve.resolution import new_run_id
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import PlacePath, absolute, path_of, relative
+from writers.objects.location import below
 
 _LEVELS: tuple[VerifyLevel, ...] = ("none", "count", "full", "source")
 """From the one that checks least."""
@@ -266,7 +268,7 @@ def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
             f"{home} cannot be read: {error.strerror or error}",
             "give the directory that was given with --to",
         ) from error
-    found, broken = [], []
+    found, broken, begun = [], [], []
     for place in places:
         name = relative(place, home)
         if name == ".":
@@ -275,11 +277,18 @@ def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
         who = storage.who_was_here(place, counted=False)
         if MANIFEST not in storage.names(place) or (who is not None and who.run_id):
             broken.append(name)
+            if who is not None and who.run_id and PART_DIRECTORY.fullmatch(name):
+                begun.append(name)
             continue
         manifest = read_manifest(path_of(place))
         subset = manifest.subset
         if subset is not None and subset.part is not None:
             found.append(FoundPart(place=name, manifest=manifest, record=subset.part))
+    if not found and begun:
+        raise OutputFailed(
+            f"no part of the plan in {home} is finished; begun: {_listed(begun)}",
+            _resume(home, begun),
+        )
     if not found:
         raise OutputFailed(
             f"{home} has no finished part of a plan",
@@ -352,13 +361,18 @@ def _check_all_there(home: str, found: Sequence[FoundPart], broken: Sequence[str
         raise OutputFailed(
             f"{len(missing)} of {counted(of, 'part')} {are(len(missing))} not finished: "
             f"{_listed(list(names.values()))}",
-            f"resume the interrupted parts, such as: unloader resume {home}/{begun[0]}",
+            _resume(home, begun),
         )
     raise OutputFailed(
         f"{len(missing)} of {counted(of, 'part')} {are(len(missing))} missing in {home}: "
         f"{_listed(list(names.values()))}",
         f"run them, such as: unloader run plan.json --part {missing[0]}/{of}; then merge again",
     )
+
+
+def _resume(home: str, begun: Sequence[str]) -> str:
+    place = shlex.quote(below(home, begun[0]))
+    return f"resume the interrupted parts, such as: unloader resume {place}"
 
 
 def _check_units(found: Sequence[FoundPart]) -> None:

@@ -22,6 +22,9 @@ that is submitted again keeps its number, but not what the first one was, so tha
 
 PART_PATTERN = r"([0-9]+|auto)/[0-9]+"
 
+PART_DIRECTORY = re.compile(r"part-[0-9]+-of-[0-9]+")
+"""The names that `part_directory` gives."""
+
 _PART = re.compile(r"(?P<number>[0-9]+|auto)/(?P<of>[0-9]+)")
 
 
