@@ -103,7 +103,7 @@ def supervisor(
             ).run(ours)
             return work.results
 
-        ours.resize(workers)
+        ours.begin_with(workers, workers)
         run(WARM_TASKS)
         while len(ours.places()) < workers:
             ours.events(1.0)

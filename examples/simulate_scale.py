@@ -36,24 +36,19 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from numa.model import BindReport, Finished, Lost, Message, Ready
 from partition_planner.model import ColumnInfo, Plan, PlanLimits, RowExtent, TableInfo, WorkUnit
 from partition_planner.planner import plan
 from unloader.engine.engine import Engine, Work
-from unloader.engine.executor import (
-    AttemptFailed,
-    ExecutorEvent,
-    Message,
-    PlaceLost,
-    PlaceReady,
-    Result,
-)
+from unloader.engine.executor import ExecutorEvent
 from unloader.engine.schedule import Attempt, Schedule, Verdict
-from unloader.errors import SessionsRefused, TransientSourceError, WorkerLost
+from unloader.errors import SessionsRefused, TransientSourceError
 from unloader.model import AttemptFailure, RetryOptions
 
 BYTES_PER_ROW = 150
 BLOCK_BYTES = 8192
 HOST_LOST = "host"
+UNBOUND = BindReport(cpus=None, memory_policy=None, note=None)
 
 
 def failure(error: type[Exception], message: str) -> AttemptFailure:
@@ -157,22 +152,22 @@ class SimulatedPlaces:
             return []
         if due.kind == "progress":
             self._put(self.options.progress_seconds, "progress", place)
-            return [Message(place=place, payload=None)]
+            return [Message(worker=place, payload=None)]
         if due.kind == "ready":
             self._down.discard(place)
             self._idle[place] = None
-            return [PlaceReady(place=place)]
+            return [Ready(worker=place, pid=0, bound=UNBOUND)]
         self._epochs[place] += 1
         data = self._busy.pop(place, b"")
         if due.kind == "done":
             self._idle[place] = None
-            return [Result(place=place, value=data)]
+            return [Finished(worker=place, result=data)]
         if due.kind == "died":
             self._put(2.0, "ready", place)
-            return [PlaceLost(place=place, failure=failure(WorkerLost, "its process ended"))]
+            return [Lost(worker=place, detail="its process ended")]
         self._idle[place] = None
         error = SessionsRefused if due.kind == "refused" else TransientSourceError
-        return [AttemptFailed(place=place, failure=failure(error, due.kind))]
+        return [Finished(worker=place, result=failure(error, due.kind))]
 
     def _lose_host(self, host: int) -> list[ExecutorEvent]:
         lost: list[ExecutorEvent] = []
@@ -182,7 +177,7 @@ class SimulatedPlaces:
             self._busy.pop(place, None)
             self._idle.pop(place, None)
             self._down.add(place)
-            lost.append(PlaceLost(place=place, failure=failure(WorkerLost, "its host is lost")))
+            lost.append(Lost(worker=place, detail="its host is lost"))
             self._put(self.options.host_back, "ready", place)
         return lost
 
@@ -197,7 +192,7 @@ class SimulatedPlaces:
             if self._busy.pop(place, None) is not None:
                 self._epochs[place] += 1
                 self._put(2.0, "ready", place)
-                self._stopped.append(PlaceLost(place=place, failure=reason))
+                self._stopped.append(Lost(worker=place, detail="stopped", cause=reason))
 
     def finish(self) -> tuple[ExecutorEvent, ...]:
         """Nothing to look at."""

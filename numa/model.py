@@ -155,43 +155,34 @@ class Raised(Struct, frozen=True, kw_only=True):
     """As Python prints it, from the task's own frame on."""
 
 
+LostReason: TypeAlias = Literal["lost", "refused", "not up", "too large", "stopped"]
+"""The process died; the system refused one; it was ended as too slow to start, as too large, or by
+the caller."""
+
+
 class Lost(Struct, frozen=True, kw_only=True):
-    """The worker's process is gone and reaped; `Pool.start` puts a new one on the seat."""
+    """The worker has no process any more, or still none; the task that it had has ended with it."""
 
     worker: int
-    exit_code: int
-    """As `subprocess` has it: negative = died of that signal."""
-    task: object | None
+    detail: str
+    """How the process ended, then the last 4 KB of its standard error; or what the system said."""
+    reason: LostReason = "lost"
+    exit_code: int | None = None
+    """As `subprocess` has it: negative = died of that signal. None without a process."""
+    task: object | None = None
     """The task it was on, or None if it was idle."""
-    detail: str
-    """How it ended, then the last 4 KB of its standard error."""
-
-
-PoolEvent: TypeAlias = Ready | Message | Finished | Raised | Lost
-
-
-VacantReason: TypeAlias = Literal["lost", "refused", "not up", "too large", "stopped"]
-"""It ended by itself; the system refused one; it was ended as too slow to start, as too large, or
-by the caller."""
-
-
-class Vacant(Struct, frozen=True, kw_only=True):
-    """A kept seat has no process any more, or still none; the task it was on has ended with it."""
-
-    worker: int
-    reason: VacantReason
-    detail: str
-    """How it ended, or what the system said."""
+    cause: object = None
+    """What the caller gave to `Supervisor.stop` as the reason."""
     hint: str = ""
     """What to do about a refusal."""
     held_bytes: int = 0
     """What one that was too large held."""
     hopeless: bool = False
-    """No other process is started there."""
+    """The supervisor starts no other process there."""
 
 
-SupervisorEvent: TypeAlias = Ready | Message | Finished | Raised | Vacant
-"""`Ready` says that a worker is idle for the first time in its process."""
+WorkerEvent: TypeAlias = Ready | Message | Finished | Raised | Lost
+"""The first four are sent by the worker's process itself, and reach the caller as they are."""
 
 
 class ProcessLimits(Struct, frozen=True, kw_only=True):

@@ -1,10 +1,10 @@
-"""A supervised process pool: one process on each seat, one pipe to each.
+"""A process pool on seats: one process on each seat, one pipe to each.
 
 It runs any importable function and knows nothing of what that does. A process that dies costs the
 one task it was on: the others never notice, and `start` puts a new one on the same seat. What its
-tasks have started dies with it, unless that has made a group of its own. Nothing blocks but `wait`
-and `close`, both as long as the caller says. Use a pool from one thread; only `wake` is for any.
-When to give up on a process is for the caller to say: see `numa.supervisor`.
+tasks have started dies with it, unless that has made a group of its own. Only `wait` and `close`
+block, as long as the caller says. Use a pool from one thread; only `wake` is for any. When to give
+up on a process is for the caller to decide: see `numa.supervisor`.
 
     with Pool(seats, "package.module:function") as pool:
         for seat in seats:
@@ -12,34 +12,54 @@ When to give up on a process is for the caller to say: see `numa.supervisor`.
             pool.assign(seat.worker, task)
         events = pool.wait(timeout_seconds=None)
 
-The children there are: what they send becomes events, and so does their end.
-
-Nothing here knows of seats or decides what is done next: that is `numa.pool`. Whatever a child
-does, the events of one worker come in order: what it sent, then its `Lost`.
+Whatever a process does, the events of one worker come in order: what it sent, then its `Lost`.
 """
 
+from __future__ import annotations
+
 import contextlib
+import fcntl
 import os
 import pickle
 import selectors
 import signal
 import socket
+import subprocess
+import tempfile
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import IO, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from numa.affinity import MEMORY_POLICIES
-from numa.errors import PoolError
-from numa.model import BindReport, Finished, Lost, Message, PoolEvent, Raised, Ready, Seat
-from numa.processes.channel import LEAVE, MESSAGE, RAISED, READY, RESULT, TASK, TOLD, frame
-from numa.processes.fork_server import ForkServer
-from numa.processes.launch import Member, launch
+from numa.affinity import MEMORY_POLICIES, seated
+from numa.errors import PoolError, StartError
+from numa.model import BindReport, Finished, Lost, Raised, Seat, WorkerEvent
+from numa.processes import member
+from numa.processes.channel import LEAVE, TASK, TOLD, Channel
+from numa.processes.server import ForkServer, Served, start_interpreter, wait_for_end
+
+CHECK_SECONDS = 1.0
+"""The pipe's end shows a death immediately, unless something a task started holds the pipe open: so
+every child is looked at this often."""
+
+# Guess: from the end of its pipe to its exit a process needs milliseconds.
+_EXIT_SECONDS = 2.0
+
+# Guess: the end of a process that holds most of a large machine's memory takes that long.
+_LAST_EXIT_SECONDS = 20.0
+
+_DETAIL_BYTES = 4096
+_STACKS_BYTES = 64 * 1024
+"""So much at most is looked at for the stack of a crash."""
+_STDERR_LIMIT_BYTES = 1 << 20
+
+_Process: TypeAlias = "subprocess.Popen[bytes] | Served"
 
 
 class Pool:
@@ -85,7 +105,15 @@ class Pool:
         self._memory_policy = memory_policy
         self._warm_up = _pickled(warm_up, "the warm-up")
         self._servers = self._new_servers()
-        self._members = Members()
+        self._members: dict[int, Member] = {}
+        """The children by worker, without those that are lost."""
+        self._lingering: list[Member] = []
+        """Lost ones that the kernel has not let go of yet."""
+        self._events: deque[WorkerEvent] = deque()
+        self._selector = selectors.DefaultSelector()
+        self._waker = Waker()
+        self._selector.register(self._waker, selectors.EVENT_READ)
+        self._next_check = time.monotonic()
         self._starts: Counter[int] = Counter()
         self._closed = False
 
@@ -115,38 +143,43 @@ class Pool:
             PoolError: There is no such worker, it runs already, or the system refuses.
         """
         seat = self._seat(worker)
-        if worker in self._members.there:
-            pid = self._members.there[worker].process.pid
+        if worker in self._members:
+            pid = self._members[worker].process.pid
             raise PoolError(f"worker {worker} already runs, as process {pid}.", "kill it first.")
-        server = self._servers[_home(seat)]
-        member = launch(seat, self._entry, self._memory_policy, self._warm_up, server)
-        self._members.add(member)
+        started = self._launched(seat)
+        self._members[worker] = started
+        self._selector.register(started.channel, selectors.EVENT_READ, worker)
         self._starts[worker] += 1
 
     def assign(self, worker: int, task: object) -> None:
-        """Give an idle worker a task. Returns at once, also when the process is just dead.
+        """Give an idle worker a task. Returns immediately, also when the process is just dead.
 
         Raises:
             PoolError: The worker is busy or not started, or the task cannot be pickled.
         """
-        member = self._member(worker)
-        if member.busy:
+        child = self._member(worker)
+        if child.busy:
             raise PoolError(f"worker {worker} is busy.", "wait for the end of its task.")
-        self._members.give(member, task, _pickled(task, f"the task for worker {worker}"))
+        body = _pickled(task, f"the task for worker {worker}")
+        child.busy, child.task = True, task
+        child.trim_stderr()
+        child.channel.post(TASK, body)
+        self._watch(child)
 
     def tell(self, worker: int, payload: object) -> None:
-        """Send a worker something while it is at its task; see `numa.told`. Returns at once.
+        """Send a worker a payload for `numa.processes.member.listen`. Returns immediately.
 
-        It comes before the next task. Who is not told any more because he is just dead has lost
-        his task, too.
+        It is read while the task runs, and comes before the next task.
 
         Raises:
             PoolError: The worker is not started, or the payload cannot be pickled.
         """
         body = _pickled(payload, f"the payload for worker {worker}")
-        self._members.tell(self._member(worker), body)
+        child = self._member(worker)
+        child.channel.post(TOLD, body)
+        self._watch(child)
 
-    def wait(self, timeout_seconds: float | None) -> tuple[PoolEvent, ...]:
+    def wait(self, timeout_seconds: float | None) -> tuple[WorkerEvent, ...]:
         """Return the events that have come, in order of arrival; wait for the first if none has.
 
         Args:
@@ -155,26 +188,23 @@ class Pool:
             PoolError: There is no process, no event and no timeout: nothing would ever come.
         """
         self._check_open()
-        members = self._members
-        if timeout_seconds is None and not members.there and not members.pending:
+        if timeout_seconds is None and not self._members and not self._events:
             raise PoolError("nothing to wait for: no worker is started.", "start one.")
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
             left = CHECK_SECONDS if deadline is None else deadline - time.monotonic()
-            longest = 0.0 if members.pending else max(0.0, min(left, CHECK_SECONDS))
-            starting = [server for server in self._servers.values() if server.is_starting]
-            woken = members.listen(longest, starting)
-            if members.pending:
-                return members.fetch()
-            if woken or left <= 0:
-                return ()
+            woken = self._listen(0.0 if self._events else max(0.0, min(left, CHECK_SECONDS)))
+            if self._events or woken or left <= 0:
+                events = tuple(self._events)
+                self._events.clear()
+                return events
 
     def wake(self) -> None:
-        """Let the `wait` that is going on, or the next one, return at once.
+        """Let the `wait` that is in progress, or the next one, return immediately.
 
         From any thread, or a signal handler; also when the pool is closed, then without effect.
         """
-        self._members.wake()
+        self._waker.wake()
 
     def kill(self, *workers: int) -> None:
         """Kill the workers' processes and reap them; the next `wait` has their `Lost`.
@@ -183,26 +213,35 @@ class Pool:
         same, and reaped when they end. Does nothing where no process is on the seat.
         """
         asked = {self._seat(worker).worker for worker in workers}
-        doomed = [member for worker, member in self._members.there.items() if worker in asked]
-        for member in doomed:
-            member.killed = not member.gone()
-        self._members.lose(doomed)
+        doomed = [child for worker, child in self._members.items() if worker in asked]
+        for child in doomed:
+            child.killed = not child.gone()
+        self._lose(doomed)
 
     def pids(self) -> dict[int, int]:
         """Return the process id of each worker that has a process."""
-        return {worker: member.process.pid for worker, member in self._members.there.items()}
+        return {worker: child.process.pid for worker, child in self._members.items()}
 
     def bindings(self) -> dict[int, BindReport]:
         """Return the result of the binding of each worker with a process, also before it is up.
 
         A worker's `Ready` says the same.
         """
-        return {worker: member.bound for worker, member in self._members.there.items()}
+        return {worker: child.bound for worker, child in self._members.items()}
 
     def memory_bytes(self, worker: int) -> int | None:
-        """Return what the worker's process holds in memory; None if it is unknown."""
-        member = self._members.there.get(worker)
-        return None if member is None else resident_bytes(member.process.pid)
+        """Return what the worker's process holds in memory; None if it is unknown.
+
+        From the second figure of /proc/PID/statm, which newer kernels keep to within some hundred
+        KB. A process that is ending holds nothing any more, and has 0 there.
+        """
+        if worker not in self._members:
+            return None
+        try:
+            statm = Path(f"/proc/{self._members[worker].process.pid}/statm").read_text("ascii")
+            return int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE") or None
+        except (OSError, IndexError, ValueError):
+            return None
 
     def restarts(self) -> dict[int, int]:
         """Return how many processes each worker that was started has had beyond the first."""
@@ -214,15 +253,16 @@ class Pool:
         Idle workers are asked to leave, busy ones get SIGTERM, and what is left after the grace
         SIGKILL. May be called again.
         """
-        if not self._closed:
-            self._closed = True
-            try:
-                self._members.close(grace_seconds)
-            finally:
-                for server in self._servers.values():
-                    server.close()
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._end_all(grace_seconds)
+        finally:
+            for server in self._servers.values():
+                server.close()
 
-    def __enter__(self) -> "Pool":
+    def __enter__(self) -> Pool:
         """Return the pool itself."""
         return self
 
@@ -252,9 +292,9 @@ class Pool:
 
     def _member(self, worker: int) -> Member:
         self._seat(worker)
-        if worker not in self._members.there:
+        if worker not in self._members:
             raise PoolError(f"worker {worker} is not started.", "start it first.")
-        return self._members.there[worker]
+        return self._members[worker]
 
     def _seat(self, worker: int) -> Seat:
         self._check_open()
@@ -267,6 +307,267 @@ class Pool:
     def _check_open(self) -> None:
         if self._closed:
             raise PoolError("the pool is closed.", "make a new one.")
+
+    def _launched(self, seat: Seat) -> Member:
+        """Return a new process on a seat, bound from its first page on.
+
+        Where the fork server cannot be used, the process is a new interpreter.
+
+        Raises:
+            StartError: The system refuses it.
+        """
+        try:
+            with contextlib.ExitStack() as undo:
+                ours, theirs = socket.socketpair()
+                undo.callback(ours.close)
+                channel = Channel(ours)
+                stderr = undo.enter_context(tempfile.TemporaryFile())
+                # Appending keeps the child's writes at the end after `trim_stderr`.
+                flags = fcntl.fcntl(stderr.fileno(), fcntl.F_GETFL)
+                fcntl.fcntl(stderr.fileno(), fcntl.F_SETFL, flags | os.O_APPEND)
+                process: _Process
+                with theirs:
+                    server = self._servers[_home(seat)]
+                    forked = server.fork(seat, (theirs.fileno(), stderr.fileno()))
+                    if forked:
+                        process, bound = forked
+                        undo.callback(_end, process)
+                    else:
+                        with seated(seat, self._memory_policy) as bound:
+                            name = f"worker-{seat.worker}"
+                            process = start_interpreter(
+                                member.__name__, name, self._entry, theirs, stderr
+                            )
+                            undo.callback(_end, process)
+                        channel.post(pickle.dumps((seat.worker, bound, self._warm_up)))
+                undo.pop_all()
+                return Member(
+                    worker=seat.worker, process=process, channel=channel, stderr=stderr, bound=bound
+                )
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and error.filename is None:
+                # `tempfile` raises this when it has tried all places, and without a descriptor.
+                hint = (
+                    "set TMPDIR to a directory that you may write to, or raise the limit on open "
+                    "files."
+                )
+            else:
+                hint = "lower --parallelism, or raise the limit on processes, files or memory."
+            text = f"worker {seat.worker} cannot be started: {error}."
+            raise StartError(text, hint) from error
+
+    def _listen(self, timeout_seconds: float) -> bool:
+        """Take what has come, wait for it at most that long; return whether it was woken.
+
+        A fork server that has started wakes, too.
+        """
+        with contextlib.ExitStack() as after:
+            for server in self._servers.values():
+                if server.is_starting:
+                    self._selector.register(server, selectors.EVENT_READ)
+                    after.callback(self._selector.unregister, server)
+            ready = self._selector.select(timeout_seconds)
+        woken = False
+        for key, mask in ready:
+            if key.data is None:
+                self._waker.clear()
+                woken = True
+                continue
+            child = self._members[key.data]
+            if mask & selectors.EVENT_WRITE:
+                child.channel.flush()
+                self._watch(child)
+            if mask & selectors.EVENT_READ:
+                self._take(child, child.channel.receive())
+                if child.channel.ended:
+                    # One that continues without its pipe is useless.
+                    child.killed = child.killed or not child.wait_gone(_EXIT_SECONDS)
+                    self._lose([child])
+        if time.monotonic() >= self._next_check:
+            self._next_check = time.monotonic() + CHECK_SECONDS
+            self._lose([child for child in self._members.values() if child.gone()])
+            self._lingering = [child for child in self._lingering if not child.reap(0)]
+        return woken
+
+    def _watch(self, child: Member) -> None:
+        wanted = selectors.EVENT_READ
+        if child.channel.unsent:
+            wanted |= selectors.EVENT_WRITE
+        self._selector.modify(child.channel, wanted, child.worker)
+
+    def _take(self, child: Member, bodies: Iterable[bytes]) -> None:
+        for body in bodies:
+            if child.broken:
+                return
+            try:
+                event: WorkerEvent = pickle.loads(body)
+            # Unpickling runs the sender's classes: the parent may lack one of them.
+            except Exception as error:
+                # Whether its task goes on is unknown; the end of its pipe is next.
+                child.broken = f"the parent cannot read the data that the task sent: {error}"
+                child.killed = True
+                child.kill()
+                return
+            if isinstance(event, Finished | Raised):
+                child.busy, child.task = False, None
+            self._events.append(event)
+
+    def _lose(self, children: Iterable[Member]) -> None:
+        """End children and take them off: first what each has sent, then its `Lost`.
+
+        Those that the kernel does not let go of within two seconds, all together, are lost all the
+        same, and reaped when they end.
+        """
+        doomed = list(children)
+        for child in doomed:
+            child.kill()
+        deadline = time.monotonic() + _EXIT_SECONDS
+        for child in doomed:
+            if not child.reap(max(0.0, deadline - time.monotonic())):
+                self._lingering.append(child)
+            self._take(child, child.channel.receive(everything=True))
+            self._selector.unregister(child.channel)
+            del self._members[child.worker]
+            code = child.process.returncode
+            self._events.append(
+                Lost(
+                    worker=child.worker,
+                    exit_code=-signal.SIGKILL if code is None else code,
+                    task=child.task,
+                    detail=child.how_it_ended(),
+                )
+            )
+            child.release()
+
+    def _end_all(self, grace_seconds: float) -> None:
+        children = list(self._members.values())
+        try:
+            for child in children:
+                if not child.busy:
+                    child.channel.post(LEAVE)
+                elif not child.gone():
+                    os.kill(child.process.pid, signal.SIGTERM)
+            deadline = time.monotonic() + grace_seconds
+            for child in children:
+                child.wait_gone(max(0.0, deadline - time.monotonic()))
+        finally:
+            # Also when a second Ctrl-C interrupts the polite part.
+            children += self._lingering
+            for child in children:
+                child.kill()
+            deadline = time.monotonic() + _LAST_EXIT_SECONDS
+            for child in children:
+                child.reap(max(0.0, deadline - time.monotonic()))
+                child.release()
+            self._members.clear()
+            self._selector.close()
+            self._waker.close()
+
+
+class Member(Struct, kw_only=True):
+    """One running child, as the pool sees it."""
+
+    worker: int
+    process: _Process
+    channel: Channel
+    stderr: IO[bytes]
+    """Temporary file without a name that takes the child's standard error."""
+    bound: BindReport
+    busy: bool = False
+    task: object = None
+    killed: bool = False
+    """Killed by the pool itself."""
+    broken: str = ""
+    """What it sent that cannot be read; such a child is killed and not read any more."""
+
+    def gone(self) -> bool:
+        """Whether the process has ended. Where possible it is left unreaped, its number ours."""
+        if isinstance(self.process, Served):
+            return self.process.has_ended()
+        if self.process.returncode is not None or not hasattr(os, "waitid"):
+            return self.process.poll() is not None
+        try:
+            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self.process.pid, flags) is not None
+        except ChildProcessError:
+            # Another handler of SIGCHLD has reaped it.
+            return self.process.poll() is not None
+
+    def wait_gone(self, timeout_seconds: float) -> bool:
+        """Wait for the process to end, so long at most; return whether it has."""
+        return wait_for_end(self.process.pid, self.gone, timeout_seconds)
+
+    def kill(self) -> None:
+        """Kill the process, and what its tasks have started and not put into a group of its own.
+
+        After its own death, too, which leaves those behind; but before it is reaped, as then its
+        number may already be another's.
+        """
+        if self.process.returncode is None:
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                # Forked a moment ago, it leads no group yet.
+                self.process.kill()
+            except PermissionError:
+                pass
+
+    def reap(self, timeout_seconds: float) -> bool:
+        """Kill all there is and wait for the end, so long at most; return whether it came.
+
+        A process that waits inside the kernel, for a dead file server say, cannot be killed
+        before that ends.
+        """
+        self.kill()
+        try:
+            self.process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def trim_stderr(self) -> None:
+        """Empty the file once it is over 1 MiB, so that a chatty driver cannot fill the disk."""
+        if os.fstat(self.stderr.fileno()).st_size > _STDERR_LIMIT_BYTES:
+            os.ftruncate(self.stderr.fileno(), 0)
+
+    def how_it_ended(self) -> str:
+        """Return one line on the end of a reaped child, then the last 4 KB of its stderr."""
+        code = self.process.returncode
+        if code is None:
+            line = "killed by SIGKILL, sent by the pool, but not ended: it waits inside the kernel"
+        elif code >= 0:
+            line = f"exit status {code}"
+        else:
+            try:
+                name = signal.Signals(-code).name
+            except ValueError:
+                name = f"signal {-code}"
+            line = f"killed by {name}"
+            if self.killed:
+                line += ", sent by the pool"
+            elif -code == signal.SIGKILL:
+                line += ", not sent by the pool: often sent by the kernel when memory is short"
+        if self.broken:
+            line += f"; {self.broken}"
+        return f"{line}\n{self._last_words().decode(errors='replace')}".strip()
+
+    def _last_words(self) -> bytes:
+        """Return the end of its stderr, of a crash from the stack on of the thread that crashed.
+
+        Python writes the innermost frame first, and that of a fork ends with all of the parent's.
+        """
+        size = os.fstat(self.stderr.fileno()).st_size
+        tail = os.pread(self.stderr.fileno(), _STACKS_BYTES, max(0, size - _STACKS_BYTES))
+        crashed = tail.rfind(b"\nCurrent thread 0x")
+        start = len(tail) - _DETAIL_BYTES
+        if tail.rfind(b"Fatal Python error: ", 0, max(0, crashed)) >= 0:
+            start = min(start, crashed)
+        return tail[max(0, start) :][:_DETAIL_BYTES]
+
+    def release(self) -> None:
+        """Close both descriptors."""
+        self.channel.close()
+        self.stderr.close()
 
 
 def _home(seat: Seat) -> int | None:
@@ -285,220 +586,9 @@ def _pickled(value: object, what: str) -> bytes:
         ) from error
 
 
-def resident_bytes(pid: int) -> int | None:
-    """Return what a process holds in memory, None where the system does not tell or it is gone.
-
-    From the second figure of /proc/PID/statm, which newer kernels keep to within some hundred KB.
-    """
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, IndexError, ValueError):
-        return None
-    # A process on its way out holds nothing any more, and says 0.
-    return pages * os.sysconf("SC_PAGE_SIZE") or None
-
-
-CHECK_SECONDS = 1.0
-"""The pipe's end shows a death at once, unless something a task started holds the pipe open: so
-every child is looked at this often."""
-
-# Guess: from the end of its pipe to its exit a process needs milliseconds.
-_EXIT_SECONDS = 2.0
-
-# Guess: the end of a process that holds most of a large machine's memory takes that long.
-_LAST_EXIT_SECONDS = 20.0
-
-
-class Members:
-    """All children of a pool, one a worker. For one thread, but `wake`."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._there: dict[int, Member] = {}
-        self._lingering: list[Member] = []
-        self._events: deque[PoolEvent] = deque()
-        self._selector = selectors.DefaultSelector()
-        self._waker = Waker()
-        self._selector.register(self._waker, selectors.EVENT_READ)
-        self._next_check = time.monotonic()
-
-    @property
-    def there(self) -> Mapping[int, Member]:
-        """The children by worker, but those that are lost."""
-        return self._there
-
-    @property
-    def pending(self) -> bool:
-        """Whether there are events that were not fetched."""
-        return bool(self._events)
-
-    def fetch(self) -> tuple[PoolEvent, ...]:
-        """Return the events that have come, in order of arrival."""
-        events = tuple(self._events)
-        self._events.clear()
-        return events
-
-    def add(self, member: Member) -> None:
-        """Listen to a child that was just started."""
-        self._there[member.worker] = member
-        self._selector.register(member.channel, selectors.EVENT_READ, member.worker)
-
-    def give(self, member: Member, task: object, body: bytes) -> None:
-        """Send an idle child a task, now what its pipe takes and the rest while listening."""
-        member.busy, member.task = True, task
-        member.trim_stderr()
-        member.channel.post(frame(TASK, body))
-        self._watch(member)
-
-    def tell(self, member: Member, body: bytes) -> None:
-        """Send a child something while it works; it is read at once, whatever the task does."""
-        member.channel.post(frame(TOLD, body))
-        self._watch(member)
-
-    def wake(self) -> None:
-        """Let the `listen` that is going on, or the next one, return. For any thread."""
-        self._waker.wake()
-
-    def listen(self, timeout_seconds: float, servers: Iterable[ForkServer]) -> bool:
-        """Take what has come, wait for it at most that long; return whether it was woken.
-
-        Args:
-            timeout_seconds: The longest wait.
-            servers: Fork servers that are starting. One that has started wakes, too.
-        """
-        with ExitStack() as after:
-            for server in servers:
-                self._selector.register(server, selectors.EVENT_READ)
-                after.callback(self._selector.unregister, server)
-            ready = self._selector.select(timeout_seconds)
-        woken = False
-        for key, mask in ready:
-            if key.data is None:
-                self._waker.clear()
-                woken = True
-                continue
-            member = self._there[key.data]
-            if mask & selectors.EVENT_WRITE:
-                member.channel.flush()
-                self._watch(member)
-            if mask & selectors.EVENT_READ:
-                self._take(member, member.channel.receive())
-                if member.channel.ended and member.worker in self._there:
-                    self._bury(member)
-        if time.monotonic() >= self._next_check:
-            self._next_check = time.monotonic() + CHECK_SECONDS
-            self.lose([member for member in self._there.values() if member.gone()])
-            self._lingering = [member for member in self._lingering if not member.reap(0)]
-        return woken
-
-    def lose(self, members: Iterable[Member]) -> None:
-        """End children and take them off: first what each has sent, then its `Lost`.
-
-        Those that the kernel does not let go of within two seconds, all together, are lost all the
-        same, and reaped when they end.
-        """
-        doomed = list(members)
-        for member in doomed:
-            member.kill()
-        deadline = time.monotonic() + _EXIT_SECONDS
-        for member in doomed:
-            if not member.reap(max(0.0, deadline - time.monotonic())):
-                self._lingering.append(member)
-            self._report(member)
-
-    def close(self, grace_seconds: float) -> None:
-        """End every child and close every descriptor; events not fetched are dropped.
-
-        Idle ones are asked to leave, busy ones get SIGTERM, what is left after the grace SIGKILL.
-        """
-        members = list(self._there.values())
-        try:
-            for member in members:
-                if member.busy:
-                    member.terminate()
-                else:
-                    member.channel.post(frame(LEAVE))
-            deadline = time.monotonic() + grace_seconds
-            for member in members:
-                member.wait_gone(max(0.0, deadline - time.monotonic()))
-        finally:
-            # Also when a second Ctrl-C breaks off the polite part.
-            members += self._lingering
-            for member in members:
-                member.kill()
-            deadline = time.monotonic() + _LAST_EXIT_SECONDS
-            for member in members:
-                member.reap(max(0.0, deadline - time.monotonic()))
-                member.release()
-            self._there.clear()
-            self._lingering.clear()
-            self._events.clear()
-            self._selector.close()
-            self._waker.close()
-
-    def _watch(self, member: Member) -> None:
-        wanted = selectors.EVENT_READ
-        if member.channel.unsent:
-            wanted |= selectors.EVENT_WRITE
-        self._selector.modify(member.channel, wanted, member.worker)
-
-    def _take(self, member: Member, frames: list[tuple[bytes, bytes]]) -> None:
-        for tag, body in frames:
-            if member.broken:
-                return
-            try:
-                self._events.append(_event(member, tag, body))
-            # Unpickling runs the sender's classes: the parent may lack one of them.
-            except Exception as error:
-                self._refuse(member, tag, error)
-            if tag in (RESULT, RAISED):
-                member.busy, member.task = False, None
-
-    def _refuse(self, member: Member, tag: bytes, error: Exception) -> None:
-        text = f"the parent cannot read the data that the task sent: {error}"
-        if tag == RESULT:
-            kind = type(error).__name__
-            self._events.append(
-                Raised(worker=member.worker, kind=kind, message=text, traceback=text)
-            )
-        else:
-            # Its task goes on and what was lost is unknown; the end of its pipe is next.
-            member.broken, member.killed = text, True
-            member.kill()
-
-    def _bury(self, member: Member) -> None:
-        """Reap a process whose pipe has ended; one that goes on without its pipe is useless."""
-        if not member.wait_gone(_EXIT_SECONDS):
-            member.killed = True
-        self.lose([member])
-
-    def _report(self, member: Member) -> None:
-        self._take(member, member.channel.drain())
-        self._selector.unregister(member.channel)
-        del self._there[member.worker]
-        code = member.process.returncode
-        self._events.append(
-            Lost(
-                worker=member.worker,
-                exit_code=-signal.SIGKILL if code is None else code,
-                task=member.task,
-                detail=member.how_it_ended(),
-            )
-        )
-        member.release()
-
-
-def _event(member: Member, tag: bytes, body: bytes) -> PoolEvent:
-    worker = member.worker
-    if tag == READY:
-        return Ready(worker=worker, pid=member.process.pid, bound=member.bound)
-    value = pickle.loads(body)
-    if tag == MESSAGE:
-        return Message(worker=worker, payload=value)
-    if tag == RESULT:
-        return Finished(worker=worker, result=value)
-    kind, message, trace = value
-    return Raised(worker=worker, kind=kind, message=message, traceback=trace)
+def _end(process: _Process) -> None:
+    process.kill()
+    process.wait(_LAST_EXIT_SECONDS)
 
 
 class Waker:

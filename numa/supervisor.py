@@ -17,7 +17,7 @@ process and when it is given up.
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from types import TracebackType
 
 from msgspec.structs import replace
@@ -27,13 +27,11 @@ from numa.model import (
     BindReport,
     Finished,
     Lost,
-    Message,
     ProcessLimits,
     Raised,
     Ready,
     Seat,
-    SupervisorEvent,
-    Vacant,
+    WorkerEvent,
 )
 from numa.pool import Pool
 
@@ -84,11 +82,11 @@ class Supervisor:
         """Kept seats without a process, and when one may be started there."""
         self._idle_losses: Counter[int] = Counter()
         """By worker: processes in a row that had no task, or could not be started."""
-        self._ending: dict[int, Vacant] = {}
+        self._ending: dict[int, Lost] = {}
         """What will be reported of processes that are being ended by us, once their end is read."""
-        self._too_large: dict[int, Vacant] = {}
+        self._too_large: dict[int, Lost] = {}
         """The same of processes to be ended before their next task."""
-        self._events: list[SupervisorEvent] = []
+        self._events: list[WorkerEvent] = []
         self._next_look = 0.0
 
     def prepare(self) -> None:
@@ -140,7 +138,7 @@ class Supervisor:
         return not (self._vacant or self._ending or self._pool.pids())
 
     def assign(self, worker: int, task: object) -> None:
-        """Give an idle worker a task. Returns at once, also when the process is just dead.
+        """Give an idle worker a task. Returns immediately, also when the process is just dead.
 
         Raises:
             PoolError: The worker is not idle, or the task cannot be pickled.
@@ -160,7 +158,7 @@ class Supervisor:
         if worker in self._busy and worker in self._pool.pids():
             self._pool.tell(worker, payload)
 
-    def wait(self, timeout_seconds: float) -> tuple[SupervisorEvent, ...]:
+    def wait(self, timeout_seconds: float) -> tuple[WorkerEvent, ...]:
         """Return the events that have come; wait for the first, so long at most.
 
         Processes are started, judged and ended in here only. May return `()` before the time is up.
@@ -178,15 +176,19 @@ class Supervisor:
         events, self._events = self._events, []
         return tuple(events)
 
-    def stop(self, *workers: int) -> None:
-        """End the workers' processes; each seat gets another one. Their ends are events to come."""
+    def stop(self, causes: Mapping[int, object]) -> None:
+        """End workers' processes; each seat gets another one. Their ends are events to come.
+
+        Args:
+            causes: By worker, what its `Lost` will have as the cause.
+        """
         self._end(
-            Vacant(worker=worker, reason="stopped", detail="stopped by the caller")
-            for worker in workers
+            Lost(worker=worker, reason="stopped", detail="stopped by the caller", cause=cause)
+            for worker, cause in causes.items()
         )
 
     def wake(self) -> None:
-        """Let the `wait` that is going on, or the next one, return. For any thread."""
+        """Let the `wait` that is in progress, or the next one, return. For any thread."""
         self._pool.wake()
 
     def pids(self) -> dict[int, int]:
@@ -236,7 +238,7 @@ class Supervisor:
                 self._start(worker)
             except StartError as error:
                 self._leave_vacant(
-                    Vacant(worker=worker, reason="refused", detail=error.message, hint=error.hint)
+                    Lost(worker=worker, reason="refused", detail=error.message, hint=error.hint)
                 )
 
     def _longest_wait(self) -> float:
@@ -248,20 +250,19 @@ class Supervisor:
             longest = min(longest, due - now if due > now else _RESTART_SECONDS)
         return longest
 
-    def _take(self, event: Ready | Message | Finished | Raised | Lost) -> None:
+    def _take(self, event: WorkerEvent) -> None:
         worker = event.worker
         if isinstance(event, Lost):
             self._lost(event)
-        elif worker not in self._kept:
             return
-        elif isinstance(event, Ready):
+        if worker not in self._kept:
+            return
+        if isinstance(event, Ready):
             del self._starting[worker]
             self._idle.add(worker)
-            self._events.append(event)
-        else:
-            if isinstance(event, Finished | Raised):
-                self._ended(worker)
-            self._events.append(event)
+        elif isinstance(event, Finished | Raised):
+            self._ended(worker)
+        self._events.append(event)
 
     def _ended(self, worker: int) -> None:
         """Take back a worker whose task has ended, unless it has grown too large."""
@@ -276,30 +277,29 @@ class Supervisor:
 
     def _lost(self, event: Lost) -> None:
         worker = event.worker
-        vacant = self._ending.pop(worker, None) or Vacant(
-            worker=worker, reason="lost", detail=event.detail.strip()
-        )
+        if worker in self._ending:
+            event = replace(self._ending.pop(worker), exit_code=event.exit_code, task=event.task)
         had_task, was_up = worker in self._busy, worker not in self._starting
         self._forget(worker)
         if worker not in self._kept:
             return
         # One that had a task, or was ended by us once it was up, has shown that it can start.
-        if had_task or (was_up and vacant.reason != "lost"):
+        if had_task or (was_up and event.reason != "lost"):
             self._vacant[worker] = 0.0
-            self._events.append(vacant)
+            self._events.append(event)
         else:
-            self._leave_vacant(vacant)
+            self._leave_vacant(event)
 
-    def _leave_vacant(self, vacant: Vacant) -> None:
+    def _leave_vacant(self, event: Lost) -> None:
         """Leave a seat whose process did not start vacant for a while, or for good."""
-        worker = vacant.worker
+        worker = event.worker
         self._idle_losses[worker] += 1
         hopeless = self._idle_losses[worker] >= _MOST_IDLE_LOSSES
         if hopeless:
-            logger.info("worker %d cannot be started and is abandoned: %s", worker, vacant.detail)
+            logger.info("worker %d cannot be started and is abandoned: %s", worker, event.detail)
         else:
             self._vacant[worker] = time.monotonic() + _RESTART_SECONDS
-        self._events.append(replace(vacant, hopeless=hopeless))
+        self._events.append(replace(event, hopeless=hopeless))
 
     def _forget(self, worker: int) -> None:
         self._idle.discard(worker)
@@ -315,22 +315,22 @@ class Supervisor:
         for worker, started in self._starting.items():
             if longest and now - started > longest:
                 detail = f"worker {worker} did not start within {longest:g} s"
-                found.append(Vacant(worker=worker, reason="not up", detail=detail))
+                found.append(Lost(worker=worker, reason="not up", detail=detail))
         for worker in self._busy if limit else ():
             held = self._pool.memory_bytes(worker)
             if held is not None and held > limit:
                 found.append(_too_large(worker, held, limit))
         self._end(found)
 
-    def _end(self, ends: Iterable[Vacant]) -> None:
+    def _end(self, ends: Iterable[Lost]) -> None:
         here = self._pool.pids()
-        reasons = {vacant.worker: vacant for vacant in ends if vacant.worker in here}
-        for worker, vacant in reasons.items():
-            logger.info("worker %d is ended: %s", worker, vacant.detail)
+        reasons = {lost.worker: lost for lost in ends if lost.worker in here}
+        for worker, lost in reasons.items():
+            logger.info("worker %d is ended: %s", worker, lost.detail)
         self._ending.update(reasons)
         self._pool.kill(*reasons)
 
 
-def _too_large(worker: int, held: int, limit: int) -> Vacant:
+def _too_large(worker: int, held: int, limit: int) -> Lost:
     detail = f"held {held} bytes, the limit is {limit}"
-    return Vacant(worker=worker, reason="too large", detail=detail, held_bytes=held)
+    return Lost(worker=worker, reason="too large", detail=detail, held_bytes=held)

@@ -127,7 +127,7 @@ FLOORS = {
         {"numa.topology"},
         {"numa.sysfs", "numa.mempolicy"},
         {"numa.model"},
-        {"numa.errors", "numa.told"},
+        {"numa.errors"},
     ),
 }
 """Rooms of a package from the top floor down; each imports its own floor and those below."""

@@ -1,1 +1,1 @@
-"""What `numa.pool` is made of: starting one child, its side of the pipe, the frames between."""
+"""What `numa.pool` is made of: a server that workers are forked from, a worker, a channel."""

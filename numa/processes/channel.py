@@ -1,17 +1,16 @@
-"""The pipe between the pool and one child: frames of a tag and bytes over a socket pair.
+"""The pipe between the pool and one child: frames over a socket pair.
 
 The parent's end never blocks, in either direction: a child that is stopped, dead or busy cannot
-stall the others. The child's end blocks. A frame is 8 bytes of length, one of tag, the body.
+stall the others. The child's end blocks. A frame is 8 bytes of length and a body. The child sends
+pickled events of `numa.model`. The parent sends a tag of one byte and a pickled value.
 """
 
 import socket
 import struct
+from typing import BinaryIO
 
-WARM_UP, TASK, TOLD, LEAVE = b"W", b"T", b"O", b"L"
-"""Tags from parent to child: the first task of a new interpreter, pickled; another pickled task; a
-pickled payload for the task that runs; leave."""
-READY, MESSAGE, RESULT, RAISED = b"R", b"M", b"F", b"E"
-"""Tags from child to parent: up; pickled payload; pickled result; pickled (kind, text, trace)."""
+TASK, TOLD, LEAVE = b"T", b"O", b"L"
+"""Tags: a task; a payload for the task that runs; the order to leave."""
 
 _LENGTH = struct.Struct("!Q")
 _CHUNK_BYTES = 1 << 20
@@ -20,9 +19,22 @@ _CHUNK_BYTES = 1 << 20
 _SEND_FLAGS = getattr(socket, "MSG_NOSIGNAL", 0)
 
 
-def frame(tag: bytes, body: bytes = b"") -> bytes:
-    """Return the bytes that carry this body."""
-    return _LENGTH.pack(len(tag) + len(body)) + tag + body
+def frame(*parts: bytes) -> bytes:
+    """Return the bytes that carry a body, which is given in parts."""
+    return b"".join((_LENGTH.pack(sum(map(len, parts))), *parts))
+
+
+def read_frame(stream: BinaryIO) -> memoryview | None:
+    """Return the body of the next frame, None at the end of the pipe. Blocks; for the child."""
+    try:
+        head = stream.read(_LENGTH.size)
+        if len(head) < _LENGTH.size:
+            return None
+        (size,) = _LENGTH.unpack(head)
+        body = stream.read(size)
+    except OSError:
+        return None
+    return memoryview(body) if len(body) == size else None
 
 
 class Channel:
@@ -45,9 +57,9 @@ class Channel:
         """Whether bytes wait for room in the pipe."""
         return bool(self._outbox)
 
-    def post(self, data: bytes) -> None:
+    def post(self, *parts: bytes) -> None:
         """Send a frame: now what the pipe takes, the rest with later calls of `flush`."""
-        self._outbox += data
+        self._outbox += frame(*parts)
         self.flush()
 
     def flush(self) -> None:
@@ -62,23 +74,24 @@ class Channel:
         except OSError:
             self._outbox.clear()
 
-    def receive(self) -> list[tuple[bytes, bytes]]:
-        """Read what is there, at most 1 MiB, and return the finished frames as (tag, body).
+    def receive(self, *, everything: bool = False) -> list[bytes]:
+        """Read what has come, at most 1 MiB or everything; return the bodies of whole frames.
 
         A frame cut off by the other side's death is dropped.
         """
-        self._read()
-        return self._frames()
-
-    def drain(self) -> list[tuple[bytes, bytes]]:
-        """Read all that is there and return the finished frames as (tag, body)."""
-        while self._read():
+        while self._read() and everything:
             pass
-        return self._frames()
-
-    def close(self) -> None:
-        """Close the socket; the child then reads the end of the pipe."""
-        self._sock.close()
+        bodies: list[bytes] = []
+        start = 0
+        while len(self._inbox) >= start + _LENGTH.size:
+            body = start + _LENGTH.size
+            end = body + _LENGTH.unpack_from(self._inbox, start)[0]
+            if len(self._inbox) < end:
+                break
+            bodies.append(bytes(self._inbox[body:end]))
+            start = end
+        del self._inbox[:start]
+        return bodies
 
     def _read(self) -> bool:
         try:
@@ -92,36 +105,6 @@ class Channel:
         self.ended = not data
         return bool(data)
 
-    def _frames(self) -> list[tuple[bytes, bytes]]:
-        frames: list[tuple[bytes, bytes]] = []
-        start = 0
-        while len(self._inbox) >= start + _LENGTH.size:
-            body = start + _LENGTH.size
-            end = body + _LENGTH.unpack_from(self._inbox, start)[0]
-            if len(self._inbox) < end:
-                break
-            frames.append((bytes(self._inbox[body : body + 1]), bytes(self._inbox[body + 1 : end])))
-            start = end
-        del self._inbox[:start]
-        return frames
-
-
-def read_frame(sock: socket.socket) -> tuple[bytes, bytes] | None:
-    """Return the next frame as (tag, body), None at the end of the pipe. Blocks; the child's."""
-    head = _read_exactly(sock, _LENGTH.size)
-    data = None if head is None else _read_exactly(sock, _LENGTH.unpack(head)[0])
-    return None if data is None else (bytes(data[:1]), bytes(data[1:]))
-
-
-def _read_exactly(sock: socket.socket, size: int) -> bytearray | None:
-    data = bytearray(size)
-    view, filled = memoryview(data), 0
-    while filled < size:
-        try:
-            count = sock.recv_into(view[filled:])
-        except OSError:
-            return None
-        if count == 0:
-            return None
-        filled += count
-    return data
+    def close(self) -> None:
+        """Close the socket; the child then reads the end of the pipe."""
+        self._sock.close()

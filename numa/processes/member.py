@@ -5,6 +5,7 @@ prints reaches the user, and whatever a task raises goes back as text. A task th
 calls `os._exit`, takes this process with it; the parent sees that.
 """
 
+import atexit
 import contextlib
 import ctypes
 import faulthandler
@@ -12,23 +13,32 @@ import importlib
 import os
 import pickle
 import queue
-import select
 import signal
 import socket
 import sys
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
-from numa import told
-from numa.processes.channel import MESSAGE, RAISED, READY, RESULT, TASK, TOLD, frame, read_frame
-from numa.processes.ending import end_process
+from numa.model import Finished, Message, Raised, Ready, WorkerEvent
+from numa.processes.channel import TASK, TOLD, frame, read_frame
 
 _PR_SET_PDEATHSIG = 1
 
 Report = Callable[[object], None]
 TaskFunction = Callable[[Any, Report], object]
+
+_listeners: list[Report] = []
+
+
+def listen(listener: Report) -> None:
+    """Have a function called with each payload that the parent sends while a task runs.
+
+    It is called in another thread, immediately and in the order of the payloads. An error of it
+    costs nothing.
+    """
+    _listeners.append(listener)
 
 
 def serve(descriptor: int, parent_pid: int, tied_to_thread: bool, entry: str) -> NoReturn:
@@ -38,9 +48,12 @@ def serve(descriptor: int, parent_pid: int, tied_to_thread: bool, entry: str) ->
     if tied_to_thread:
         die_with_parent(parent_pid)
     sock = socket.socket(fileno=descriptor)
-    warm_up = read_frame(sock)
-    if warm_up is not None:
-        main(sock, prepared(entry, warm_up[1]))
+    stream = sock.makefile("rb")
+    birth = read_frame(stream)
+    if birth is not None:
+        worker, bound, warm_up = pickle.loads(birth)
+        function = prepared(entry, warm_up)
+        main(sock, stream, Ready(worker=worker, pid=os.getpid(), bound=bound), function)
     end_process(0)
 
 
@@ -54,98 +67,6 @@ def prepared(entry: str, warm_up: bytes) -> TaskFunction:
         entry: `package.module:function`; called as `function(task, report)`.
         warm_up: A pickled task; None is no task.
     """
-    function = _load(entry)
-    with contextlib.suppress(BaseException):
-        task = pickle.loads(warm_up)
-        if task is not None:
-            function(task, lambda payload: None)
-    return function
-
-
-def main(sock: socket.socket, function: TaskFunction) -> None:
-    """Serve tasks until asked to leave or the pipe ends.
-
-    Args:
-        sock: This end of the pipe.
-        function: Does the tasks.
-    """
-    faulthandler.enable()
-    # A process that a task starts must not keep the pipe open after our death.
-    sock.set_inheritable(False)
-    threading.Thread(target=_watch, args=(sock.fileno(),), daemon=True, name="parent").start()
-    link = _Link(sock)
-    tasks: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(sock, tasks), daemon=True, name="inbox").start()
-    link.send(READY, b"")
-    while True:
-        body = tasks.get()
-        if body is None:
-            return
-        link.send(*_run(function, body, link.report))
-        del body
-
-
-def _read(sock: socket.socket, tasks: "queue.SimpleQueue[bytes | None]") -> None:
-    """Take what the parent sends, also while a task runs; None at the end of the pipe."""
-    while True:
-        received = read_frame(sock)
-        if received is not None and received[0] == TASK:
-            tasks.put(received[1])
-        elif received is not None and received[0] == TOLD:
-            # A listener that fails, or cannot read what it is told, must not cost the worker.
-            with contextlib.suppress(Exception):
-                told.tell(pickle.loads(received[1]))
-        else:
-            tasks.put(None)
-            return
-        del received
-
-
-class _Link:
-    """Sends frames; `report` may be called from any thread of the task."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._lock = threading.Lock()
-
-    def send(self, tag: bytes, body: bytes) -> None:
-        with self._lock:
-            self._sock.sendall(frame(tag, body))
-
-    def report(self, payload: object) -> None:
-        """Send a progress message to the parent."""
-        self.send(MESSAGE, _pickled(payload))
-
-
-def _run(function: TaskFunction, body: bytes, report: Report) -> tuple[bytes, bytes]:
-    # Everything, SystemExit too: the task may be anyone's code, and its failure is data.
-    try:
-        return RESULT, _pickled(function(pickle.loads(body), report))
-    except BaseException as error:
-        return RAISED, _pickled(_described(error))
-
-
-def _described(error: BaseException) -> tuple[str, str, str]:
-    """Class name, text and traceback. Each may run the error's own broken code."""
-    # The first frame is ours; an error from unpickling the task has no other.
-    error = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
-    try:
-        text = str(error)
-    except Exception as broken:
-        text = f"its text cannot be made: {type(broken).__name__}"
-    try:
-        trace = "".join(traceback.format_exception(error))
-    except Exception as broken:
-        trace = f"its traceback cannot be made: {type(broken).__name__}"
-    return type(error).__name__, text, trace
-
-
-def _pickled(value: object) -> bytes:
-    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-
-
-def _load(entry: str) -> TaskFunction:
-    """Import the function; one that cannot be imported raises why for every task."""
     module_name, _, name = entry.partition(":")
     try:
         function: TaskFunction = getattr(importlib.import_module(module_name), name)
@@ -156,8 +77,90 @@ def _load(entry: str) -> TaskFunction:
             # With the import's own traceback again, or each raise would lengthen it.
             raise reason.with_traceback(trace)
 
-        return refuse
+        function = refuse
+    with contextlib.suppress(BaseException):
+        task = pickle.loads(warm_up)
+        if task is not None:
+            function(task, lambda payload: None)
     return function
+
+
+def main(sock: socket.socket, stream: BinaryIO, ready: Ready, function: TaskFunction) -> None:
+    """Serve tasks until asked to leave.
+
+    Args:
+        sock: This end of the pipe.
+        stream: Reads from it.
+        ready: The first event to send.
+        function: Does the tasks.
+    """
+    faulthandler.enable()
+    # A process that a task starts must not keep the pipe open after our death.
+    sock.set_inheritable(False)
+    sending = threading.Lock()
+
+    def send(event: bytes) -> None:
+        with sending:
+            sock.sendall(frame(event))
+
+    def report(payload: object) -> None:
+        """Send a progress message to the parent; for any thread of the task."""
+        send(_pickled(Message(worker=ready.worker, payload=payload)))
+
+    tasks: queue.SimpleQueue[memoryview | None] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(stream, tasks), daemon=True, name="inbox").start()
+    send(_pickled(ready))
+    while (body := tasks.get()) is not None:
+        send(_done(ready.worker, function, body, report))
+        del body
+
+
+def _read(stream: BinaryIO, tasks: "queue.SimpleQueue[memoryview | None]") -> None:
+    """Take what the parent sends, also while a task runs; end with the parent."""
+    while (received := read_frame(stream)) is not None:
+        tag, body = received[:1], received[1:]
+        if tag == TASK:
+            tasks.put(body)
+        elif tag == TOLD:
+            # A listener that fails, or cannot read what it is sent, must not cost the worker.
+            with contextlib.suppress(Exception):
+                payload = pickle.loads(body)
+                for listener in _listeners:
+                    listener(payload)
+        else:
+            tasks.put(None)
+            return
+        del received, body
+    # The parent is dead. What tasks have started and not put into another group goes with us.
+    with contextlib.suppress(OSError):
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def _done(worker: int, function: TaskFunction, body: memoryview, report: Report) -> bytes:
+    """Do a task; return its end as a pickled event."""
+    # Everything, SystemExit too: the task may be anyone's code, and its failure is data.
+    try:
+        return _pickled(Finished(worker=worker, result=function(pickle.loads(body), report)))
+    except BaseException as error:
+        # The first frame is ours; an error from unpickling the task has no other.
+        error = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+        # Text and traceback may run the error's own broken code.
+        try:
+            text = str(error)
+        except Exception as broken:
+            text = f"its text cannot be made: {type(broken).__name__}"
+        try:
+            trace = "".join(traceback.format_exception(error))
+        except Exception as broken:
+            trace = f"its traceback cannot be made: {type(broken).__name__}"
+        kind = type(error).__name__
+        return _pickled(Raised(worker=worker, kind=kind, message=text, traceback=trace))
+
+
+def _pickled(event: WorkerEvent) -> bytes:
+    return pickle.dumps(event, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def set_signals() -> None:
@@ -174,7 +177,7 @@ def die_with_parent(parent_pid: int) -> None:
 
     That works also while a task holds the interpreter. It is not for a process that was started by
     another thread than the main one, which may end before its process does. There the end of the
-    pipe ends us, as soon as a thread that watches it gets to run.
+    pipe ends us, as soon as the thread that reads it gets to run.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(
@@ -185,13 +188,23 @@ def die_with_parent(parent_pid: int) -> None:
             os._exit(1)
 
 
-def _watch(descriptor: int) -> None:
-    poll = select.poll()
-    # No event asked for: only the hang-up, which cannot be turned off, ends the wait.
-    poll.register(descriptor, 0)
-    poll.poll()
-    # What tasks have started and not put into a group of its own goes with us.
-    with contextlib.suppress(OSError):
-        if os.getpgrp() == os.getpid():
-            os.killpg(0, signal.SIGKILL)
-    os._exit(1)
+def end_process(status: int, *, patient: bool = True) -> NoReturn:
+    """End this process as the interpreter does, without taking the interpreter apart.
+
+    That takes longer than many a task, and frees what the kernel frees anyway.
+
+    Args:
+        status: The exit status.
+        patient: Wait for threads that are not daemons.
+    """
+    try:
+        if patient:
+            # Private, and what `multiprocessing` does at the end of a process. It also lets
+            # executors end their threads.
+            threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+    finally:
+        os._exit(status)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from numa import told
+from numa.processes import member
 
 Report = Callable[[object], None]
 
@@ -178,7 +178,7 @@ def _die_in_mid_message(argument: int, report: Report) -> None:
     whole = pickle.dumps("x" * argument)
     for descriptor in range(3, 64):
         try:
-            os.write(descriptor, (len(whole) + 1).to_bytes(8, "big") + b"M" + whole[:10])
+            os.write(descriptor, len(whole).to_bytes(8, "big") + whole[:10])
         except OSError:
             continue
     os._exit(4)
@@ -257,7 +257,7 @@ def _wait_until_told(argument: object, report: Report) -> list[object]:
         if payload == argument:
             done.set()
 
-    told.listen(listen)
+    member.listen(listen)
     report("listening")
     assert done.wait(60)
     return heard

@@ -16,7 +16,7 @@ from waiting import PATIENCE_SECONDS, alive, until
 
 from numa import affinity
 from numa.errors import PoolError
-from numa.model import Finished, Lost, Message, PoolEvent, Raised, Ready, Seat
+from numa.model import Finished, Lost, Message, Raised, Ready, Seat, WorkerEvent
 from numa.placement import place
 from numa.pool import Pool
 from numa.topology import detect
@@ -29,9 +29,9 @@ def seats(count: int) -> tuple[Seat, ...]:
     return place(detect(), count, bind="core")
 
 
-def gather(pool: Pool, wanted: Callable[[PoolEvent], bool]) -> list[PoolEvent]:
+def gather(pool: Pool, wanted: Callable[[WorkerEvent], bool]) -> list[WorkerEvent]:
     """Wait for an event that fits; return all that came."""
-    events: list[PoolEvent] = []
+    events: list[WorkerEvent] = []
     while not any(wanted(event) for event in events):
         fresh = pool.wait(PATIENCE_SECONDS)
         assert fresh, f"nothing more came after {events}"
@@ -39,12 +39,12 @@ def gather(pool: Pool, wanted: Callable[[PoolEvent], bool]) -> list[PoolEvent]:
     return events
 
 
-def is_end(event: PoolEvent) -> bool:
+def is_end(event: WorkerEvent) -> bool:
     """Whether the event ends a task."""
     return isinstance(event, Finished | Raised | Lost)
 
 
-def is_message(event: PoolEvent) -> bool:
+def is_message(event: WorkerEvent) -> bool:
     """Whether the event is a progress message."""
     return isinstance(event, Message)
 
@@ -120,14 +120,15 @@ def test_death_in_mid_message() -> None:
     assert lost.exit_code == 4
 
 
-def test_message_that_cannot_be_read_costs_the_process() -> None:
-    """A progress message the parent cannot read back ends the task as Lost, which says why."""
+@pytest.mark.parametrize("name", ["report_unreadable", "unreadable"])
+def test_an_event_that_cannot_be_read_costs_the_process(name: str) -> None:
+    """A message or a result that the parent cannot read back is reported as Lost, with the reason."""
     with Pool(seats(1), ENTRY) as pool:
         pool.start(0)
-        pool.assign(0, ("report_unreadable", None))
+        pool.assign(0, (name, None))
         lost = gather(pool, is_end)[-1]
     assert isinstance(lost, Lost)
-    assert lost.task == ("report_unreadable", None)
+    assert lost.task == (name, None)
     assert "the parent cannot read the data" in lost.detail
 
 

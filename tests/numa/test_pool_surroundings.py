@@ -14,7 +14,7 @@ import pytest
 from long_tests import OTHER_ROUTES
 from waiting import PATIENCE_SECONDS, alive, until
 
-from numa.model import Finished, Lost, Message, PoolEvent, Ready
+from numa.model import Finished, Lost, Message, Ready, WorkerEvent
 from numa.placement import place
 from numa.pool import Pool
 from numa.topology import detect
@@ -23,7 +23,7 @@ ENTRY = "pool_tasks:do"
 FREEZER = Path("/sys/fs/cgroup/freezer")
 CPUSET = Path("/sys/fs/cgroup/cpuset")
 
-Kind = TypeVar("Kind", bound=PoolEvent)
+Kind = TypeVar("Kind", bound=WorkerEvent)
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -34,7 +34,7 @@ class Listener:
     def __init__(self, pool: Pool) -> None:
         """Listen to the pool."""
         self._pool = pool
-        self._events: deque[PoolEvent] = deque()
+        self._events: deque[WorkerEvent] = deque()
 
     def next(self, kind: type[Kind]) -> Kind:
         """Return the next event of a kind; others that come before it are dropped."""

@@ -15,7 +15,7 @@ from processes.program import Program
 from waiting import PATIENCE_SECONDS, alive, until
 
 from numa.errors import PoolError, StartError
-from numa.model import Finished, Message, ProcessLimits, Raised, Ready, SupervisorEvent, Vacant
+from numa.model import Finished, Lost, Message, ProcessLimits, Raised, Ready, WorkerEvent
 from numa.placement import place
 from numa.supervisor import Supervisor
 from numa.topology import detect
@@ -38,10 +38,10 @@ def supervise(workers: int, entry: str = ENTRY, **limits: float) -> Supervisor:
 
 
 def events_until(
-    supervisor: Supervisor, enough: Callable[[list[SupervisorEvent]], object]
-) -> list[SupervisorEvent]:
+    supervisor: Supervisor, enough: Callable[[list[WorkerEvent]], object]
+) -> list[WorkerEvent]:
     """Return the events that come until there are enough."""
-    found: list[SupervisorEvent] = []
+    found: list[WorkerEvent] = []
 
     def came() -> bool:
         found.extend(supervisor.wait(0.05))
@@ -51,7 +51,7 @@ def events_until(
     return found
 
 
-def of(kind: type, found: list[SupervisorEvent]) -> list[SupervisorEvent]:
+def of(kind: type, found: list[WorkerEvent]) -> list[WorkerEvent]:
     """Return the events of a kind."""
     return [event for event in found if isinstance(event, kind)]
 
@@ -61,12 +61,12 @@ def all_idle(supervisor: Supervisor, workers: int) -> None:
     events_until(supervisor, lambda found: len(supervisor.idle) == workers)
 
 
-def done_by(supervisor: Supervisor, worker: int, task: object) -> SupervisorEvent:
+def done_by(supervisor: Supervisor, worker: int, task: object) -> WorkerEvent:
     """Give a task to a worker, once it is idle; return its end."""
     events_until(supervisor, lambda found: worker in supervisor.idle)
     supervisor.assign(worker, task)
-    found = events_until(supervisor, lambda found: of(Finished | Raised | Vacant, found))  # type: ignore[arg-type]
-    return of(Finished | Raised | Vacant, found)[0]  # type: ignore[arg-type]
+    found = events_until(supervisor, lambda found: of(Finished | Raised | Lost, found))  # type: ignore[arg-type]
+    return of(Finished | Raised | Lost, found)[0]  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_lost_process_is_replaced_at_once(pair: Supervisor) -> None:
     """The end of its task is one event with how it ended; the next process is on the same CPUs."""
     for _ in range(4):  # More often than a seat may fail without a task.
         end = done_by(pair, 1, ("crash", None))
-        assert isinstance(end, Vacant)
+        assert isinstance(end, Lost)
         assert (end.worker, end.reason, end.hopeless) == (1, "lost", False)
         assert "SIGSEGV" in end.detail
     end = done_by(pair, 1, ("where", None))
@@ -128,7 +128,7 @@ def test_an_idle_process_that_is_killed_is_replaced(pair: Supervisor) -> None:
     """It comes back idle."""
     os.kill(pair.pids()[0], signal.SIGKILL)
     found = events_until(pair, lambda found: of(Ready, found))
-    assert [type(event) for event in found] == [Vacant, Ready]
+    assert [type(event) for event in found] == [Lost, Ready]
     assert set(pair.idle) == {0, 1}
 
 
@@ -137,12 +137,12 @@ def test_stopped_by_the_caller(pair: Supervisor) -> None:
     for _ in range(4):
         pids = pair.pids()
         pair.assign(0, ("sleep", 600))
-        pair.stop(0)
+        pair.stop({0: "by intent"})
         assert not alive(pids[0])
         found = events_until(pair, lambda found: of(Ready, found))
-        assert [(event.reason, event.hopeless) for event in of(Vacant, found)] == [  # type: ignore[attr-defined]
-            ("stopped", False)
-        ]
+        (lost,) = of(Lost, found)
+        assert isinstance(lost, Lost)
+        assert (lost.reason, lost.cause, lost.hopeless) == ("stopped", "by intent", False)
     assert pair.pids()[1] == pids[1]
 
 
@@ -177,7 +177,7 @@ def test_a_warm_up_that_ends_its_process(capfd: pytest.CaptureFixture[str]) -> N
     with Supervisor(place(detect(), 1), ENTRY, warm_up=("crash", None)) as supervisor:
         supervisor.keep([0])
         found = events_until(supervisor, lambda found: supervisor.exhausted)
-    assert [event.hopeless for event in of(Vacant, found)] == [False, False, True]  # type: ignore[attr-defined]
+    assert [event.hopeless for event in of(Lost, found)] == [False, False, True]  # type: ignore[attr-defined]
     assert all("SIGSEGV" in event.detail for event in found)  # type: ignore[union-attr]
     assert capfd.readouterr().err == ""
 
@@ -190,8 +190,8 @@ def test_a_leaking_process_is_replaced_between_tasks() -> None:
         assert [type(end) for end in ends] == [Finished, Finished]
         assert set(supervisor.idle) == set()
         found = events_until(supervisor, lambda found: of(Ready, found))
-        (vacant,) = of(Vacant, found)
-        assert isinstance(vacant, Vacant)
+        (vacant,) = of(Lost, found)
+        assert isinstance(vacant, Lost)
         assert vacant.reason == "too large"
         assert vacant.held_bytes > 100 * MIB
         assert isinstance(done_by(supervisor, 0, ("leak", 60 * MIB)), Finished)
@@ -203,7 +203,7 @@ def test_a_task_that_takes_too_much_memory_is_ended() -> None:
     """A process above the hard limit is ended as the kernel would, before the machine is full."""
     with supervise(1, task_memory_bytes=100 * MIB) as supervisor:
         end = done_by(supervisor, 0, ("swell", 150 * MIB))
-        assert isinstance(end, Vacant)
+        assert isinstance(end, Lost)
         assert end.reason == "too large"
         assert f"the limit is {100 * MIB}" in end.detail
         assert isinstance(done_by(supervisor, 0, ("double", 1)), Finished)
@@ -234,8 +234,8 @@ def test_a_seat_that_can_have_no_process_is_given_up(
     monkeypatch.syspath_prepend(tmp_path)
     with supervise(1, "cannot_start:f", start_seconds=seconds) as supervisor:
         found = events_until(supervisor, lambda found: supervisor.exhausted)
-        assert [event.hopeless for event in of(Vacant, found)] == [False, False, True]  # type: ignore[attr-defined]
-        assert all(words in event.detail for event in of(Vacant, found))  # type: ignore[attr-defined]
+        assert [event.hopeless for event in of(Lost, found)] == [False, False, True]  # type: ignore[attr-defined]
+        assert all(words in event.detail for event in of(Lost, found))  # type: ignore[attr-defined]
         assert supervisor.pids() == {}
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
@@ -247,9 +247,9 @@ def test_a_system_that_refuses_processes(pair: Supervisor, monkeypatch: pytest.M
     pair.assign(0, ("crash", None))
     found = events_until(
         pair,
-        lambda found: any(event.hopeless for event in of(Vacant, found)),  # type: ignore[attr-defined]
+        lambda found: any(event.hopeless for event in of(Lost, found)),  # type: ignore[attr-defined]
     )
-    reasons = [event.reason for event in of(Vacant, found)]  # type: ignore[attr-defined]
+    reasons = [event.reason for event in of(Lost, found)]  # type: ignore[attr-defined]
     assert reasons == ["lost", "refused", "refused", "refused"]
     assert "nonexistent" in found[-1].detail  # type: ignore[union-attr]
     assert found[-1].hint  # type: ignore[union-attr]
@@ -276,8 +276,8 @@ def test_a_refusal_later_leaves_the_others(
     with monkeypatch.context() as broken:
         broken.setattr(sys, "executable", "/nonexistent/python")
         pair.add([0, 1])
-        found = events_until(pair, lambda found: of(Vacant, found))
-        assert [(event.worker, event.reason) for event in of(Vacant, found)] == [  # type: ignore[attr-defined]
+        found = events_until(pair, lambda found: of(Lost, found))
+        assert [(event.worker, event.reason) for event in of(Lost, found)] == [  # type: ignore[attr-defined]
             (1, "refused")
         ]
         assert isinstance(done_by(pair, 0, ("double", 2)), Finished)

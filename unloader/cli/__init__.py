@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def program() -> NoReturn:
     """Run the command that this process was started for, and end it with its status."""
     status = main()
-    from numa.processes.ending import end_process
+    from numa.processes.member import end_process
 
     # The user who interrupts does not wait for a thread that reads a slow disk.
     end_process(status, patient=status != _INTERRUPT_STATUS)

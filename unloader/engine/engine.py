@@ -14,18 +14,11 @@ from typing import TYPE_CHECKING, Generic
 
 from msgspec import Struct, field
 
-from unloader.engine.executor import (
-    AttemptFailed,
-    Executor,
-    ExecutorEvent,
-    Message,
-    NoPlaceLeft,
-    Note,
-    PlaceLost,
-    Result,
-)
+from numa.model import Finished, Lost, Message, Raised
+from unloader.engine.executor import Executor, ExecutorEvent, NoPlaceLeft, failure_in
 from unloader.engine.schedule import Attempt, Schedule, U, Verdict
 from unloader.errors import ConnectFailed, SessionsRefused
+from unloader.events import Notice
 from unloader.failures import is_a
 from unloader.model import AttemptFailure
 
@@ -163,35 +156,37 @@ class Engine(Struct, Generic[U]):
     def _handle(self, executor: Executor, event: ExecutorEvent) -> None:
         if self._steering is not None and self._steering.is_own(self.schedule, event):
             return
-        if isinstance(event, Result):
-            self._finished(executor, event)
-        elif isinstance(event, Message):
-            attempt = self.schedule.running(event.place)
+        if isinstance(event, Message):
+            attempt = self.schedule.running(event.worker)
             if attempt is not None:
-                self._last_message[event.place] = self._listened
-                self.work.reported(event.place, attempt, event.payload)
-        elif isinstance(event, AttemptFailed | PlaceLost):
-            self._failed(event)
+                self._last_message[event.worker] = self._listened
+                self.work.reported(event.worker, attempt, event.payload)
+        elif isinstance(event, Finished | Raised | Lost):
+            failure = failure_in(event)
+            if failure is not None:
+                self._failed(event, failure)
+            elif isinstance(event, Finished):
+                self._finished(executor, event.worker, event.result)
         elif isinstance(event, NoPlaceLeft):
             self.schedule.stop()
             self.failure = self.failure or event.failure
-        elif isinstance(event, Note):
+        elif isinstance(event, Notice):
             self.work.note(event.text)
 
-    def _finished(self, executor: Executor, event: Result) -> None:
-        place = event.place
+    def _finished(self, executor: Executor, place: int, result: object) -> None:
         attempt = self.schedule.finished(place)
         del self._sent[place]
-        self.work.finished(place, attempt, event.value)
+        self.work.finished(place, attempt, result)
         if self._steering is not None:
             self._steering.ended(place)
             self._give_all(executor)
         elif place in executor.places():
             self._give(executor, place)
-        self.work.record(place, attempt, event.value)
+        self.work.record(place, attempt, result)
 
-    def _failed(self, event: AttemptFailed | PlaceLost) -> None:
-        place, failure = event.place, event.failure
+    def _failed(self, event: Finished | Raised | Lost, failure: AttemptFailure) -> None:
+        """Let the schedule judge a failure by its cause."""
+        place = event.worker
         attempt = self.schedule.running(place)
         if attempt is None:
             self.schedule.vacated(place)
@@ -202,24 +197,18 @@ class Engine(Struct, Generic[U]):
         if failure.retryable:
             failure = self.work.verdict_on(attempt, failure)
         ends = self.work.ends_run(attempt, failure)
-        verdict = self._verdict(event, failure, stops=ends)
-        self.work.discard(attempt)
-        self.work.failed(place, verdict, failure)
-        if ends and not failure.retryable and self.failure is None:
-            self.failure = failure
-
-    def _verdict(
-        self, event: AttemptFailed | PlaceLost, failure: AttemptFailure, *, stops: bool
-    ) -> Verdict[U]:
-        """Let the schedule judge a failure by its cause."""
         judge = self.schedule.failed
-        if isinstance(event, PlaceLost):
+        if isinstance(event, Lost):
             judge = self.schedule.lost
         elif is_a(failure, SessionsRefused):
             judge = self.schedule.refused
         elif is_a(failure, ConnectFailed):
             judge = self.schedule.connecting
-        return judge(event.place, failure, self.clock(), stops=stops)
+        verdict = judge(place, failure, self.clock(), stops=ends)
+        self.work.discard(attempt)
+        self.work.failed(place, verdict, failure)
+        if ends and not failure.retryable and self.failure is None:
+            self.failure = failure
 
     def _tell_capacity(self, *, at_once: bool = False) -> None:
         capacity = self.schedule.capacity

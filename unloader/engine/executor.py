@@ -1,57 +1,28 @@
 """The protocol between the engine and whatever carries out its tasks.
 
-An executor has places. Each takes one task at a time and answers with events. Where a place is (a
-process on this machine, one elsewhere, this very process), how a task gets there and how the end
-of a process is noticed is the executor's alone. It never repeats a task: that is for the engine.
+An executor has places. Each takes one task at a time and answers with events of its worker. Where a
+place is (a process on this machine, one elsewhere, this very process), how a task gets there and
+how the end of a process is noticed is the executor's alone. It never repeats a task: that is for
+the engine.
 
-For each task sent, one of `Result`, `AttemptFailed` or `PlaceLost` comes for its place, after all
-the messages of the task.
+The events of a task are those that its process sent, as `numa.model` declares them. For each task
+sent, one of `Finished`, `Raised` or `Lost` comes for its place, after all the messages of the task.
+A place that was lost takes no task until it is `Ready` again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
+from numa.model import Finished, Lost, Raised, WorkerEvent
+from unloader.errors import WorkerLost
+from unloader.events import Notice
+from unloader.failures import internal_failure
 from unloader.model import AttemptFailure
-from unloader.placement.evidence import Evidence, WorkerEvidence
-
-
-class PlaceReady(Struct, frozen=True, kw_only=True):
-    """A place can take tasks: for the first time, or again after it was lost."""
-
-    place: int
-
-
-class Message(Struct, frozen=True, kw_only=True):
-    """The task at a place has reported something."""
-
-    place: int
-    payload: object
-
-
-class Result(Struct, frozen=True, kw_only=True):
-    """The task at a place is done."""
-
-    place: int
-    value: object
-
-
-class AttemptFailed(Struct, frozen=True, kw_only=True):
-    """The task at a place has failed; the place itself is unharmed."""
-
-    place: int
-    failure: AttemptFailure
-
-
-class PlaceLost(Struct, frozen=True, kw_only=True):
-    """A place can take no task until it is ready again. A task that it was at has failed."""
-
-    place: int
-    failure: AttemptFailure
-    """Why; of a place that was stopped, the failure that was given as the reason."""
+from unloader.placement.evidence import Evidence, WorkerEvidence, without_numbers
 
 
 class NoPlaceLeft(Struct, frozen=True, kw_only=True):
@@ -60,26 +31,56 @@ class NoPlaceLeft(Struct, frozen=True, kw_only=True):
     failure: AttemptFailure
 
 
-class Note(Struct, frozen=True, kw_only=True):
-    """One line the user should know about the places."""
-
-    text: str
+ExecutorEvent: TypeAlias = WorkerEvent | Notice | NoPlaceLeft
 
 
-ExecutorEvent: TypeAlias = (
-    PlaceReady | Message | Result | AttemptFailed | PlaceLost | NoPlaceLeft | Note
-)
+def failure_in(event: Finished | Raised | Lost) -> AttemptFailure | None:
+    """Return why the attempt at a place has failed; None if it has succeeded.
+
+    A task may return its failure. The failure of a place that was stopped is the given reason.
+    """
+    if isinstance(event, Raised):
+        return internal_failure(event.kind, event.message, event.traceback)
+    found = event.result if isinstance(event, Finished) else event.cause
+    if isinstance(found, AttemptFailure):
+        return found
+    if isinstance(event, Finished):
+        return None
+    return AttemptFailure(
+        error=WorkerLost.__name__,
+        message=f"worker {event.worker} was lost: {event.detail}",
+        hint=WorkerLost.usual_hint,
+        retryable=True,
+    )
+
+
+class EventQueue(list[ExecutorEvent]):
+    """Events that an executor has yet to hand to the engine, in order."""
+
+    def __init__(self, events: Iterable[ExecutorEvent] = (), *, noted: Iterable[str] = ()) -> None:
+        """Begin with some events; `noted` are lines that the user has read already."""
+        super().__init__(events)
+        self._noted = {without_numbers(text) for text in noted}
+
+    def note(self, text: str) -> None:
+        """Add a line for the user."""
+        self.append(Notice(text=text))
+
+    def note_once(self, text: str | None) -> None:
+        """Add a line, if there is one and no line before differs from it in numbers alone."""
+        if text and without_numbers(text) not in self._noted:
+            self._noted.add(without_numbers(text))
+            self.note(text)
+
+    def take(self) -> Sequence[ExecutorEvent]:
+        """Return all events, and forget them."""
+        found = tuple(self)
+        self.clear()
+        return found
 
 
 class Executor(Protocol):
     """Carries out tasks, one a place. Used from one thread."""
-
-    def resize(self, places: int) -> None:
-        """Use so many places from now on, at most: those with the lowest numbers.
-
-        Raises:
-            ConfigError: The system refuses a place.
-        """
 
     def begin_with(self, places: int, of: int) -> None:
         """Be ready to use so many places, of which these are the first; see `start`.
@@ -105,10 +106,10 @@ class Executor(Protocol):
         """Return the places that can take a task now."""
 
     def send(self, place: int, task: object) -> None:
-        """Give one of `places` a task; returns at once. All that goes wrong is an event."""
+        """Give one of `places` a task; returns immediately. All that goes wrong is an event."""
 
     def events(self, timeout_seconds: float) -> Sequence[ExecutorEvent]:
-        """Return the events that have come; wait for the first, about so long at most."""
+        """Return the events that have come; wait for the first one up to `timeout_seconds`."""
 
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
         """End the tasks at these places, by force; nothing of them runs on when this returns.

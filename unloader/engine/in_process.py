@@ -6,13 +6,13 @@ second process: parallelism, seats, and an end for a task that hangs.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from numa.model import Seat
-from unloader.engine.executor import AttemptFailed, ExecutorEvent, Message, PlaceReady, Result
-from unloader.engine.untold import Untold
+from numa.model import BindReport, Finished, Message, Ready, Seat
+from unloader.engine.executor import EventQueue, ExecutorEvent
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure
 from unloader.placement.evidence import Evidence, WorkerEvidence
@@ -27,11 +27,9 @@ class InProcessExecutor:
         """Take the function that does the tasks: `function(task, report)`, as a worker calls it."""
         self._function = function
         self._tasks: list[object] = []
-        self._events = Untold([PlaceReady(place=0)])
+        unbound = BindReport(cpus=None, memory_policy=None, note=None)
+        self._events = EventQueue([Ready(worker=0, pid=os.getpid(), bound=unbound)])
         self._is_closed = False
-
-    def resize(self, places: int) -> None:
-        """Change nothing: there is one place."""
 
     def begin_with(self, places: int, of: int) -> None:
         """Change nothing: there is one place."""
@@ -56,13 +54,13 @@ class InProcessExecutor:
             self._do(self._tasks[0])
         elif not self._events:
             time.sleep(timeout_seconds)
-        return self._events.taken()
+        return self._events.take()
 
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
         """Drop the task that was not begun."""
         if self._tasks and 0 in reasons:
             self._tasks.clear()
-            self._events.append(AttemptFailed(place=0, failure=reasons[0]))
+            self._events.append(Finished(worker=0, result=reasons[0]))
 
     def finish(self) -> Sequence[ExecutorEvent]:
         """Return nothing: there is nothing to look at."""
@@ -91,14 +89,11 @@ class InProcessExecutor:
 
     def _do(self, task: object) -> None:
         def report(payload: object) -> None:
-            self._events.append(Message(place=0, payload=payload))
+            self._events.append(Message(worker=0, payload=payload))
 
         try:
             value = self._function(task, report)
         except Exception as error:
             value = failure_of(error)
         self._tasks.clear()
-        if isinstance(value, AttemptFailure):
-            self._events.append(AttemptFailed(place=0, failure=value))
-        else:
-            self._events.append(Result(place=0, value=value))
+        self._events.append(Finished(worker=0, result=value))

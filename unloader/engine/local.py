@@ -1,7 +1,7 @@
 """The executor on this machine: one pinned process a place, replaced when it is lost.
 
-`numa.supervisor` keeps the processes. Here their events become those of the protocol, in the words
-of the command line, and `Watch` sees where they really are.
+`numa.supervisor` keeps the processes. Their events go to the engine as they are. Here the user gets
+a line where a process was replaced, and `Watch` sees where the processes really are.
 """
 
 from __future__ import annotations
@@ -13,21 +13,11 @@ from types import TracebackType
 from msgspec.structs import replace
 
 from numa.errors import PoolError
-from numa.model import Finished, ProcessLimits, Raised, Ready, SupervisorEvent, Vacant
-from numa.model import Message as PoolMessage
+from numa.model import Finished, Lost, ProcessLimits, Ready, WorkerEvent
 from numa.supervisor import Supervisor
-from unloader.engine.executor import (
-    AttemptFailed,
-    ExecutorEvent,
-    Message,
-    NoPlaceLeft,
-    PlaceLost,
-    PlaceReady,
-    Result,
-)
-from unloader.engine.untold import Untold
-from unloader.errors import ConfigError, UnloaderError, WorkerLost
-from unloader.failures import failure_of, internal_failure
+from unloader.engine.executor import EventQueue, ExecutorEvent, NoPlaceLeft
+from unloader.errors import ConfigError, UnloaderError
+from unloader.failures import failure_of
 from unloader.model import AttemptFailure
 from unloader.placement.evidence import Evidence, WorkerEvidence
 from unloader.placement.observation import Watch
@@ -68,32 +58,21 @@ class LocalExecutor:
         )
         self._started = 0
         """Seats that were asked to have a process."""
-        self._events = Untold(noted=seating.notices)
-        self._reasons: dict[int, AttemptFailure] = {}
-        """Why places were stopped, until their end has been read."""
-        self._watch = self._new_watch()
+        self._events = EventQueue(noted=seating.notices)
+        self._watch = Watch(seating.seats, self._events.note, looks=looks)
 
-    def resize(self, places: int) -> None:
-        """Keep a process on the first seats, and end those on the others.
+    def begin_with(self, places: int, of: int) -> None:
+        """Keep a process on the first `places` of `of` seats, and end those on the others.
 
         What is seen of the workers counts from here on.
 
         Raises:
             PoolError: The system refuses a process.
         """
-        self.begin_with(places, places)
-
-    def begin_with(self, places: int, of: int) -> None:
-        """Do the same with so many seats, and keep a process on the first few of them.
-
-        Raises:
-            PoolError: The system refuses a process.
-        """
         self._seating = replace(self._seating, seats=self._seating.seats[:of])
-        self._watch = self._new_watch()
-        # Those that were started before the number was known may be too many.
+        self._watch = Watch(self._seating.seats, self._events.note, looks=self._looks)
         self._started = places
-        self.start_early(places)
+        self._supervisor.keep(seat.worker for seat in self._seating.seats[:places])
 
     def start(self, places: int) -> None:
         """Keep a process on so many of the first seats, beside those that have one.
@@ -108,14 +87,6 @@ class LocalExecutor:
         """Let the fork servers load what workers need, before the number of places is known."""
         self._supervisor.prepare()
 
-    def start_early(self, places: int) -> None:
-        """Start the processes of some of the first seats, before the number is known.
-
-        Raises:
-            PoolError: The system refuses a process.
-        """
-        self._supervisor.keep(seat.worker for seat in self._seating.seats[:places])
-
     def places(self) -> Collection[int]:
         """Return the workers that are up and idle."""
         return self._supervisor.idle
@@ -125,10 +96,10 @@ class LocalExecutor:
         try:
             self._supervisor.assign(place, task)
         except PoolError as error:
-            self._events.append(AttemptFailed(place=place, failure=failure_of(error)))
+            self._events.append(Finished(worker=place, result=failure_of(error)))
 
     def tell(self, place: int, payload: object) -> None:
-        """Send a payload to the worker's process, for `numa.told`."""
+        """Send a payload to the worker's process, for `numa.processes.member.listen`."""
         self._supervisor.tell(place, payload)
 
     def events(self, timeout_seconds: float) -> Sequence[ExecutorEvent]:
@@ -137,19 +108,18 @@ class LocalExecutor:
         for event in self._supervisor.wait(timeout):
             self._take(event)
         self._watch.tick(self._supervisor.pids())
-        return self._events.taken()
+        return self._events.take()
 
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
         """Kill the workers' processes; each seat gets another one."""
         # A pool that is closed has ended them already.
         with suppress(PoolError):
-            self._supervisor.stop(*reasons)
-            self._reasons.update(reasons)
+            self._supervisor.stop(reasons)
 
     def finish(self) -> Sequence[ExecutorEvent]:
         """Look at every worker that was not looked at yet."""
         self._watch.finish(self._supervisor.pids(), self._supervisor.bindings())
-        return self._events.taken()
+        return self._events.take()
 
     def worker(self, place: int) -> WorkerEvidence:
         """Return a worker's seat, and the result of its binding."""
@@ -169,7 +139,7 @@ class LocalExecutor:
         self._supervisor.close()
 
     def wake(self) -> None:
-        """Let the `events` that is going on, or the next one, return. For any thread."""
+        """Let the `events` that is in progress, or the next one, return. For any thread."""
         self._supervisor.wake()
 
     def __enter__(self) -> LocalExecutor:
@@ -185,57 +155,29 @@ class LocalExecutor:
         """End every process."""
         self.close()
 
-    def _new_watch(self) -> Watch:
-        return Watch(self._seating.seats, self._events.note, looks=self._looks)
-
-    def _take(self, event: SupervisorEvent) -> None:
-        place = event.worker
-        if isinstance(event, Finished):
-            if isinstance(event.result, AttemptFailure):
-                self._events.append(AttemptFailed(place=place, failure=event.result))
-            else:
-                self._events.append(Result(place=place, value=event.result))
-                self._watch.unit_done(place, self._supervisor.pids())
-        elif isinstance(event, PoolMessage):
-            self._events.append(Message(place=place, payload=event.payload))
-        elif isinstance(event, Raised):
-            failure = internal_failure(event.kind, event.message, event.traceback)
-            self._events.append(AttemptFailed(place=place, failure=failure))
-        elif isinstance(event, Ready):
+    def _take(self, event: WorkerEvent) -> None:
+        self._events.append(event)
+        if isinstance(event, Ready):
             self._watch.ready(event, self._supervisor.pids())
             self._events.note_once(event.bound.note)
-            self._events.append(PlaceReady(place=place))
-        else:
-            self._vacant(event)
-
-    def _vacant(self, event: Vacant) -> None:
-        place = event.worker
-        if event.reason == "refused":
-            self._events.note_once(f"{event.detail} Next: {event.hint}")
-        elif event.reason == "too large":
-            self._events.note(
-                f"worker {place} holds {event.held_bytes / 2**20:.0f} MiB after a work unit, "
-                f"more than --worker-memory {self._limits.memory_bytes / 2**20:g}MiB: the worker "
-                "is replaced"
-            )
-        elif event.hopeless:
-            self._events.note(f"worker {place} cannot be started: {event.detail}")
-        failure = self._reasons.pop(place, None) or _lost(event)
-        self._events.append(PlaceLost(place=place, failure=failure))
-        if self._supervisor.exhausted:
-            self._events.append(NoPlaceLeft(failure=_none_left(event)))
+        elif isinstance(event, Finished) and not isinstance(event.result, AttemptFailure):
+            self._watch.unit_done(event.worker, self._supervisor.pids())
+        elif isinstance(event, Lost):
+            if event.reason == "refused":
+                self._events.note_once(f"{event.detail} Next: {event.hint}")
+            elif event.reason == "too large":
+                limit = self._limits.memory_bytes / 2**20
+                self._events.note(
+                    f"worker {event.worker} holds {event.held_bytes / 2**20:.0f} MiB after a work "
+                    f"unit, more than --worker-memory {limit:g}MiB: the worker is replaced"
+                )
+            elif event.hopeless:
+                self._events.note(f"worker {event.worker} cannot be started: {event.detail}")
+            if self._supervisor.exhausted:
+                self._events.append(NoPlaceLeft(failure=_none_left(event)))
 
 
-def _lost(event: Vacant) -> AttemptFailure:
-    return AttemptFailure(
-        error=WorkerLost.__name__,
-        message=f"worker {event.worker} was lost: {event.detail}",
-        hint=WorkerLost.usual_hint,
-        retryable=True,
-    )
-
-
-def _none_left(event: Vacant) -> AttemptFailure:
+def _none_left(event: Lost) -> AttemptFailure:
     if event.reason == "refused":
         return AttemptFailure(
             error=ConfigError.__name__, message=event.detail, hint=event.hint, retryable=False

@@ -136,7 +136,7 @@ def measure_together(
     units = tuple(_One(id=f"{at:06d}", task=task) for at, task in enumerate(tasks))
     work = _Together(executor, len(units), stop)
     schedule = Schedule(units=units, retry=RetryOptions(retries=0))
-    executor.start_early(len(units))
+    executor.begin_with(len(units), len(units))
     engine = Engine(schedule=schedule, work=work, attempt_seconds=patience_seconds)
     engine.run(executor)
     failure = engine.failure or next(iter(schedule.given_up.values()), None)

@@ -15,7 +15,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from numa import told
+from numa.processes import member
 from unloader.errors import SourceError
 from unloader.failures import failure_of
 from unloader.model import (
@@ -41,7 +41,7 @@ from unloader.worker.unit import copy_unit
 from writers.registry import load
 
 tune()
-told.listen(GATE.take)
+member.listen(GATE.take)
 
 
 class _Process(Struct):

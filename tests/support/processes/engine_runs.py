@@ -118,5 +118,5 @@ def run_locally(
 
 def run_over(engine: Engine[WorkUnit], executor: Executor, places: int) -> None:
     """Run an engine over so many places."""
-    executor.resize(places)
+    executor.begin_with(places, places)
     engine.run(executor)

@@ -20,17 +20,9 @@ from processes.engine_runs import (
 )
 from processes.engine_tasks import work as do
 
-from numa.model import ProcessLimits
+from numa.model import Finished, Lost, Message, ProcessLimits, Raised, Ready
 from partition_planner.model import WholeTable, WorkUnit
-from unloader.engine.executor import (
-    AttemptFailed,
-    Executor,
-    ExecutorEvent,
-    Message,
-    PlaceLost,
-    PlaceReady,
-    Result,
-)
+from unloader.engine.executor import Executor, ExecutorEvent, failure_in
 from unloader.engine.in_process import InProcessExecutor
 from unloader.engine.local import LocalExecutor
 from unloader.engine.schedule import Assignment
@@ -64,8 +56,8 @@ def _nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     """Each executor with its one place ready."""
     made = EXECUTORS[request.param]()
-    made.resize(1)
-    assert until(made, PlaceReady)[-1] == PlaceReady(place=0)
+    made.begin_with(1, 1)
+    assert isinstance(until(made, Ready)[-1], Ready)
     yield made
     made.close()
 
@@ -74,7 +66,7 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
 def local() -> Iterator[LocalExecutor]:
     """Processes on two places, both ready."""
     with LocalExecutor(unbound(2), ENTRY) as made:
-        made.resize(2)
+        made.begin_with(2, 2)
         while len(made.places()) < 2:
             made.events(1.0)
         yield made
@@ -90,6 +82,22 @@ def until(executor: Executor, *kinds: type) -> list[ExecutorEvent]:
     return found
 
 
+def failure_of(events: list[ExecutorEvent]) -> AttemptFailure:
+    """Return the failure with which a task has ended, the last of the events."""
+    end = events[-1]
+    assert isinstance(end, Finished | Raised | Lost)
+    failure = failure_in(end)
+    assert failure is not None
+    return failure
+
+
+def ready_in(events: list[ExecutorEvent]) -> int:
+    """Return the place that is ready, by the last of the events."""
+    ready = events[-1]
+    assert isinstance(ready, Ready)
+    return ready.worker
+
+
 def attempt(unit: str, number: int = 1) -> Assignment:
     """Return an attempt at a unit of `engine_tasks`."""
     return Assignment(unit=WorkUnit(id=unit, selectors=(WholeTable(),)), attempt=number)
@@ -99,52 +107,46 @@ def test_a_task_reports_and_has_a_result(executor: Executor) -> None:
     """Messages come in order and before the result; the place is busy until then."""
     executor.send(0, attempt("ok-1"))
     assert list(executor.places()) == []
-    message, result = until(executor, Result)
-    assert message == Message(place=0, payload=UnitProgress(unit="ok-1", rows=1, bytes=2))
-    assert isinstance(result, Result)
-    assert isinstance(result.value, UnitResult)
-    assert (result.place, result.value.unit) == (0, "ok-1")
+    message, result = until(executor, Finished)
+    assert message == Message(worker=0, payload=UnitProgress(unit="ok-1", rows=1, bytes=2))
+    assert isinstance(result, Finished)
+    assert isinstance(result.result, UnitResult)
+    assert (result.worker, result.result.unit) == (0, "ok-1")
     assert list(executor.places()) == [0]
 
 
 def test_messages_come_in_order(executor: Executor) -> None:
     """Many messages of one task keep their order; its end is the last event."""
     executor.send(0, attempt("many-1"))
-    events = until(executor, Result)
+    events = until(executor, Finished)
     rows = [event.payload.rows for event in events if isinstance(event, Message)]  # type: ignore[attr-defined]
     assert rows == [1, *range(100)]
-    assert isinstance(events[-1], Result)
+    assert isinstance(events[-1], Finished)
 
 
 def test_a_failure_is_data_and_harms_no_place(executor: Executor) -> None:
     """What the task returns as a failure, and what it raises, come as failures; it goes on."""
     executor.send(0, attempt("final-1"))
-    *_, failed = until(executor, AttemptFailed)
-    assert isinstance(failed, AttemptFailed)
-    assert (failed.failure.error, failed.failure.retryable) == ("OutputFailed", False)
+    failed = failure_of(until(executor, Finished))
+    assert (failed.error, failed.retryable) == ("OutputFailed", False)
     executor.send(0, attempt("raise-1"))
-    *_, raised = until(executor, AttemptFailed)
-    assert isinstance(raised, AttemptFailed)
-    assert (raised.failure.error, raised.failure.retryable) == ("UnloaderError", False)
-    assert "ZeroDivisionError: by intent" in raised.failure.message
-    assert "engine_tasks.py" in raised.failure.traceback
+    raised = failure_of(until(executor, Finished, Raised))
+    assert (raised.error, raised.retryable) == ("UnloaderError", False)
+    assert "ZeroDivisionError: by intent" in raised.message
+    assert "engine_tasks.py" in raised.traceback
     executor.send(0, attempt("ok-1"))
-    assert isinstance(until(executor, Result)[-1], Result)
+    assert isinstance(until(executor, Finished)[-1], Finished)
 
 
 def test_a_stopped_task_ends_with_the_reason_given(executor: Executor) -> None:
     """The end of a stopped task is told once, and the place is ready for another."""
     executor.send(0, attempt("hang-1"))
     executor.stop({0: WHY})
-    (end,) = [
-        each for each in until(executor, AttemptFailed, PlaceLost) if hasattr(each, "failure")
-    ]
-    assert isinstance(end, AttemptFailed | PlaceLost)
-    assert end.failure == WHY
+    assert failure_of(until(executor, Finished, Lost)) == WHY
     while not executor.places():
         executor.events(1.0)
     executor.send(0, attempt("ok-1"))
-    assert isinstance(until(executor, Result)[-1], Result)
+    assert isinstance(until(executor, Finished)[-1], Finished)
 
 
 def test_the_engine_runs_over_it(executor: Executor) -> None:
@@ -173,9 +175,7 @@ def test_close_ends_all(executor: Executor) -> None:
 def test_a_task_that_cannot_be_sent_is_its_own_failure(local: LocalExecutor) -> None:
     """It never begins, and its place takes another."""
     local.send(0, lambda: None)
-    (event,) = until(local, AttemptFailed)
-    assert isinstance(event, AttemptFailed)
-    assert "cannot be pickled" in event.failure.message
+    assert "cannot be pickled" in failure_of(until(local, Finished)).message
     assert sorted(local.places()) == [0, 1]
 
 
@@ -183,11 +183,11 @@ def test_a_lost_process_is_told_with_its_end(local: LocalExecutor) -> None:
     """Its place is lost with the task and ready again with another process; the other goes on."""
     before = local.pids()
     local.send(1, attempt("die-1"))
-    *_, lost = until(local, PlaceLost)
-    assert isinstance(lost, PlaceLost)
-    assert (lost.place, lost.failure.error, lost.failure.retryable) == (1, "WorkerLost", True)
-    assert "worker 1 was lost: killed by SIGKILL" in lost.failure.message
-    assert until(local, PlaceReady)[-1] == PlaceReady(place=1)
+    events = until(local, Lost)
+    lost = failure_of(events)
+    assert (lost.error, lost.retryable) == ("WorkerLost", True)
+    assert "worker 1 was lost: killed by SIGKILL" in lost.message
+    assert ready_in(until(local, Ready)) == 1
     assert local.pids()[0] == before[0]
     assert local.pids()[1] != before[1]
     assert local.evidence().workers[1].restarts == 1
@@ -196,10 +196,8 @@ def test_a_lost_process_is_told_with_its_end(local: LocalExecutor) -> None:
 def test_an_idle_process_that_is_killed_is_replaced(local: LocalExecutor) -> None:
     """Nobody had a task, so it is only told that the place is lost for a while."""
     os.kill(local.pids()[0], signal.SIGKILL)
-    assert any(
-        event.place == 0 for event in until(local, PlaceLost) if isinstance(event, PlaceLost)
-    )
-    assert until(local, PlaceReady)[-1] == PlaceReady(place=0)
+    assert any(event.worker == 0 for event in until(local, Lost) if isinstance(event, Lost))
+    assert ready_in(until(local, Ready)) == 0
 
 
 def test_stop_leaves_no_process_behind(local: LocalExecutor, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from processes.engine_runs import RecordedWork, engine_of, run_over
 from stages import stages
 
-from unloader.engine.executor import ExecutorEvent, Message, PlaceLost, Result
+from numa.model import Finished, Lost, Message
+from unloader.engine.executor import ExecutorEvent
 from unloader.engine.schedule import Attempt
 from unloader.model import AttemptFailure, UnitResult
 from unloader.placement.evidence import Evidence, WorkerEvidence
@@ -56,7 +57,7 @@ class SimulatedExecutor:
             }
             self.sleeps = 0.0
         told = [
-            Message(place=place, payload=task.unit.id)
+            Message(worker=place, payload=task.unit.id)
             for place, (_, task) in self.ends.items()
             if task.unit.id.startswith("chatty")
         ]
@@ -66,9 +67,9 @@ class SimulatedExecutor:
         """End tasks at once."""
         for place, failure in reasons.items():
             del self.ends[place]
-            self.stopped.append(PlaceLost(place=place, failure=failure))
+            self.stopped.append(Lost(worker=place, detail="stopped", cause=failure))
 
-    def resize(self, places: int) -> None:
+    def begin_with(self, places: int, of: int) -> None:
         """All are used."""
 
     def finish(self) -> tuple[ExecutorEvent, ...]:
@@ -86,11 +87,11 @@ class SimulatedExecutor:
     def close(self) -> None:
         """Nothing to give back."""
 
-    def _result(self, place: int, attempt: Attempt) -> Result:
+    def _result(self, place: int, attempt: Attempt) -> Finished:
         figures = {"seconds": 1.0, "cpu_seconds": 0.0}
         value = UnitResult(unit=attempt.unit.id, attempt=attempt.attempt, rows=1, files=(),
                            stages=stages(), peak_rss_bytes=0, **figures)  # fmt: skip
-        return Result(place=place, value=value)
+        return Finished(worker=place, result=value)
 
 
 def test_the_engine_runs_in_simulated_time() -> None:

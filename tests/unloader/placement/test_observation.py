@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 from processes.engine_runs import ENTRY, RecordedWork, engine_of, run_over, seating_of
 
-from numa.model import PoolEvent, Ready, Seat
+from numa.model import Ready, Seat, WorkerEvent
 from numa.placement import place
 from numa.pool import Pool
 from numa.topology import detect
@@ -57,7 +57,7 @@ class Watched:
 def ready_in(pool: Pool) -> Ready:
     """Wait until a worker is up."""
     while True:
-        events: tuple[PoolEvent, ...] = pool.wait(180.0)
+        events: tuple[WorkerEvent, ...] = pool.wait(180.0)
         assert events, "the worker never came up"
         for event in events:
             if isinstance(event, Ready):

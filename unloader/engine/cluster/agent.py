@@ -26,19 +26,12 @@ from typing import Any, NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from numa.model import ProcessLimits, Seat
+from numa.model import Finished, Lost, Message, ProcessLimits, Raised, Ready, Seat
 from numa.topology import detect
-from unloader.engine.executor import (
-    AttemptFailed,
-    ExecutorEvent,
-    Message,
-    Note,
-    PlaceLost,
-    PlaceReady,
-    Result,
-)
+from unloader.engine.executor import ExecutorEvent, failure_in
 from unloader.engine.local import LocalExecutor
-from unloader.errors import WorkerLost, translate
+from unloader.errors import translate
+from unloader.events import Notice
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, Preload, Proof, SeatOptions
 from unloader.placement.evidence import Evidence, WorkerEvidence
@@ -198,6 +191,8 @@ class Agent:
         self._prover: int | None = None
         """The place whose process is at it."""
         self._is_proven = False
+        self._ready: dict[int, Ready] = {}
+        """By place, what its process sent first."""
         self._orders: queue.SimpleQueue[tuple[Order, asyncio.Future[Any]]] = queue.SimpleQueue()
         # Used in the loop alone:
         self._answers: dict[int, asyncio.Future[Any]] = {}
@@ -251,13 +246,7 @@ class Agent:
         if place in self._executor.places():
             self._executor.send(place, task)
         else:  # Its process was lost while the task was on its way.
-            failure = AttemptFailure(
-                error=WorkerLost.__name__,
-                message=f"worker {place} was lost before its work unit began",
-                hint=WorkerLost.usual_hint,
-                retryable=True,
-            )
-            self._report(PlaceLost(place=place, failure=failure))
+            self._report(Lost(worker=place, detail="before its work unit began"))
 
     def tell(self, place: int, payload: object) -> None:
         """Send something to the task at a place."""
@@ -295,7 +284,7 @@ class Agent:
         try:
             with self._executor as executor:
                 executor.prepare()
-                executor.start_early(self._opening.begin)
+                executor.begin_with(self._opening.begin, len(self._opening.places))
                 lease = self._opening.lease_seconds
                 while self._is_wanted and time.monotonic() - self._heard < lease:
                     self._carry_out_orders()
@@ -306,7 +295,7 @@ class Agent:
                         self._report_all(executor.events(_TICK_SECONDS))
         except Exception as error:
             # Every task here ends with the executor. The parent tries other machines.
-            self._report(Note(text=f"the agent on {socket.gethostname()} has ended: {error}"))
+            self._report(Notice(text=f"the agent on {socket.gethostname()} has ended: {error}"))
         finally:
             self._in_loop(self._end)
 
@@ -325,24 +314,28 @@ class Agent:
     def _report_all(self, events: Sequence[ExecutorEvent]) -> None:
         was_proven, free = self._is_proven, self._executor.places()
         for event in events:
-            place: int | None = getattr(event, "place", None)
+            if isinstance(event, Ready):
+                self._ready[event.worker] = event
+            place: int | None = getattr(event, "worker", None)
             if place is not None and place == self._prover:
                 if isinstance(event, Message):
                     continue
                 self._prover = None
-                if not isinstance(event, PlaceLost):
-                    failure = event.failure if isinstance(event, AttemptFailed) else None
+                if isinstance(event, Finished | Raised):
+                    failure = failure_in(event)
                     self._proof, self._is_proven = None, failure is None
                     self._report(Proven(failure))
                     continue
-            if place is None or not isinstance(event, PlaceReady | Result):
+            if isinstance(event, Lost):
+                event = replace(event, task=None)  # The parent has it.
+            if place is None or not isinstance(event, Ready | Finished):
                 self._report(event, is_free=place in free)
             elif was_proven:
                 self._report(event, is_free=place in free, worker=self._executor.worker(place))
         if self._is_proven and not was_proven:
             for place in sorted(free):
-                ready = PlaceReady(place=place)
-                self._report(ready, is_free=True, worker=self._executor.worker(place))
+                known = self._executor.worker(place)
+                self._report(self._ready[place], is_free=True, worker=known)
 
     def _report(
         self,

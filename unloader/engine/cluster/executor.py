@@ -17,20 +17,13 @@ from types import TracebackType
 
 from msgspec.structs import replace
 
+from numa.model import Finished, Lost, Raised, Ready
 from unloader.engine.cluster.agent import Agent, Proven, Report
 from unloader.engine.cluster.remote import RemoteAgent
 from unloader.engine.cluster.team import Team
-from unloader.engine.executor import (
-    AttemptFailed,
-    ExecutorEvent,
-    NoPlaceLeft,
-    Note,
-    PlaceLost,
-    PlaceReady,
-    Result,
-)
-from unloader.engine.untold import Untold
+from unloader.engine.executor import EventQueue, ExecutorEvent, NoPlaceLeft, failure_in
 from unloader.errors import ConfigError, WorkerLost, error_class
+from unloader.events import Notice
 from unloader.failures import error_of
 from unloader.model import AttemptFailure, Proof
 from unloader.placement.evidence import Evidence, WorkerEvidence
@@ -47,11 +40,9 @@ class DaskExecutor:
     def __init__(self, team: Team) -> None:
         """Take the agents; `close` ends their work for this run."""
         self._team = team
-        self._events = Untold()
+        self._events = EventQueue()
         self._idle: set[int] = set()
         self._busy: set[int] = set()
-        self._reasons: dict[int, AttemptFailure] = {}
-        """Why places were stopped, until their end has been read."""
         self._workers: dict[int, WorkerEvidence] = {}
         self._restarts: dict[int, int] = {}
         """Processes that places had in agents that are lost."""
@@ -63,10 +54,6 @@ class DaskExecutor:
         """Agents whose proof the run waits for; a later one is asked without that."""
         self._alone_since: float | None = None
         self._is_closed = False
-
-    def resize(self, places: int) -> None:
-        """Use the places below a number."""
-        self.begin_with(places, places)
 
     def begin_with(self, places: int, of: int) -> None:
         """Use those below the second number, and keep processes at those below the first."""
@@ -104,7 +91,7 @@ class DaskExecutor:
         """Return the new events of all machines."""
         self._take_all(0.0 if self._events else timeout_seconds)
         self._look_for_places()
-        return self._events.taken()
+        return self._events.take()
 
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
         """Kill the processes of places, wherever they are.
@@ -112,7 +99,6 @@ class DaskExecutor:
         A machine that cannot be reached in time is lost to the run. It ends its processes when its
         lease is over, and their output does not count.
         """
-        self._reasons.update(reasons)
         orders = []
         for agent in self._team.alive():
             mine = {place: reasons[place] for place in agent.places if place in reasons}
@@ -131,7 +117,7 @@ class DaskExecutor:
                 for worker in found.workers:
                     self._know(agent, worker)
         self._take_all(0.0)
-        return self._events.taken()
+        return self._events.take()
 
     def pids(self) -> Mapping[int, int]:
         """Return nothing: they are on other machines."""
@@ -238,7 +224,6 @@ class DaskExecutor:
         if isinstance(event, Proven):
             self._take_proof(agent, event.failure)
             return
-        place: int | None = getattr(event, "place", None)
         if report.worker is not None:
             self._know(agent, report.worker)
         if isinstance(event, NoPlaceLeft):
@@ -247,23 +232,26 @@ class DaskExecutor:
             )
             self._team.drop(agent, "none of its processes could be started")
             return
-        if isinstance(event, Note):
+        if isinstance(event, Notice):
             self._events.note_once(f"{agent.home.host}: {event.text}")
             return
-        if place is not None and self._team.agent_of(place) is not agent:
+        place = event.worker
+        if self._team.agent_of(place) is not agent:
             return  # Another agent has it now.
-        if isinstance(event, PlaceReady):
-            if place is None or place >= self._team.places:
+        if isinstance(event, Ready):
+            if place >= self._team.places:
                 return  # There are fewer by now.
             self._idle.add(place)
-        elif isinstance(event, Result | AttemptFailed | PlaceLost) and place is not None:
+        elif isinstance(event, Finished | Raised | Lost):
             self._busy.discard(place)
             self._idle.discard(place)
             if report.is_free:
                 self._idle.add(place)
-            if isinstance(event, PlaceLost):
-                reason = self._reasons.pop(place, None)
-                event = PlaceLost(place=place, failure=reason or _of_host(agent, event.failure))
+            if isinstance(event, Lost) and event.cause is None:
+                failure = failure_in(event)
+                assert failure is not None
+                text = f"{failure.message} (on {agent.home.host})"
+                event = replace(event, cause=replace(failure, message=text))
         self._events.append(event)
 
     def _take_proof(self, agent: RemoteAgent, failure: AttemptFailure | None) -> None:
@@ -285,13 +273,14 @@ class DaskExecutor:
             self._busy.discard(place)
             known = self._workers.get(place)
             self._restarts[place] = 1 + (known.restarts if known is not None else 0)
-            failure = self._reasons.pop(place, None) or AttemptFailure(
+            detail = f"{agent.home.label}: {reason}"
+            failure = AttemptFailure(
                 error=WorkerLost.__name__,
-                message=f"worker {place} was lost: {agent.home.label}: {reason}",
+                message=f"worker {place} was lost: {detail}",
                 hint=f"see the log of the Dask worker on {agent.home.host}",
                 retryable=True,
             )
-            self._events.append(PlaceLost(place=place, failure=failure))
+            self._events.append(Lost(worker=place, detail=detail, cause=failure))
 
     def _look_for_places(self) -> None:
         """Give up once there has been no agent for long, or the scheduler is gone."""
@@ -320,7 +309,3 @@ class DaskExecutor:
 
 def _on(agent: RemoteAgent, failure: AttemptFailure) -> str:
     return f"{agent.home.label}: {failure.message}"
-
-
-def _of_host(agent: RemoteAgent, failure: AttemptFailure) -> AttemptFailure:
-    return replace(failure, message=f"{failure.message} (on {agent.home.host})")

@@ -17,9 +17,10 @@ from typing import Generic
 
 from msgspec import Struct, field
 
+from numa.model import Finished, Lost, Raised
 from unloader.engine.concurrency.control import Concurrency
 from unloader.engine.concurrency.limits import Held
-from unloader.engine.executor import AttemptFailed, Executor, ExecutorEvent, PlaceLost, Result
+from unloader.engine.executor import Executor, ExecutorEvent
 from unloader.engine.schedule import Schedule, U
 from unloader.model import FetchOrder, Release
 
@@ -129,12 +130,12 @@ class Steering(Struct, Generic[U], kw_only=True):
 
     def is_own(self, schedule: Schedule[U], event: ExecutorEvent) -> bool:
         """Take an event of a place that gives its session back; return whether it was one."""
-        if not isinstance(event, Result | AttemptFailed | PlaceLost):
+        if not isinstance(event, Finished | Raised | Lost):
             return False
-        if event.place not in self._releasing:
+        if event.worker not in self._releasing:
             return False
-        self._releasing.discard(event.place)
-        schedule.vacated(event.place)
+        self._releasing.discard(event.worker)
+        schedule.vacated(event.worker)
         return True
 
     def _release_idle(self, schedule: Schedule[U], executor: Executor, now: float) -> None:

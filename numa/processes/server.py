@@ -21,18 +21,16 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
-
-from msgspec import Struct
+from typing import IO, Any, NoReturn
 
 from numa.affinity import seated
-from numa.model import BindReport, Seat
+from numa.model import BindReport, Ready, Seat
 from numa.processes import member
-from numa.processes.ending import end_process, wait_for_end
-from numa.processes.interpreter import start_interpreter
 
 logger = logging.getLogger(__name__)
 
@@ -46,13 +44,15 @@ _STAT = Path("/proc/self/stat")
 _ARG_START = 48 - 3
 """Position after the program's name, which is field 2 and may contain blanks. Source: proc(5)."""
 
+# Guess: looks for the end of a process are so far apart at first and at last.
+_FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.0005, 0.05
 
-class _Birth(Struct, frozen=True, kw_only=True):
-    """Asks for a worker. Its pipe and its standard error come with it as descriptors."""
-
-    seat: Seat
-    memory_policy: str
-    name: str
+# Nothing is imported before the path is the parent's: with -c the current folder comes first.
+_BOOTSTRAP = (
+    "import sys; _, _, module, fd, parent, tied, entry, *sys.path = sys.argv; del sys.argv[1:]; "
+    "from importlib import import_module; "
+    "import_module(module).serve(int(fd), int(parent), tied == 'tied', entry)"
+)
 
 
 class Served:
@@ -156,7 +156,8 @@ class ForkServer:
                 self._process = start_interpreter(
                     __name__, name, self._entry, theirs, subprocess.DEVNULL
                 )
-            self._sock.send(self._warm_up, socket.MSG_NOSIGNAL)
+            start = pickle.dumps((self._memory_policy, self._warm_up))
+            self._sock.send(start, socket.MSG_NOSIGNAL)
         except OSError as error:
             self._refuse(str(error))
         except BaseException:
@@ -182,23 +183,19 @@ class ForkServer:
             return True
         return False
 
-    def fork(
-        self, seat: Seat, name: str, descriptors: tuple[int, int]
-    ) -> tuple[Served, BindReport] | None:
+    def fork(self, seat: Seat, descriptors: tuple[int, int]) -> tuple[Served, BindReport] | None:
         """Start a worker on a seat; return it, or None where none can be forked.
 
         Args:
             seat: The seat, among the CPUs of the server.
-            name: The name of the worker in the list of processes.
             descriptors: Its end of the pipe, and the file for its standard error.
         Raises:
             OSError: The system refuses the worker.
         """
-        birth = _Birth(seat=seat, memory_policy=self._memory_policy, name=name)
         for _ in range(2):  # The process may have been killed since the last call.
             if not self.is_prepared(_ANSWER_SECONDS) or self._is_refused:
                 break
-            answer = self.ask(("fork", birth), None, descriptors)
+            answer = self.ask(("fork", seat), None, descriptors)
             if isinstance(answer, OSError):
                 raise answer
             if isinstance(answer, str):
@@ -245,6 +242,73 @@ class ForkServer:
         self.close()
 
 
+def start_interpreter(
+    module: str, name: str, entry: str, theirs: socket.socket, stderr: int | IO[bytes]
+) -> "subprocess.Popen[bytes]":
+    """Start an interpreter with the `sys.path` of this process that calls a module's `serve`.
+
+    It inherits one end of a socket and no other descriptor, so that its parent sees each end of a
+    pipe immediately. It is not a `multiprocessing.Process`, which imports the caller's `__main__`
+    again: that is slow and needs a guard in every script.
+
+    Args:
+        module: Its `serve` takes the descriptor of the socket, this process's id, whether the
+            kernel may end it together with the calling thread, and the entry.
+        name: Its name in the list of processes.
+        entry: See `numa.pool.Pool`.
+        theirs: The end of the socket that the interpreter gets; the caller closes its own copy.
+        stderr: As `subprocess.Popen` takes it; the other standard streams lead to nothing.
+    Raises:
+        OSError: The system refuses the process.
+    """
+    # The kernel's death signal follows the thread that started a process: see `die_with_parent`.
+    tied = threading.current_thread() is threading.main_thread()
+    # The folder of this package is on the path, wherever the package was imported from.
+    home = str(Path(__file__).resolve().parents[2])
+    path = [*sys.path, *([] if home in sys.path else [home])]
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-c", _BOOTSTRAP, name, module, str(theirs.fileno())),
+            *(str(os.getpid()), "tied" if tied else "loose", entry, *path),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+        pass_fds=(theirs.fileno(),),
+        # In its own session, so that signals of the terminal reach the parent alone.
+        start_new_session=True,
+    )
+
+
+def wait_for_end(pid: int, has_ended: Callable[[], bool], timeout_seconds: float) -> bool:
+    """Wait for the end of a child; return whether it came in time.
+
+    Args:
+        pid: The child, which was not reaped yet.
+        has_ended: Looks whether it has ended.
+        timeout_seconds: The longest wait.
+    """
+    deadline, pause = time.monotonic() + timeout_seconds, _FIRST_LOOK_SECONDS
+    if has_ended():
+        return True
+    with suppress(AttributeError, OSError):
+        # From Linux 5.3 on the end itself wakes us.
+        descriptor = os.pidfd_open(pid)
+        try:
+            end = select.poll()
+            end.register(descriptor, select.POLLIN)
+            end.poll(max(0.0, timeout_seconds) * 1000)
+        finally:
+            os.close(descriptor)
+    while not has_ended():
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, _LAST_LOOK_SECONDS)
+    return True
+
+
 def _reason_against() -> str | None:
     """Return why no process is to be forked here; None if there is no reason."""
     if sys.platform != "linux":
@@ -262,7 +326,11 @@ def serve(descriptor: int, parent_pid: int, tied_to_thread: bool, entry: str) ->
     member.set_signals()
     if tied_to_thread:
         member.die_with_parent(parent_pid)
-    function = member.prepared(entry, sock.recv(_MOST_BYTES))
+    start = sock.recv(_MOST_BYTES)
+    if not start:
+        os._exit(0)
+    memory_policy, warm_up = pickle.loads(start)
+    function = member.prepared(entry, warm_up)
     sock.send(pickle.dumps(True), socket.MSG_NOSIGNAL)
     while True:
         data, descriptors, _, _ = socket.recv_fds(sock, _MOST_BYTES, 2)
@@ -272,7 +340,7 @@ def serve(descriptor: int, parent_pid: int, tied_to_thread: bool, entry: str) ->
         answer: object
         if kind == "fork":
             pipe, stderr = descriptors
-            answer = _forked(value, pipe, stderr, sock, function)
+            answer = _forked(value, memory_policy, pipe, stderr, sock, function)
         else:
             answer = _state(value, reap=kind == "reap")
         for each in descriptors:
@@ -293,7 +361,12 @@ def _state(pid: int, *, reap: bool) -> object:
 
 
 def _forked(
-    birth: _Birth, pipe: int, stderr: int, sock: socket.socket, function: member.TaskFunction
+    seat: Seat,
+    memory_policy: str,
+    pipe: int,
+    stderr: int,
+    sock: socket.socket,
+    function: member.TaskFunction,
 ) -> tuple[int, BindReport] | OSError | str:
     """Fork a worker on its seat; return an error of the system, or why nothing can be forked."""
     threads = os.listdir("/proc/self/task")
@@ -303,19 +376,20 @@ def _forked(
     # worker, and the kernel would copy the memory that the workers share.
     gc.freeze()
     try:
-        with seated(birth.seat, birth.memory_policy) as bound:
+        with seated(seat, memory_policy) as bound:
             server = os.getpid()
             pid = os.fork()
             if pid == 0:
                 sock.close()
-                _be_worker(server, birth.name, pipe, stderr, function)
+                ready = Ready(worker=seat.worker, pid=os.getpid(), bound=bound)
+                _be_worker(server, ready, pipe, stderr, function)
     except OSError as error:
         return error
     return pid, bound
 
 
 def _be_worker(
-    server: int, name: str, pipe: int, stderr: int, function: member.TaskFunction
+    server: int, ready: Ready, pipe: int, stderr: int, function: member.TaskFunction
 ) -> NoReturn:
     """Do what a worker does; the stack of the server above is never returned to."""
     status = 1
@@ -324,14 +398,15 @@ def _be_worker(
         os.dup2(stderr, 2)
         os.close(stderr)
         member.die_with_parent(server)
-        _set_title("python", member.__name__, name)
-        member.main(socket.socket(fileno=pipe), function)
+        _set_title("python", member.__name__, f"worker-{ready.worker}")
+        sock = socket.socket(fileno=pipe)
+        member.main(sock, sock.makefile("rb"), ready, function)
         status = 0
     except BaseException:
         # As the interpreter would show it; the pool reads it from there.
         sys.excepthook(*sys.exc_info())
     finally:
-        end_process(status)
+        member.end_process(status)
 
 
 def _set_title(*words: str) -> None:
