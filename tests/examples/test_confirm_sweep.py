@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from example_scripts import report
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "examples" / "confirm_sweep.py"
@@ -47,15 +45,7 @@ def test_what_is_confirmed(example: ModuleType) -> None:
 def test_a_table_is_swept_and_run_again() -> None:
     """All measured points are in the answer, with the seconds of the sweep."""
     small = ("--rows", "20k", "--levels", "1,2", "--repeats", "1", "--turns", "1")
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--source", "duckdb", "--json", *small],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = report("confirm_sweep.py", "--source", "duckdb", *small)
     assert set(found["rows_per_second"]) == {"1", "2"}
     assert found["recommended"] in (1, 2)
     assert found["seconds"] > 0

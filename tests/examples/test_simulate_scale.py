@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
-
 import pytest
-
-SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "simulate_scale.py"
-
-
-def simulated(*options: str) -> dict[str, Any]:
-    """Run the script; it fails if a unit is done twice or never."""
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--json", *options], check=True, capture_output=True
-    )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+from example_scripts import report
 
 
 def test_processes_and_hosts_are_lost() -> None:
     """Their units are done by others, and the time says that nobody waited for them for long."""
-    found = simulated(
+    found = report(
+        "simulate_scale.py",
         "--hosts", "20", "--rows", "2e10", "--lost-hosts", "5", "--failing", "0.02",
         "--dying", "0.01", "--progress-seconds", "5",
     )  # fmt: skip
@@ -36,6 +21,8 @@ def test_processes_and_hosts_are_lost() -> None:
 @pytest.mark.parametrize("sessions", [7, 100])
 def test_the_database_takes_fewer_sessions(sessions: int) -> None:
     """As many workers go on as have one, and they are kept busy."""
-    found = simulated("--hosts", "20", "--rows", "1e10", "--sessions", str(sessions))
+    found = report(
+        "simulate_scale.py", "--hosts", "20", "--rows", "1e10", "--sessions", str(sessions)
+    )
     assert found["run"]["sessions_refused"] >= 320 - sessions
     assert 0.95 <= found["ratios"]["wall_vs_ideal"] < 1.5

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from example_scripts import report
 
 pytestmark = pytest.mark.long("throttled machines")
 
@@ -23,16 +20,7 @@ SMALL = (
 @pytest.mark.parametrize("case", ["disk", "source", "cpu"])
 def test_what_is_throttled_is_named(case: str) -> None:
     """In the JSON and in words, below the knee and beyond it, and none of the other two is."""
-    done = subprocess.run(
-        [sys.executable, "examples/throttled_sweeps.py", "--json", "--case", case, *SMALL],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)[case]
+    answer = report("throttled_sweeps.py", "--case", case, *SMALL)[case]
     if "left_out" in answer:
         pytest.skip(f"this machine cannot throttle: {answer['left_out']}")
     words = {"disk": "the disk", "source": "the source", "cpu": "the CPUs"}

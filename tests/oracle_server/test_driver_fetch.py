@@ -236,17 +236,6 @@ def test_locators(database: Canned, connection: oracledb.Connection) -> None:
     assert (empty.read(), face.size(), face.read(), small.read()) == ("", 2, "\U0001f600", b"x")
 
 
-def test_temporary_lob(connection: oracledb.Connection) -> None:
-    """A client's own temporary LOB is written and read back, and freed when it goes."""
-    lob = connection.createlob(oracledb.DB_TYPE_CLOB, "é" * 5000)
-    lob.write("x", 2)
-    assert (lob.size(), lob.read(1, 4)) == (5000, "éxéé")
-    lob.trim(3)
-    assert lob.read() == "éxé"
-    del lob
-    connection.ping()
-
-
 def near_repeats(seed: int, values: Sequence[Any], count: int = 60) -> list[Any]:
     """Return values in runs of random length, NULLs among them."""
     chance = random.Random(seed)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import oracledb
@@ -12,7 +10,7 @@ import pytest
 from oracle_server.data.repeated import RepeatedRows
 from oracle_server.data.tables import PartitionSpec, Row
 from oracle_server.database import Database
-from oracle_server.model import Column, Rowid, Type
+from oracle_server.model import Column, Type
 from oracle_server.samples.tables import furnished
 from oracle_server.server import OracleServer
 from oracle_server.wire.rows.encodings import SMALL_ROWS
@@ -77,15 +75,3 @@ def test_the_rows_are_those_of_a_table_that_has_them_all(
     assert found == fetched(connection, f"SELECT * FROM rows_of_turns{part}", rows)
     asked = fetched(connection, f"SELECT COUNT(*) FROM turns{part}", 1)
     assert asked == [(len(found),)]
-
-
-def test_ranges_of_addresses_cut_turns_anywhere(connection: oracledb.Connection) -> None:
-    """And the ranges of all blocks together are the table."""
-    found = [row[0] for row in fetched(connection, "SELECT ROWID FROM turns", 10_000)]
-    addresses = sorted(found, key=Rowid.parse)
-    bounds = addresses[:: len(addresses) // 9]
-    ranges = [f"ROWID >= '{low}' AND ROWID < '{high}'" for low, high in pairwise(bounds)]
-    parts: Counter[Any] = Counter()
-    for some in (*ranges, f"ROWID >= '{bounds[-1]}'"):
-        parts.update(fetched(connection, f"SELECT * FROM turns WHERE {some}", 100))
-    assert parts == Counter(fetched(connection, "SELECT * FROM rows_of_turns", 100_000))

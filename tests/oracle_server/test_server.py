@@ -8,74 +8,12 @@ import socket
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import oracledb
 import pytest
 from oracle_server import Fault, OracleServer
-from processes.command import wait_for
 from processes.program import Program
-
-
-def test_twenty_clients_at_once(server, connect) -> None:
-    """Each of twenty connections gets its own rows and session."""
-
-    def work(number: int) -> int:
-        connection = connect()
-        connection.module = f"client {number}"
-        rows = connection.cursor().execute(f"select {1000 + number} rows").fetchall()
-        return len(rows)
-
-    with ThreadPoolExecutor(20) as pool:
-        assert list(pool.map(work, range(20))) == [1000 + n for n in range(20)]
-    assert {state.module for state in server.sessions} == {f"client {n}" for n in range(20)}
-    assert len({(state.sid, state.serial) for state in server.sessions}) == 20
-
-
-def test_pool(server) -> None:
-    """The driver's pool works: connections are reused."""
-    pool = oracledb.create_pool(user="scott", password="tiger", dsn=server.dsn, min=1, max=2)
-    for _ in range(5):
-        with pool.acquire() as connection:
-            connection.cursor().execute("select 3 rows").fetchall()
-    pool.close()
-    assert len(server.sessions) == 1
-
-
-@pytest.mark.parametrize("mode", ["19c", "23ai"])
-def test_killed_session(serve, connect, mode) -> None:
-    """The next call of a killed session fails with ORA-00028 and ends the connection."""
-    server = serve(mode=mode)
-    connection = connect(server)
-    server.kill(server.sessions[0].sid)
-    with pytest.raises(oracledb.DatabaseError, match=r"DPY-4011(.|\n)*ORA-00028"):
-        connection.ping()
-    assert not connection.is_healthy()
-
-
-def test_session_killed_within_a_call(server, connect) -> None:
-    """A session that is killed while a statement runs gets to know at once."""
-    fault = server.faults.add(Fault(kind="stall", after_rows=500))
-    connection = connect()
-
-    def kill() -> None:
-        fault.happened.wait(60)
-        server.kill(server.sessions[0].sid)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    with pytest.raises(oracledb.DatabaseError, match="ORA-00028"):
-        connection.cursor().execute("select 5000 rows").fetchall()
-    killer.join()
-
-
-def test_dropped_connection(server, connect) -> None:
-    """A connection that is dropped fails with the driver's own error."""
-    connection = connect()
-    server.drop(server.sessions[0].sid)
-    with pytest.raises(oracledb.DatabaseError, match="DPY-4011"):
-        connection.ping()
 
 
 def test_end_with_clients_in_every_state(database) -> None:
@@ -107,14 +45,6 @@ def test_end_with_clients_in_every_state(database) -> None:
         socket.create_connection((server.host, server.port))
 
 
-def test_port_of_a_server_that_is_gone(database) -> None:
-    """A port where nobody listens is an error at once."""
-    with OracleServer(database) as server:
-        dsn = server.dsn
-    with pytest.raises(oracledb.DatabaseError, match="DPY-6005"):
-        oracledb.connect(user="scott", password="tiger", dsn=dsn)
-
-
 def test_server_tells_of_its_own_failures(database) -> None:
     """A mistake within the server fails the test that uses it, not only the client."""
 
@@ -130,21 +60,6 @@ def test_server_tells_of_its_own_failures(database) -> None:
 
     with pytest.raises(AssertionError, match="ZeroDivisionError: in the database"):
         use_it()
-
-
-def test_addresses(server) -> None:
-    """A test gets a connect string and a source URL."""
-    assert server.dsn == f"127.0.0.1:{server.port}/FREEPDB1"
-    assert server.url("scott") == f"oracle://scott@127.0.0.1:{server.port}/FREEPDB1"
-
-
-def test_sessions_are_seen_while_they_last(serve, connect, database) -> None:
-    """A database that keeps a list of sessions has those that are open."""
-    database.sessions = {}
-    connection = connect(serve())
-    assert [state.user for state in database.sessions.values()] == ["SCOTT"]
-    connection.close()
-    wait_for(lambda: database.sessions == {}, "the end of the session")
 
 
 def test_command() -> None:

@@ -6,7 +6,6 @@ import datetime
 from collections.abc import Iterator
 from typing import Any
 
-import oracledb
 import pytest
 from oracle import leg as oracle_leg
 from oracle.leg import OracleLeg
@@ -99,44 +98,3 @@ def test_partitions_take_the_rows_that_belong_there(leg: OracleLeg) -> None:
     assert leg.run("SELECT ID FROM T PARTITION (REST) ORDER BY ID") == [(1,), (2,)]
     leg.run("ALTER TABLE T TRUNCATE PARTITION REST")
     assert leg.run("SELECT ID FROM T") == [(0,)]
-
-
-@pytest.mark.parametrize(
-    ("sql", "code"),
-    [
-        ("INSERT INTO T VALUES (1, 'eleven chars')", 12899),
-        ("INSERT INTO T VALUES (1)", 947),
-        ("INSERT INTO T VALUES (1, 'a', 2)", 913),
-        ("INSERT INTO T VALUES (1234567890, 'a')", 1438),
-        ("INSERT INTO T (NO_SUCH) VALUES (1)", 904),
-        ("INSERT INTO NO_SUCH VALUES (1)", 942),
-        ("CREATE TABLE T (ID NUMBER)", 955),
-        ("CREATE TABLE T2 (ID NUMBRE)", 902),
-        ("CREATE TABLE HR.T2 (ID NUMBER)", 1031),
-    ],
-)
-def test_what_oracle_refuses_is_refused(leg: OracleLeg, sql: str, code: int) -> None:
-    """Mistakes in statements of tests have Oracle's code here, too."""
-    leg.create("T", (ID, TEXT))
-    with pytest.raises(oracledb.DatabaseError) as caught:
-        leg.run(sql)
-    assert caught.value.args[0].code == code
-
-
-def test_rights_can_be_given_by_sql(leg: OracleLeg) -> None:
-    """A new user reads somebody's table once it may, and as it was only with FLASHBACK."""
-    leg.create("T", (ID, TEXT), rows=[(1, "one")])
-    reader = leg.user("SELECT ON SYS.V_$DATABASE")
-    sql = f"SELECT ID FROM {leg.schema}.T"
-    with pytest.raises(oracledb.DatabaseError, match="ORA-00942"):
-        leg.run(sql, account=reader)
-    leg.run(f'GRANT SELECT ON T TO "{reader.name}"')
-    assert leg.run(sql, account=reader) == [(1,)]
-    ((scn,),) = leg.run("SELECT CURRENT_SCN FROM V$DATABASE", account=reader)
-    with pytest.raises(oracledb.DatabaseError, match="ORA-01031"):
-        leg.run(f"{sql} AS OF SCN {scn}", account=reader)
-    leg.run(f'GRANT FLASHBACK ON T TO "{reader.name}"')
-    assert leg.run(f"{sql} AS OF SCN {scn}", account=reader) == [(1,)]
-    leg.run(f'REVOKE SELECT ON T FROM "{reader.name}"')
-    with pytest.raises(oracledb.DatabaseError):
-        leg.run(sql, account=reader)

@@ -8,7 +8,7 @@ from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partition_planner.balance import assign, finish_times, lower_bound, makespan
+from partition_planner.balance import assign, lower_bound, makespan
 
 
 def optimum(costs: list[int], parallelism: int) -> int:
@@ -57,21 +57,3 @@ def test_every_unit_is_assigned_once(costs: list[int], parallelism: int) -> None
     for chosen in bins:
         taken = [costs[index] for index in chosen]
         assert taken == sorted(taken, reverse=True)
-
-
-def test_grahams_worst_case_is_reproduced() -> None:
-    """The published worst case for two workers, 3 3 2 2 2, ends at 7 where 6 is possible."""
-    assert makespan([2, 3, 2, 3, 2], 2) == 7
-    assert optimum([2, 3, 2, 3, 2], 2) == 6
-
-
-def test_units_of_no_cost_are_spread_too() -> None:
-    """Ten units thought empty go to ten workers, not to one."""
-    assert [len(chosen) for chosen in assign([0] * 10, 10)] == [1] * 10
-
-
-def test_idle_workers_take_the_next_unit_in_the_order_given() -> None:
-    """Finish times follow the order of the list, not the sizes."""
-    assert finish_times([1, 1, 4], 2) == (5, 1)
-    assert finish_times([4, 1, 1], 2) == (4, 2)
-    assert finish_times([], 3) == (0, 0, 0)

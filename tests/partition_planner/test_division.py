@@ -79,21 +79,6 @@ def test_parts_have_digests_of_their_own() -> None:
             replace(part, part=other).check()
 
 
-@pytest.mark.parametrize(("number", "of"), [(0, 1), (3, 2), (-1, 2)])
-def test_there_is_no_such_part(number: int, of: int) -> None:
-    """Parts are counted from 1."""
-    with pytest.raises(PlanError, match="does not exist"):
-        plan_part(whole([MIB, MIB]), number, of)
-
-
-def test_a_part_is_not_divided_again() -> None:
-    """Its units would be told to be all there are."""
-    part = plan_part(whole([MIB, MIB]), 1, 2)
-    assert part is not None
-    with pytest.raises(PlanError, match="already part 1 of 2"):
-        plan_part(part, 1, 2)
-
-
 def test_a_part_reads_no_other_partitions() -> None:
     """Some are left out, none is added."""
     made = whole([MIB, MIB])

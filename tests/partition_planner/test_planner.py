@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 from msgspec import structs
 
@@ -87,15 +85,6 @@ def pieces(made: Plan, partition: str | None) -> list[RowRange]:
     return [selector for selector in ranges if isinstance(selector, RowRange)]
 
 
-def test_none_makes_one_unit_that_sums_the_partitions() -> None:
-    """Split none reads the whole table at once and estimates it from its partitions."""
-    made = plan(table_of(10, 20, 30), PlanLimits(parallelism=4, split="none"))
-    (unit,) = made.units
-    assert unit.selectors[0] == WholeTable()
-    assert (unit.id, unit.partition, unit.bytes, unit.rows) == ("0001", None, 60 * MIB, None)
-    assert made.makespan == 60 * MIB
-
-
 def test_partition_never_cuts() -> None:
     """Split partition leaves even a partition of a thousand times the others' size whole."""
     made = plan(table_of(1, 1000, 1), PlanLimits(parallelism=8, split="partition", unit_bytes=1))
@@ -124,14 +113,6 @@ def test_skew_of_a_thousand_to_one_is_cut_away() -> None:
     assert made.makespan <= 1.1 * made.lower_bound
 
 
-def test_second_threshold_cuts_when_the_first_leaves_workers_idle() -> None:
-    """32 equal partitions on 15 workers, none twice the target, still end within 4/3."""
-    whole = plan(table_of(*[100] * 32), PlanLimits(parallelism=15, split="partition"))
-    made = plan(table_of(*[100] * 32), PlanLimits(parallelism=15))
-    assert whole.makespan > 1.4 * 3200 * MIB / 15
-    assert made.makespan <= 4 / 3 * 3200 * MIB / 15
-
-
 def test_cutting_that_gains_nothing_is_left_out() -> None:
     """Beside a huge partition that cannot be cut the others stay whole."""
     table = table_of(1000, 50, 50)
@@ -139,15 +120,6 @@ def test_cutting_that_gains_nothing_is_left_out() -> None:
     table = structs.replace(table, partitions=(fixed, *table.partitions[1:]))
     made = plan(table, PlanLimits(parallelism=8))
     assert all(isinstance(unit.selectors[0], NamedPartition) for unit in made.units)
-
-
-def test_one_worker_never_cuts_by_itself() -> None:
-    """At parallelism 1 partitions and unpartitioned tables stay whole."""
-    assert len(plan(table_of(1, 100_000), PlanLimits(parallelism=1)).units) == 2
-    alone = table_of(bytes=1 << 40, extents=(RowExtent(first=0, last=1 << 27),))
-    assert [unit.selectors[0] for unit in plan(alone, PlanLimits(parallelism=1)).units] == [
-        WholeTable()
-    ]
 
 
 def test_unit_bytes_is_obeyed_as_given() -> None:
@@ -186,77 +158,6 @@ def test_without_cheap_ranges_extents_are_one_unit_unless_asked_for() -> None:
     table = table_of(partitions=slices((0, 9), (9, 18)), named_partitions=False, row_ranges=False)
     assert len(plan(table, PlanLimits(parallelism=2)).units) == 1
     assert len(plan(table, PlanLimits(parallelism=2, split="partition")).units) == 2
-
-
-def test_never_more_pieces_than_addresses() -> None:
-    """A partition of three addresses yields three units however large it is said to be."""
-    table = table_of(bytes=1 << 40, extents=(RowExtent(first=7, last=10),))
-    made = plan(table, PlanLimits(parallelism=64, split="range"))
-    assert [(piece.first, piece.last) for piece in pieces(made, None)] == [
-        (None, 8),
-        (8, 9),
-        (9, None),
-    ]
-
-
-@pytest.mark.parametrize("split", ["auto", "none", "range"])
-def test_one_row_and_no_row_are_one_unit(split: str) -> None:
-    """A table of one row, or of none, is a plan of one unit that reads everything."""
-    for rows in (0, 1):
-        table = table_of(rows=rows, bytes=rows * 8192, extents=(RowExtent(first=0, last=rows),))
-        made = plan(table, PlanLimits(parallelism=8, split=split))
-        assert [unit.selectors[0] for unit in made.units] == [WholeTable()]
-
-
-def test_empty_named_partitions_are_units() -> None:
-    """A partition said to be empty is read all the same: the statistics may be stale."""
-    made = plan(table_of(0, 0, 5, None), PlanLimits(parallelism=4))
-    assert sorted(unit.partition or "" for unit in made.units) == ["p0", "p1", "p2", "p3"]
-    assert all(isinstance(unit.selectors[0], NamedPartition) for unit in made.units)
-
-
-def test_nothing_known_makes_every_unit_alike() -> None:
-    """Without any estimate each unit counts 1 and the makespan is in units."""
-    made = plan(table_of(*[None] * 9), PlanLimits(parallelism=4))
-    assert (made.cost_unit, made.makespan, made.lower_bound) == ("units", 3.0, 2.25)
-
-
-def test_rows_stand_in_for_bytes_and_addresses_for_rows() -> None:
-    """A table that knows only rows, or only addresses, is still cut to feed all workers."""
-    extent = RowExtent(first=0, last=100_000_000)
-    by_rows = plan(table_of(rows=100_000_000, extents=(extent,)), PlanLimits(parallelism=4))
-    assert (by_rows.cost_unit, len(by_rows.units)) == ("rows", 16)
-    by_address = plan(table_of(extents=(extent,)), PlanLimits(parallelism=4))
-    assert (by_address.cost_unit, len(by_address.units)) == ("units", 16)
-    assert by_address.makespan == by_address.lower_bound == 4.0
-
-
-def test_a_partition_of_unknown_size_is_taken_for_an_average_one() -> None:
-    """One partition without statistics does not spoil the estimates of the others."""
-    made = plan(table_of(10, None, 30), PlanLimits(parallelism=3, split="partition"))
-    assert made.cost_unit == "bytes"
-    assert [unit.partition for unit in made.units] == ["p2", "p1", "p0"]
-    assert made.makespan == 30 * MIB
-    assert {unit.partition: unit.bytes for unit in made.units}["p1"] is None
-
-
-def test_extents_are_open_at_the_outer_ends_of_the_table_only() -> None:
-    """Of adjoining extents the first starts open, the last ends open, the rest is exact."""
-    table = table_of(partitions=slices((0, 10), (10, 10), (10, 30)), named_partitions=False)
-    made = plan(table, PlanLimits(parallelism=2, split="partition"))
-    found = {name: pieces(made, name) for name in ("p0", "p1", "p2")}
-    assert [(piece.first, piece.last) for piece in found["p0"]] == [(None, 10)]
-    assert [(piece.first, piece.last) for piece in found["p1"]] == [(10, 10)]
-    assert [(piece.first, piece.last) for piece in found["p2"]] == [(10, None)]
-
-
-def test_ten_thousand_partitions_keep_their_order() -> None:
-    """Ids grow to five digits for 10,000 partitions and sort as their positions do."""
-    made = plan(table_of(*range(10_000)), PlanLimits(parallelism=16, split="partition"))
-    ordered = sorted(made.units, key=lambda unit: unit.id)
-    assert [unit.partition for unit in ordered] == [f"p{at}" for at in range(10_000)]
-    assert (ordered[0].id, ordered[-1].id) == ("00001", "10000")
-    assert [unit.partition for unit in made.units] == [f"p{9999 - at}" for at in range(10_000)]
 
 
 @pytest.mark.parametrize(
@@ -326,23 +227,6 @@ def test_what_cannot_be_planned_is_refused_with_the_names(
         assert word in text
 
 
-def test_none_reads_a_table_whose_partitions_contradict_each_other() -> None:
-    """The way out that the refusals offer works: split none does not look at partitions."""
-    table = table_of(partitions=slices((0, 10), (12, 20)), named_partitions=False)
-    made = plan(table, PlanLimits(parallelism=4, split="none"))
-    assert [unit.selectors[0] for unit in made.units] == [WholeTable()]
-
-
-def test_the_widest_addresses_are_cut_exactly() -> None:
-    """An extent over all 64-bit rowids is cut without loss of a bit."""
-    table = table_of(extents=(RowExtent(first=-(1 << 63), last=(1 << 63) - 1),))
-    made = plan(table, PlanLimits(parallelism=3))
-    ranges = pieces(made, None)
-    assert [low.last for low in ranges[:-1]] == [high.first for high in ranges[1:]]
-    widths = {(high.first or 0) - (low.first or 0) for low, high in pairwise(ranges[1:])}
-    assert max(widths) - min(widths) <= 1
-
-
 @pytest.mark.parametrize("split", ["auto", "range"])
 def test_a_table_without_extents_is_cut_by_its_keys(split: str) -> None:
     """An index-organised table feeds all workers: four ranges of keys each, none twice."""
@@ -368,24 +252,6 @@ def test_extents_go_before_keys_and_keys_need_cheap_ranges() -> None:
     scanned = table_of(bytes=1 << 30, keys=sample, row_ranges=False)
     assert [unit.selectors[0] for unit in plan(scanned, PlanLimits(parallelism=4)).units] == [
         WholeTable()
-    ]
-
-
-def test_keys_alone_feed_every_worker() -> None:
-    """Where nothing but a sample of keys is known the table is cut all the same."""
-    table = table_of(keys=numbered(rows=1000, step=5))
-    made = plan(table, PlanLimits(parallelism=4))
-    assert (made.cost_unit, len(key_pieces(made))) == ("units", 16)
-
-
-def test_two_keys_make_three_ranges_at_most() -> None:
-    """Even of a terabyte no more can be made of a small sample."""
-    table = table_of(bytes=1 << 40, keys=KeySample(column="K", keys=("x", "a")))
-    made = plan(table, PlanLimits(parallelism=64))
-    assert [(each.first, each.last) for each in key_pieces(made)] == [
-        (None, "x"),
-        ("x", "a"),
-        ("a", None),
     ]
 
 
@@ -418,18 +284,3 @@ def test_sub_partitions_say_what_they_are() -> None:
             assert not isinstance(unit.selectors[0], WholeTable)
             assert unit.selectors[0].kind == "subpartition"
             assert not isinstance(unit.selectors[0], RowRange) or unit.selectors[0].object_id == 77
-
-
-def test_a_hundred_thousand_extents_are_cut_where_their_sum_says() -> None:
-    """So many extents, each far from the next, are cut into even pieces, and all is added once."""
-    extents = scattered(*[(at << 32, (at << 32) + 8 * (1 + at % 3)) for at in range(100_000)])
-    weight = sum(extent.addresses for extent in extents)
-    table = table_of(bytes=weight * 8192, extents=extents, object_id=5)
-    made = plan(table, PlanLimits(parallelism=64))
-    ranges = pieces(made, None)
-    assert len(ranges) == 256
-    sizes = [unit.bytes or 0 for unit in made.units]
-    assert max(sizes) - min(sizes) <= 8192
-    inner = [each.first or 0 for each in ranges[1:]]
-    assert inner == sorted(set(inner))
-    assert all(address & 0xFFFFFFFF < 24 for address in inner)

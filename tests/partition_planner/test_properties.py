@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import convert, to_builtins
 from msgspec.json import decode, encode
-from msgspec.structs import replace
 
 from partition_planner.model import (
     ColumnInfo,
@@ -228,18 +227,6 @@ def test_of_chosen_partitions_every_row_and_no_other(
     made.check()
 
 
-@given(choices())
-def test_one_unit_of_chosen_partitions_has_their_estimates(
-    task: tuple[TableInfo, PlanLimits, tuple[str, ...]],
-) -> None:
-    """Read as one unit, partitions add up: their estimates are its own, and it costs their sum."""
-    table, limits, chosen = task
-    (unit,) = plan(table, replace(limits, split="none"), chosen).units
-    for kind in ("rows", "bytes"):
-        known = [getattr(part, kind) for part in table.partitions if part.name in chosen]
-        assert getattr(unit, kind) == (None if None in known else sum(known))
-
-
 @given(tasks())
 def test_same_facts_give_the_same_plan(task: tuple[TableInfo, PlanLimits]) -> None:
     """Equal tables and limits, made apart, give equal plans with equal digests."""
@@ -310,35 +297,6 @@ def test_no_piece_is_empty(task: tuple[TableInfo, PlanLimits]) -> None:
         # A partition that is an empty extent stays the empty range that it is.
         if isinstance(selector, RowRange) and table.named_partitions and selector.first is not None:
             assert selector.last is None or selector.first < selector.last
-
-
-@given(tasks())
-def test_estimates_of_the_units_sum_to_those_of_the_partition(
-    task: tuple[TableInfo, PlanLimits],
-) -> None:
-    """Cutting a partition neither loses nor invents a row or a byte of its estimate."""
-    table, limits = task
-    units = plan(table, limits).units
-    for partition in table.partitions:
-        own = [unit for unit in units if unit.partition == partition.name]
-        if not own:
-            continue
-        for kind in ("rows", "bytes"):
-            known = getattr(partition, kind)
-            values = [getattr(unit, kind) for unit in own]
-            assert (None if None in values else sum(values)) == known
-
-
-@given(tasks())
-def test_units_are_handed_out_largest_first(task: tuple[TableInfo, PlanLimits]) -> None:
-    """Where every unit knows its bytes, they never rise along the plan; ids break ties."""
-    made = plan(*task)
-    if made.cost_unit != "bytes" or any(unit.bytes is None for unit in made.units):
-        return
-    keys = [(-(unit.bytes or 0), unit.id) for unit in made.units]
-    if isinstance(made.units[0].selectors[0], WholeTable):
-        assert len(keys) == 1
-    assert keys == sorted(keys)
 
 
 @given(tasks(), st.integers(1, 64))

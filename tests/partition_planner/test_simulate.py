@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import pytest
 from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from long_tests import OTHER_ROUTES, also
 from msgspec import structs
 
 from partition_planner.balance import makespan
@@ -81,58 +78,6 @@ def check(made: Plan, parallelism: int) -> None:
     assert run.idle_share <= 0.25
 
 
-SIZES = [(32, range(1, 65)), (1_000, (1, 2, 3, 7, 12, 16, 31, 32, 48, 63, 64))]
-KINDS = ("even", "one huge", "harmonic")
-
-
-@pytest.mark.long(OTHER_ROUTES)
-@pytest.mark.parametrize(
-    ("partitions", "levels", "kind"),
-    [
-        *((*size, kind) for size in SIZES for kind in KINDS),
-        (10_000, (64,), "one huge"),
-        *also("large plans", (100_000, (64,), "harmonic")),
-    ],
-)
-def test_large_table_keeps_every_worker_busy(
-    kind: str, partitions: int, levels: tuple[int, ...]
-) -> None:
-    """Even or skewed, at any parallelism the last worker ends within 4/3 of a fair share."""
-    table = large_table(kind, partitions)
-    for parallelism in levels:
-        check(plan(table, PlanLimits(parallelism=parallelism)), parallelism)
-
-
-@pytest.mark.long(OTHER_ROUTES)
-@pytest.mark.parametrize("partitions", [1_000, 10_000])
-def test_memory_of_a_plan_grows_with_its_units_only(partitions: int) -> None:
-    """Planning takes a few KiB for each unit, whatever the table holds."""
-    table = large_table("harmonic", partitions)
-    tracemalloc.start()
-    try:
-        made = plan(table, PlanLimits(parallelism=64))
-        _, peak_bytes = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak_bytes / len(made.units) < 6 * 1024
-
-
-@pytest.mark.long(OTHER_ROUTES)
-@pytest.mark.parametrize(
-    ("kind", "partitions", "most"),
-    [("even", 32, 96), ("even", 7, 64), ("one huge", 32, 64), ("harmonic", 40, 64)],
-)
-def test_more_workers_never_finish_later(kind: str, partitions: int, most: int) -> None:
-    """From 1 worker to many the makespan never rises, though each parallelism has its own plan."""
-    table = large_table(kind, partitions)
-    runs = [
-        simulate(plan(table, PlanLimits(parallelism=parallelism)), parallelism).makespan
-        for parallelism in range(1, most + 1)
-    ]
-    assert runs == sorted(runs, reverse=True)
-    assert runs[-1] < 1.2 * BYTES / most
-
-
 @settings(max_examples=examples(60))
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.booleans()), min_size=1, max_size=12),
@@ -164,16 +109,6 @@ def test_more_workers_never_finish_later_on_any_table(
         for workers in (parallelism - 1, parallelism)
     )
     assert more <= fewer
-
-
-def test_whole_partitions_wait_for_the_largest() -> None:
-    """The simulation shows what cutting saves: uncut, one huge partition leaves seats idle."""
-    table = large_table("one huge", 32)
-    whole = simulate(plan(table, PlanLimits(parallelism=32, split="partition")), 32)
-    cut = simulate(plan(table, PlanLimits(parallelism=32)), 32)
-    assert whole.idle_share > 0.9
-    assert cut.idle_share < 0.1
-    assert whole.makespan > 25 * cut.makespan
 
 
 def heap(sample: int | None) -> TableInfo:

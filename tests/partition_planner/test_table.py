@@ -33,13 +33,3 @@ def test_coalesced_extents_are_the_same_addresses_in_the_fewest_pieces(
     assert addresses(made) == addresses(given_extents)
     assert all(low.last < high.first for low, high in pairwise(made))
     assert all(extent.addresses for extent in made)
-
-
-def test_blocks_of_a_sample_are_coalesced() -> None:
-    """Single blocks that touch become one extent; those that do not stay apart."""
-    blocks = (RowExtent(first=at, last=at + 1) for at in (9, 3, 4, 4, 5, 1 << 32))
-    assert coalesced(blocks) == (
-        RowExtent(first=3, last=6),
-        RowExtent(first=9, last=10),
-        RowExtent(first=1 << 32, last=(1 << 32) + 1),
-    )

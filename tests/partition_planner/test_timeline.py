@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-import pytest
 from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partition_planner.errors import PlanError
 from partition_planner.model import PartitionInfo, Plan, PlanLimits, TableInfo
 from partition_planner.planner import plan
 from partition_planner.simulate import simulate
@@ -76,26 +74,3 @@ def test_a_slow_worker_takes_fewer_units() -> None:
     turns = timeline(plan_of([6] * 8), 2, fixed(3, 1))
     assert Counter(turn.worker for turn in turns) == {0: 6, 1: 2}
     assert max(turn.end for turn in turns) == 12
-
-
-def test_workers_may_share_a_speed() -> None:
-    """Speeds are asked for anew when somebody begins or ends: alone a worker has all of a core."""
-
-    def one_core(busy: tuple[int, ...]) -> list[float]:
-        return [1 / len(busy)] * len(busy)
-
-    turns = timeline(plan_of([4, 2]), 2, one_core)
-    assert [(turn.worker, turn.start, turn.end) for turn in turns] == [(0, 0, 6), (1, 0, 4)]
-
-
-@pytest.mark.parametrize("speeds", [(1.0,), (1.0, 0.0), (1.0, -2.0), (1.0, math.nan)])
-def test_speeds_that_tell_nothing_are_refused(speeds: tuple[float, ...]) -> None:
-    """A speed is missing or not above 0: the run would never end."""
-    with pytest.raises(PlanError, match=r"Speeds .* workers \(0, 1\).*Next: "):
-        timeline(plan_of([1, 1]), 2, lambda busy: speeds)
-
-
-def test_nobody_to_read_is_refused() -> None:
-    """A parallelism of 0 has no timeline."""
-    with pytest.raises(PlanError, match="Parallelism 0"):
-        timeline(plan_of([1]), 0)

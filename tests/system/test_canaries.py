@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import base64
 import os
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
-import psutil
 import pytest
 from lakehouse.catalogs import Lake, lake
-from long_tests import OTHER_ROUTES
-from processes import command, living
-from processes.breaking import staged_units
+from processes import command
 
 MARK = "cnry7Xv"
 """What is in every secret here, and nowhere else."""
@@ -122,23 +118,6 @@ def test_a_run_leaves_no_secret_of_its_surroundings(
     secret.unlink()
     said = failed.stdout + failed.stderr + done.stdout + done.stderr
     assert lines_with_a_secret(said + left_in(tmp_path)) == []
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_a_killed_run_leaves_no_secret(source: str, tmp_path: Path) -> None:
-    """Its record, journal and staged files have none, and neither has any command line."""
-    out = tmp_path / "out"
-    slow = ("--query", "SELECT i, md5(i::VARCHAR) AS m FROM range(100000000000) r(i)")
-    running = command.Running("run", source, *slow, "--to", str(out), env=ENVIRONMENT)
-    try:
-        running.wait_until(lambda: any(out.rglob("*.part")) or bool(staged_units(out)), "a file")
-        processes = [psutil.Process(running.process.pid), *living.below(running.process.pid)]
-        lines = "".join(" ".join(each.cmdline()) for each in processes)
-    finally:
-        os.killpg(running.process.pid, signal.SIGKILL)
-        said = "".join(running.process.communicate())
-    record = "".join(path.read_text() for path in (out / "_run").glob("*.json*"))
-    assert lines_with_a_secret(lines + said + record) == []
 
 
 REFUSED = {

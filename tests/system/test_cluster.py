@@ -429,12 +429,3 @@ def test_what_a_cluster_cannot_do_is_refused(
     """Before anybody is asked."""
     call = ("run", source, "--table", "t", "--cluster", "tcp://nobody.invalid:1", *options)
     assert problem in command.error_of(*call, status=2)
-
-
-def test_a_missing_library_is_named(two: Cluster, source: str, tmp_path: Path) -> None:
-    """With the command that installs it."""
-    (tmp_path / "distributed.py").write_text("raise ImportError('no distributed here')\n")
-    call = run(source, tmp_path / "out", "--cluster", two.address)
-    error = command.error_of(*call, status=3, env={"PYTHONPATH": str(tmp_path)})
-    assert "no distributed here" in error
-    assert "pip install 'unloader[dask]'" in error

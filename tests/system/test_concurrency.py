@@ -272,20 +272,6 @@ def test_what_makes_no_sense_is_refused(
     assert message in refused
 
 
-def test_one_stream_is_not_adaptive(file: str) -> None:
-    """Standard output has one writer."""
-    refused = command.error_of(
-        "run", file, "--table", "t", "--to", "-", "--parallelism", "adaptive", status=2
-    )
-    assert "--parallelism adaptive does not apply to standard output" in refused
-
-
-def test_set_without_anything_to_change(tmp_path: Path) -> None:
-    """A variable that is set for all jobs changes no run by itself."""
-    refused = command.error_of("set", str(tmp_path), status=2, env={"UNLOADER_PARALLELISM": "3"})
-    assert "no setting to change is given" in refused
-
-
 @pytest.mark.long("runs under limits")
 def test_busy_cpus_hold_workers_up(slow: str, postgres: Any, tmp_path: Path) -> None:
     """Programs that burn CPUs leave one worker; the others wait in the middle of their units.

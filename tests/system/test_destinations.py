@@ -174,22 +174,6 @@ def test_two_file_systems_share_the_files(database: str, disks: list[Path]) -> N
     assert held[1][0] in command.error_of("verify", str(dests[0]), status=8)
 
 
-def test_plan_tells_where_each_unit_goes(database: str, tmp_path: Path) -> None:
-    """The plan and the run name the same directories."""
-    to = ("--to", str(tmp_path / "x"), "--to", str(tmp_path / "y"))
-    arguments = (database, "--table", "t", *to, *QUIET, "--json")
-    places = json.loads(command.run("plan", *arguments))["places"]
-    manifest = json.loads(command.run("run", *arguments))
-    directories = [each["path"] for each in manifest["directories"]]
-    found = {
-        unit["id"]: f"{directories[file.get('directory', 0)]}/{file['path']}"
-        for unit in manifest["units"]
-        for file in unit["files"]
-    }
-    assert found == places
-    assert len(set(places.values())) == PARTS
-
-
 def test_a_full_second_disk_publishes_nothing(database: str, disks: list[Path]) -> None:
     """Status 6 with the system's words; the same again with room replaces what was left."""
     dests = [disks[0] / "x", disks[1] / "y"]
@@ -200,20 +184,6 @@ def test_a_full_second_disk_publishes_nothing(database: str, disks: list[Path]) 
     assert [command.final_names(dest) for dest in dests] == [[], []]
     command.run(*arguments, "--overwrite", "--compression", "zstd", "--quiet")
     assert command.manifest_of(dests[0])["totals"]["rows"] == ROWS
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_a_job_file_names_a_list_of_directories(database: str, tmp_path: Path) -> None:
-    """A list in TOML is several directories, and an item may hold a comma."""
-    names = [str(tmp_path / "a,b"), str(tmp_path / "c")]
-    job = tmp_path / "job.toml"
-    job.write_text(
-        f'source = "{database}"\ntable = "t"\nto = {json.dumps(names)}\nsplit = "partition"\n'
-    )
-    manifest = json.loads(command.run("run", str(job), "--json", "--progress", "none"))
-    assert [each["path"] for each in manifest["directories"]] == names
-    quoted = f'"{names[0]}",{names[1]}'
-    command.run("run", database, "--table", "t", "--to", quoted, "--overwrite", "--quiet", *QUIET)
 
 
 REFUSED = (
@@ -299,23 +269,6 @@ def test_a_reader_that_ends_early_is_told(slow: str) -> None:
 
 
 @pytest.mark.long(OTHER_ROUTES)
-def test_psql_copies_from_standard_output(database: str, postgres: Any, slow: str) -> None:
-    """Rows pass from the one database into the other without a file between them."""
-    copy = "COPY copied FROM STDIN (FORMAT csv, HEADER)"
-    with Program(
-        [*command.UNLOADER, "run", database, "--table", "t", "--to", "-", "--quiet"],
-        stdout=subprocess.PIPE,
-    ) as running:
-        subprocess.run(
-            [postgres.psql, "-X", "-q", slow, "-c", copy], stdin=running.stdout, check=True
-        )
-        assert running.wait(180) == 0
-    assert postgres.run("SELECT count(*), sum(i) FROM copied", url=slow) == (
-        f"{ROWS}|{sum(range(ROWS))}"
-    )
-
-
-@pytest.mark.long(OTHER_ROUTES)
 def test_a_killed_worker_is_replaced_only_while_nothing_has_left(slow: str) -> None:
     """After the first byte the attempt cannot be retried, and the message says so."""
     running = command.Running(
@@ -341,23 +294,6 @@ def test_one_pipe_takes_all_units(database: str, tmp_path: Path, one_file: bytes
     assert manifest["totals"]["files"] == 1
     assert manifest["totals"]["bytes"] == len(one_file)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_duckdb_reads_a_pipe(database: str, tmp_path: Path) -> None:
-    """A database loads from the pipe while it is written."""
-    path = tmp_path / "t.csv"
-    os.mkfifo(path)
-    running = command.Running(
-        "run", database, "--table", "t", "--to", f"pipe:{path}", "--quiet", *QUIET
-    )
-    rows = duckdb.sql(
-        f"SELECT count(*), sum(i) FROM read_csv('{path}', columns={{i: 'BIGINT', s: 'VARCHAR'}}, "
-        "auto_detect=false, header=true, delim=',', quote='\"', parallel=false)"
-    ).fetchall()
-    status, _, err = running.finish()
-    assert status == 0, err
-    assert rows == [(ROWS, sum(range(ROWS)))]
 
 
 def test_a_reader_of_a_pipe_that_dies_is_told(slow: str, tmp_path: Path) -> None:
@@ -410,14 +346,6 @@ def test_a_reader_that_stands_still_is_a_stall(slow: str, tmp_path: Path) -> Non
     assert "made no progress for 2 s (--stall-timeout)" in error
     assert "cannot be retried" in error
     assert str(path) in error
-
-
-def test_a_file_where_the_pipe_should_be(database: str, tmp_path: Path) -> None:
-    """It is refused and stays; nothing was read."""
-    (tmp_path / "data").write_text("mine")
-    arguments = ("run", database, "--table", "t", "--to", f"pipe:{tmp_path}/data", *QUIET)
-    assert "not a named pipe" in command.error_of(*arguments, status=6)
-    assert (tmp_path / "data").read_text() == "mine"
 
 
 def test_a_closed_standard_output_is_refused(database: str) -> None:

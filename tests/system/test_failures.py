@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -152,19 +152,6 @@ def test_signal_while_waiting_for_a_lock(postgres: Any, tmp_path: Path) -> None:
     assert not dest.exists()
 
 
-def test_foreign_file_is_told_before_anything_is_read(slow: str, tmp_path: Path) -> None:
-    """--overwrite replaces an earlier run only; a file of someone else's ends the run at once."""
-    dest = tmp_path / "out"
-    dest.mkdir()
-    (dest / "stuck.0001.csv").write_text("mine")
-    # The view would take an hour: nothing of it is read.
-    error = command.error_of(
-        "run", slow, "--table", "stuck", "--to", str(dest), "--overwrite", status=6
-    )
-    assert "stuck.0001.csv already exists" in error
-    assert {path.name: path.read_text() for path in dest.iterdir()} == {"stuck.0001.csv": "mine"}
-
-
 def test_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     """The system's own words name neither a socket nor an unknown host; the message does."""
     url = f"postgresql://me@/db?host={tmp_path}"
@@ -212,52 +199,6 @@ def test_dying_server_is_a_source_error(
     assert not begun(dest)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of two megabytes."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)],
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode:
-        pytest.skip("mounting a small tmpfs needs root: " + done.stderr.decode().strip())
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-@pytest.mark.parametrize("form", ["csv", *also("faults of files", "parquet")])
-def test_full_disk(database: str, small_disk: Path, form: str) -> None:
-    """A disk that fills up ends the run with status 6 and the system's own words."""
-    dest = small_disk / "out"
-    error = command.error_of(
-        "run", database, "--table", "t", "--to", str(dest), "--format", form,
-        "--parallelism", "2", "--progress", "none", status=6,
-    )  # fmt: skip
-    assert "No space left on device" in error
-    assert command.final_names(dest) == []
-
-
-def test_read_only_destination(database: str, small_disk: Path) -> None:
-    """A destination that cannot be written is refused before anything is read."""
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    error = command.error_of(
-        "run", database, "--table", "t", "--to", str(small_disk / "out"), status=6
-    )
-    assert "Read-only file system" in error
-
-
-def test_destination_below_a_file(database: str, tmp_path: Path) -> None:
-    """A path that cannot be a directory is refused by name."""
-    (tmp_path / "file").write_text("in the way")
-    error = command.error_of(
-        "run", database, "--table", "t", "--to", str(tmp_path / "file" / "out"), status=6
-    )
-    assert str(tmp_path / "file") in error
-
-
 @pytest.mark.parametrize("tables", [("gated",), ("gated", "quick")])
 @pytest.mark.parametrize("left", ["", "_run", "_run/staged"])
 def test_directory_removed_in_mid_run(
@@ -279,41 +220,6 @@ def test_directory_removed_in_mid_run(
     assert f"the destination {dest} was removed during the run" in err
     assert err.rstrip().endswith("Next: find out which program removed it, then run again")
     assert not dest.exists()
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_second_run_into_a_finished_one(database: str, tmp_path: Path) -> None:
-    """A non-empty destination is refused; --overwrite replaces the whole earlier run."""
-    dest = tmp_path / "out"
-    command.run("run", database, "--table", "t", "--to", str(dest), "--split", "none", "--quiet")
-    before = command.manifest_of(dest)
-    error = command.error_of("run", database, "--table", "t", "--to", str(dest), status=6)
-    assert "--overwrite" in error
-    assert command.manifest_of(dest) == before
-    command.run(
-        "run", database, "--table", "t", "--to", str(dest), "--format", "parquet",
-        "--overwrite", "--quiet",
-    )  # fmt: skip
-    names = command.final_names(dest)
-    assert all(name.endswith(".parquet") or name == "_manifest.json" for name in names)
-    assert command.manifest_of(dest)["run_id"] != before["run_id"]
-
-
-def test_two_runs_into_one_destination(
-    slow: str, postgres: Any, database: str, tmp_path: Path
-) -> None:
-    """A second run into a destination in use is refused and disturbs nothing."""
-    dest = tmp_path / "out"
-    with gates.closed(postgres, slow) as gate:
-        running = command.Running("run", slow, "--table", "gated", "--to", str(dest))
-        gates.wait_at(gate, running)
-        error = command.error_of(
-            "run", database, "--table", "t", "--to", str(dest), "--overwrite", status=6
-        )
-    assert "another run" in error
-    status, _, err = running.finish()
-    assert status == 0, err
-    assert command.manifest_of(dest)["totals"]["rows"] == 1000
 
 
 def test_duckdb_file_being_written(tmp_path: Path) -> None:

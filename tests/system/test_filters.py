@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from filters import chosen, mistakes, readers
@@ -131,29 +128,6 @@ def test_filters_on_a_delta_table(lake_types: str, tmp_path: Path) -> None:
     filters = chosen(dataset.to_table(), 12)
     readers.check_arrow(dataset, filters)
     assert not mistakes(filters, readers.by_datafusion(delta, filters), readers.TOTAL)
-
-
-def test_pyiceberg_is_wrong_about_literals() -> None:
-    """It has no row group to ask when it takes `x = inf` for false, which `iceberg_is_right` leaves out."""
-    from pyiceberg.expressions import AlwaysFalse, EqualTo
-    from pyiceberg.expressions.visitors import bind
-    from pyiceberg.schema import Schema
-    from pyiceberg.types import FloatType, NestedField
-
-    schema = Schema(NestedField(1, "x", FloatType(), required=False))
-    assert bind(schema, EqualTo("x", math.inf), True) == AlwaysFalse()
-    with pytest.raises(ValueError, match="NaN"):
-        EqualTo("x", math.nan)
-
-
-def test_pyarrow_is_wrong_about_its_own_file(tmp_path: Path) -> None:
-    """`not (x < NaN)` finds no row of a file by pyarrow, which `arrow_is_right` leaves out."""
-    path = tmp_path / "t.parquet"
-    rows = pa.table({"x": [1.0, 2.0]})
-    pq.write_table(rows, path)
-    condition = ~(ds.field("x") < math.nan)
-    assert ds.dataset(rows).count_rows(filter=condition) == 2
-    assert ds.dataset(path).count_rows(filter=condition) == 0
 
 
 @pytest.fixture(scope="module")

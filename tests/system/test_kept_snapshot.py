@@ -196,12 +196,3 @@ def test_what_makes_no_sense_is_refused(
     error = command.error_of("run", url, "--table", "t", *placed, status=2)
     assert "--keep-snapshot" in error
     assert reason in error
-
-
-def test_other_sources_refuse_it(tmp_path: Path) -> None:
-    """A snapshot that needs nobody to keep it has no such option."""
-    error = command.error_of(
-        "run", f"duckdb://{tmp_path}/x.db", "--table", "t", "--to", str(tmp_path / "out"),
-        "--keep-snapshot", "1h", status=2,
-    )  # fmt: skip
-    assert "--keep-snapshot" in error

@@ -195,19 +195,6 @@ def test_options_that_do_not_go_with_a_table(
 
 
 @pytest.mark.long("runs into tables of a lakehouse")
-def test_a_catalog_that_is_not_configured_is_an_error(source: str, the_lake: Lake) -> None:
-    """The name of the catalog, and where pyiceberg looks for it."""
-    place = ("--to", "iceberg://elsewhere/ns.t", "--format", "parquet")
-    error = command.error_of("run", source, "--table", "t", *place, status=3)
-    assert "elsewhere" in error
-    assert ".pyiceberg.yaml" in error
-    nowhere = ("--to", "iceberg://lake/missing.t", "--format", "parquet")
-    assert "create namespace missing" in command.error_of(
-        "run", source, "--table", "t", *nowhere, status=6
-    )
-
-
-@pytest.mark.long("runs into tables of a lakehouse")
 def test_two_processes_append_at_the_same_time(source: str, the_lake: Lake) -> None:
     """Each run is committed, once, and no row is lost: conflicts are tried again."""
     command.run(*run(source))

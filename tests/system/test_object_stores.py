@@ -209,17 +209,6 @@ def test_faults_on_the_way(
 
 
 @MORE
-def test_an_attempt_that_fails_leaves_no_upload(server: S3Server, source: str) -> None:
-    """The next attempt writes the object, and the parts of the first are gone with the run."""
-    with faulty(server, Rule("part", "other etag", key="0001")) as (broken, _):
-        done = command.ended(*run(source, broken.place("attempts"), "--retry-delay", "0"))
-    assert done.returncode == 0, done.stderr
-    assert "in the store differs from the part that was sent" in done.stderr
-    assert server.uploads("attempts/") == []
-    command.run("verify", server.place("attempts"), source)
-
-
-@MORE
 def test_a_store_that_stays_broken_ends_the_run(
     server: S3Server, source: str, tmp_path: Path
 ) -> None:
@@ -367,15 +356,6 @@ def test_places_that_are_refused(source: str, place: str, expected: str) -> None
     error = command.error_of("run", source, "--table", "t", "--to", place, status=2)
     assert expected in error
     assert "hunter2" not in error
-
-
-@pytest.mark.parametrize(
-    "options", [("--mode", "640"), ("--direct-io",), ("--min-free", "1GB")], ids=lambda o: o[0]
-)
-def test_options_of_disks_are_refused(source: str, options: tuple[str, ...]) -> None:
-    """What a disk has and a store has not is said, not dropped."""
-    error = command.error_of(*run(source, "s3://b/x"), *options, status=2)
-    assert f"{options[0]} does not apply to an object store" in error
 
 
 @pytest.mark.long("runs into object stores")

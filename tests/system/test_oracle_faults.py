@@ -12,7 +12,6 @@ import pytest
 from long_tests import OTHER_ROUTES, also
 from oracle import runs
 from oracle.accounts import database
-from oracle.ports import closed_port
 from oracle.runs import Outcome
 from oracle_server import Fault, OracleServer
 from oracle_server.samples.tables import lob_table
@@ -174,23 +173,6 @@ def test_stall_is_broken_off_by_the_call_timeout(
     assert done.files == undisturbed["csv"]
 
 
-@pytest.mark.long(OTHER_ROUTES)
-def test_slow_network_is_no_stall(
-    server: OracleServer, undisturbed: dict[str, dict[str, str]], tmp_path: Path
-) -> None:
-    """A unit that takes longer than --stall-timeout is left alone as long as rows come."""
-    slow = server.faults.add(Fault(kind="trickle", statement=reading(MIDDLE), seconds=0.05))
-    done = runs.unload(
-        server, "PADDED", tmp_path / "out", *UNITS, "--parallelism", "2", "--stall-timeout", "5"
-    )
-    assert done.status == 0, done.log
-    assert slow.count == 1
-    (unit,) = (unit for unit in done.manifest["units"] if unit["partition"] == MIDDLE)
-    assert unit["seconds"] > 5
-    assert unit["attempts"] == 1
-    assert done.files == undisturbed["csv"]
-
-
 def test_what_always_fails_leaves_the_others_whole(
     server: OracleServer, undisturbed: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
@@ -252,22 +234,6 @@ def test_only_unit_that_always_fails(
     assert command.final_names(done.destination) == []
     # Another attempt may do better later, so what the run was to do is kept.
     assert "run.json" in done.staged
-
-
-@pytest.mark.long(FAULTS)
-def test_stall_that_always_comes(server: OracleServer, tmp_path: Path) -> None:
-    """A unit that stalls at every attempt is given up: status 7, for it was the worker that ended."""
-    fault = server.faults.add(
-        Fault(kind="stall", statement=reading(MIDDLE), after_rows=2000, times=None, deaf=True)
-    )
-    done = runs.unload(
-        server, "PADDED", tmp_path / "out", *UNITS, "--partition", MIDDLE, "--retries", "1",
-        "--stall-timeout", "5",
-    )  # fmt: skip
-    assert done.status == 7, done.log
-    assert fault.count == 2
-    assert "for 5 s" in done.log
-    assert_resumable(done)
 
 
 @pytest.mark.parametrize("kind", ["ora-08103", *also(FAULTS, "ora-00942")])
@@ -337,34 +303,6 @@ def test_listener_that_refuses_a_worker_once(
     assert done.files == undisturbed["csv"]
 
 
-@pytest.mark.long(FAULTS)
-def test_listener_that_stays_silent(
-    server: OracleServer, undisturbed: dict[str, dict[str, str]], tmp_path: Path
-) -> None:
-    """A worker that waits for its login longer than --stall-timeout is replaced."""
-    fault = server.faults.add(Fault(kind="stall", call="login", skip=1))
-    done = runs.unload(
-        server, "PADDED", tmp_path / "out", *UNITS, "--parallelism", "2", "--stall-timeout", "3"
-    )
-    assert done.status == 0, done.log
-    assert fault.count == 1
-    assert done.files == undisturbed["csv"]
-
-
-def test_no_way_in(server: OracleServer, tmp_path: Path) -> None:
-    """A wrong service, a listener that refuses and one that is not there end with 4 at once."""
-    with closed_port(server.host) as port:
-        for url, words in (
-            (f"oracle://scott@{server.host}:{server.port}/NOSUCH", ("ORA-12514", "lsnrctl")),
-            (f"oracle://scott@{server.host}:{port}/FREEPDB1", ("refused", "check host and port")),
-        ):
-            done = runs.unload(server, "PADDED", tmp_path / "out", url=url)
-            assert done.status == 4, done.log
-            assert all(word in done.error for word in words), done.error
-            assert_nothing_there(done)
-        assert server.sessions == []
-
-
 @pytest.mark.long(OTHER_ROUTES)
 def test_parent_loses_its_session(
     server: OracleServer, undisturbed: dict[str, dict[str, str]], tmp_path: Path
@@ -413,21 +351,6 @@ def test_large_values_are_read_again_from_their_start(
         _, _, value = line.partition(",")
         assert len(value) == size
         assert int(value[(size - 1) // 16 * 16 - 16 :][:16]) == (size - 1) // 16 * 16 - 16
-
-
-@pytest.mark.long(FAULTS)
-def test_large_value_that_comes_slowly_is_no_stall(server: OracleServer, tmp_path: Path) -> None:
-    """A LOB that takes longer than --stall-timeout is left alone as long as pieces of it come."""
-    server.faults.add(
-        Fault(kind="trickle", statement="CHARTOROWID", call="lob", times=None, seconds=0.025)
-    )
-    done = runs.unload(
-        server, "LOB_TABLE", tmp_path / "out", "--columns", "C", "--stall-timeout", "5"
-    )
-    assert done.status == 0, done.log
-    (unit,) = done.manifest["units"]
-    assert unit["seconds"] > 5
-    assert unit["attempts"] == 1
 
 
 @pytest.mark.parametrize(

@@ -139,19 +139,6 @@ def test_bytes_do_not_depend_on_the_parallelism(
 
 
 @pytest.mark.long(OTHER_ROUTES)
-def test_records_with_lengths_are_those_of_the_duckdb_file(
-    reference: OracleLeg, reference_file: Path, tmp_path: Path
-) -> None:
-    """In the published record format, too, Oracle's table unloads to the same records."""
-    options = ("--dialect", "sqlldr-var", "--parallelism", "2")
-    found = _unloaded((reference.url, reference.environment), tmp_path / "oracle", *options)
-    wanted = _unloaded((f"duckdb://{reference_file}", {}), tmp_path / "duckdb", *options)
-    records = _records(found)
-    assert len(records) == ROWS
-    assert records == _records(wanted)
-
-
-@pytest.mark.long(OTHER_ROUTES)
 def test_parquet_has_the_rows_of_the_duckdb_file(
     reference: OracleLeg, reference_file: Path, tmp_path: Path
 ) -> None:

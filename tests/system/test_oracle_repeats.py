@@ -138,18 +138,6 @@ def test_repeats_in_parquet(
 
 
 @pytest.mark.long(OTHER_ROUTES)
-def test_equal_rows_in_csv(
-    leg: OracleLeg, source: duckdb.DuckDBPyConnection, tmp_path: Path
-) -> None:
-    """Rows that are equal in every column unloaded are all there."""
-    to = tmp_path / "out"
-    names = ("CONSTANT", "NOTHING", "LONG_RUNS", "NULL_RUNS", "DAYS")
-    _unload(leg, to, "--columns", ",".join(names))
-    files = f"read_csv('{to}/*.csv', all_varchar = true, header = true)"
-    _check(source, files, names)
-
-
-@pytest.mark.long(OTHER_ROUTES)
 def test_reading_by_ranges_has_the_same_rows(
     leg: OracleLeg, source: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

@@ -14,12 +14,10 @@ import pytest
 from long_tests import OTHER_ROUTES, also
 from oracle import runs
 from oracle.accounts import ID_AND_NAME, PASSWORD, database, rows
-from oracle.ports import closed_port
 from oracle.runs import Outcome
 from oracle_server import Fault, OracleServer
 from oracle_server.database import Database
 from oracle_server.model import SessionState
-from oracle_server.wire.certificates import create
 from processes import command
 
 READING = '^SELECT "ID", "PAD"'
@@ -188,14 +186,6 @@ def test_own_statement_that_is_refused(server: OracleServer, tmp_path: Path) -> 
     assert "Hush" not in done.log
 
 
-def test_hints_that_are_refused(server: OracleServer, tmp_path: Path) -> None:
-    """Direct reads and the end of parallel query are wishes: a run does without them."""
-    for name in ("_serial_direct_read", "DISABLE PARALLEL QUERY"):
-        server.faults.add(Fault(kind="ora-01031", statement=name, times=None))
-    assert_small_table(runs.unload(server, "T", tmp_path / "out"))
-    assert len(server.sessions) == 2
-
-
 @pytest.mark.parametrize("kind", ["ora-03113", *also(OTHER_ROUTES, "ora-01555")])
 def test_failed_attempt_costs_one_connection(
     server: OracleServer, tmp_path: Path, kind: str
@@ -274,16 +264,6 @@ def test_secrets_stay_secret(server: OracleServer, tmp_path: Path) -> None:
     assert not any(PASSWORD.encode() in path.read_bytes() for path in files)
 
 
-def test_proxy_user_without_the_right(server: OracleServer, tmp_path: Path) -> None:
-    """A proxy that the user has not let in is refused with what a DBA has to grant."""
-    done = runs.unload(server, "T", tmp_path / "out", url=server.url("dbadmin[hr]"),
-                       env={"UNLOADER_PASSWORD": ADMIN_PASSWORD})  # fmt: skip
-    assert done.status == 4, done.log
-    assert "ORA-28150" in done.error
-    assert "GRANT CONNECT THROUGH" in done.error
-    assert ADMIN_PASSWORD not in done.log
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -304,29 +284,3 @@ def test_servers_of_every_kind(tmp_path: Path, options: dict[str, Any]) -> None:
         assert_small_table(done)
         assert len(server.sessions) == 2
         runs.assert_no_connection_left(server)
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_first_address_is_down(server: OracleServer, tmp_path: Path) -> None:
-    """Of several addresses the first that answers serves parent and workers."""
-    with closed_port(server.host) as port:
-        hosts = f"{server.host}:{port},{server.host}:{server.port}"
-        url = f"oracle://scott@{hosts}/{server.service}"
-        assert_small_table(runs.unload(server, "T", tmp_path / "out", url=url))
-        assert len(server.sessions) == 2
-
-
-def test_tls(tmp_path: Path) -> None:
-    """Over TLS a whole run; without the authority's certificate none, and no password is sent."""
-    files = create(tmp_path / "certificates")
-    with OracleServer(made(), tls=files.tls) as server:
-        url = f"{server.url('scott')}&wallet_location={files.wallet}"
-        assert_small_table(runs.unload(server, "T", tmp_path / "out", url=url))
-        assert len(server.sessions) == 2
-        runs.assert_no_connection_left(server)
-        done = runs.unload(server, "T", tmp_path / "other")
-        assert done.status == 4, done.log
-        assert "CERTIFICATE_VERIFY_FAILED" in done.error
-        assert "wallet_location" in done.error
-        assert len(server.sessions) == 2
-        assert not done.destination.exists()

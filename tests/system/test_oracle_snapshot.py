@@ -169,31 +169,6 @@ def test_output_is_one_state_while_a_writer_commits(
     assert _rows_of(again) == rows
 
 
-@pytest.mark.long(OTHER_ROUTES)
-def test_an_scn_that_is_gone_is_refused(oracle: OracleLeg, tmp_path: Path) -> None:
-    """With the undo expired nothing is unloaded; the error has Oracle's code and what to do."""
-    database = oracle.database
-    _create(oracle)
-    dest = tmp_path / "out"
-    scn = _run(oracle, dest)["snapshot"]["value"]
-    with oracle.writer() as writer:
-        _transaction(writer, 1)
-    database.expire_undo(database.scn)
-    gone = tmp_path / "gone"
-    error = command.error_of(
-        "run", oracle.url, "--table", TABLE, "--to", str(gone), "--scn", scn, "--retries", "0",
-        "--progress", "none", status=4, env=oracle.environment,
-    )  # fmt: skip
-    assert "ORA-01555" in error
-    assert "UNDO_RETENTION" in error
-    assert command.final_names(gone) == []
-    error = command.error_of("verify", str(dest), oracle.url, status=4, env=oracle.environment)
-    assert "ORA-01555" in error
-    # The present can still be unloaded.
-    _run(oracle, tmp_path / "now")
-    assert _rows_of(tmp_path / "now") == _after(1)
-
-
 def test_undo_that_expires_while_units_are_read(oracle: OracleLeg, tmp_path: Path) -> None:
     """Units that come too late fail the run; nothing is left under a final name."""
     database = oracle.database
@@ -214,13 +189,3 @@ def test_undo_that_expires_while_units_are_read(oracle: OracleLeg, tmp_path: Pat
     assert status in (4, 7), stderr
     assert "ORA-01555" in stderr
     assert not list(dest.glob("*.csv"))
-
-
-def test_an_scn_in_the_future_is_refused(oracle: OracleLeg, tmp_path: Path) -> None:
-    """An SCN that the database has not reached is a mistake."""
-    _create(oracle)
-    error = command.error_of(
-        "run", oracle.url, "--table", TABLE, "--to", str(tmp_path / "out"),
-        "--scn", str(2**48), "--progress", "none", status=4, env=oracle.environment,
-    )  # fmt: skip
-    assert str(2**48) in error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -95,19 +94,6 @@ def _unload(leg: OracleLeg, table: str, to: Path, *options: str) -> Path:
     )  # fmt: skip
     (file,) = (entry for entry in to.iterdir() if entry.suffix in (".csv", ".parquet"))
     return file
-
-
-def _refused(leg: OracleLeg, table: str, to: Path, *options: str, status: int = 6) -> str:
-    """Return the error of an unload that must fail, and check that it left nothing.
-
-    The status is 6 for a value that the output cannot hold, 4 for a type that cannot be read.
-    """
-    error = command.error_of(
-        "run", leg.url, "--table", table, "--to", str(to), "--retries", "0", "--progress", "none",
-        *options, status=status, env=leg.environment,
-    )  # fmt: skip
-    assert command.final_names(to) == []
-    return error
 
 
 def _csv(file: Path) -> tuple[list[str | None], list[list[str | None]]]:
@@ -264,110 +250,6 @@ def test_lobs(leg: OracleLeg, scratch: Database, tmp_path: Path, format: str) ->
         _check_parquet(sample, file, {"B": "binary"})
 
 
-@pytest.fixture(scope="module")
-def before_christ(leg: OracleLeg, scratch: Database) -> Sample:
-    """Dates before Christ, and one of the Julian calendar alone in row 6."""
-    name = f"BC_{leg.version[0]}"
-    return _sample(leg, samples.bc_table(scratch, name=name), scratch)
-
-
-@pytest.mark.long(OTHER_ROUTES)
-@pytest.mark.parametrize("fetch", ["arrow", "tuples", "native"])
-def test_years_before_christ_keep_their_fields_in_parquet(
-    before_christ: Sample, tmp_path: Path, fetch: str
-) -> None:
-    """Year, month and day are those that Oracle shows, by either way of fetching."""
-    kept = _gregorian(before_christ)
-    file = _unload(
-        kept.leg, kept.name, tmp_path / "out", "--format", "parquet", "--fetch", fetch,
-        "--where", "ID <> 6",
-    )  # fmt: skip
-    _check_parquet(kept, file, {"D": "timestamp[ms]", "TS": "timestamp[us]"})
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_years_before_christ_keep_their_fields_in_csv(
-    before_christ: Sample, tmp_path: Path
-) -> None:
-    """A mask with a sign shows years before Christ as Oracle's TO_CHAR does."""
-    kept = _gregorian(before_christ)
-    file = _unload(
-        kept.leg, kept.name, tmp_path / "out", "--columns", "ID,TS", "--where", "ID <> 6",
-        "--timestamp-format", "SYYYY-MM-DD HH24:MI:SS.FF6",
-    )  # fmt: skip
-    texts = [None if row[2] is None else _signed(row[2]) for row in kept.rows]
-    assert [record[1] for record in _csv(file)[1]] == texts
-
-
-def _gregorian(sample: Sample) -> Sample:
-    """Return the sample without the day that only the Julian calendar has."""
-    rows = tuple(row for row in sample.rows if row[0] != 6)
-    return Sample(sample.leg, sample.name, sample.columns, rows)
-
-
-def _signed(moment: Moment) -> str:
-    """Return a moment with the sign or blank of SYYYY, and six digits."""
-    sign = "-" if moment.year < 0 else " "
-    date = f"{sign}{abs(moment.year):04d}-{moment.month:02d}-{moment.day:02d}"
-    clock = f"{moment.hour:02d}:{moment.minute:02d}:{moment.second:02d}"
-    return f"{date} {clock}.{moment.nanos // 1000:06d}"
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_julian_day_is_refused_by_name_and_written_as_text(
-    before_christ: Sample, tmp_path: Path
-) -> None:
-    """February 29, 1500 is in no Gregorian calendar: refused, until exact text is asked for."""
-    leg, name = before_christ.leg, before_christ.name
-    error = _refused(leg, name, tmp_path / "refused", "--columns", "ID,D")
-    assert "column D holds 1500-02-29" in error
-    assert "--as-text D" in error
-    _check_csv(before_christ, _unload(leg, name, tmp_path / "text", "--as-text", "D,TS"))
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_free_numbers_as_decimals_or_doubles(leg: OracleLeg, tmp_path: Path) -> None:
-    """--number-without-precision decides what a NUMBER becomes in Parquet, and only that one."""
-    values = [Decimal("0.1"), Decimal("-12345678901234567890.12345"), 3, None, Decimal("1E-10")]
-    columns = (ID, Column(name="N", type=Type(name="NUMBER")))
-    name = "FREE_NUMBERS"
-    leg.create(name, columns, rows=list(enumerate(values)))
-    options = ("--format", "parquet", "--number-without-precision")
-    exact = pq.read_table(_unload(leg, name, tmp_path / "d", *options, "decimal(38,10)"))
-    assert str(exact.schema.field("N").type) == "decimal128(38, 10)"
-    assert exact.sort_by("ID").column("N").to_pylist() == values
-    nearest = pq.read_table(_unload(leg, name, tmp_path / "f", *options, "double"))
-    assert str(nearest.schema.field("N").type) == "double"
-    wanted = [None if value is None else float(value) for value in values]
-    assert nearest.sort_by("ID").column("N").to_pylist() == wanted
-    error = _refused(leg, name, tmp_path / "r", *options, "decimal(38,9)")
-    assert "column N" in error
-    assert "ROWID" in error
-    leg.drop(name)
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_nanoseconds_as_timestamps(leg: OracleLeg, tmp_path: Path) -> None:
-    """--nanoseconds timestamp keeps all nine digits, and refuses years that do not fit."""
-    columns = (
-        ID,
-        Column(name="TS", type=Type(name="TIMESTAMP", scale=9)),
-        Column(name="TL", type=Type(name="TIMESTAMP WITH LOCAL TIME ZONE", scale=9)),
-    )
-    first, last = Moment(1677, 9, 22, 0, 0, 0, 1), Moment(2262, 4, 11, 23, 47, 16, 854_775_807)
-    rows = [(1, first, last), (2, last, first), (3, None, None)]
-    leg.create("NANOS", columns, rows=rows)
-    options = ("--format", "parquet", "--nanoseconds", "timestamp")
-    sample = Sample(leg, "NANOS", columns, tuple(rows))
-    types = {"TS": "timestamp[ns]", "TL": "timestamp[ns, tz=UTC]"}
-    _check_parquet(sample, _unload(leg, "NANOS", tmp_path / "out", *options), types)
-    leg.insert("NANOS", columns, [(4, Moment(2262, 4, 12), None)])
-    error = _refused(leg, "NANOS", tmp_path / "refused", *options)
-    assert "column TS" in error
-    assert "2262-04-12" in error
-    leg.drop("NANOS")
-
-
 def test_zone_columns(every_type: Sample, tmp_path: Path) -> None:
     """--zone-columns adds the offset or region that the instant alone does not have."""
     place = [column.name for column in every_type.columns].index("TZ_6")
@@ -411,16 +293,3 @@ def _masked(m: Moment) -> str:
     minutes = abs(seconds) // 60
     offset = f"{sign}{minutes // 60:02d}:{minutes % 60:02d}"
     return f"{m.year:04d}{m.month:02d}{m.day:02d}{clock}.{m.nanos:09d}{offset}"
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_files_outside_the_database_are_refused_by_name(leg: OracleLeg, tmp_path: Path) -> None:
-    """A BFILE cannot be read exactly: the error names it, and --exclude leaves it out."""
-    columns = (ID, Column(name="OUTSIDE", type=Type(name="BFILE")))
-    leg.create("WITH_FILE", columns, rows=[(1, None), (2, None)])
-    error = _refused(leg, "WITH_FILE", tmp_path / "refused", status=4)
-    assert "column OUTSIDE has the type BFILE" in error
-    assert "--exclude OUTSIDE" in error
-    header, records = _csv(_unload(leg, "WITH_FILE", tmp_path / "out", "--exclude", "OUTSIDE"))
-    assert (header, records) == (["ID"], [["1"], ["2"]])
-    leg.drop("WITH_FILE")

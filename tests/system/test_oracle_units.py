@@ -122,21 +122,6 @@ def test_partitions_alone(oracle: OracleLeg, tmp_path: Path) -> None:
     assert sorted(parts) == ["P_A/P_A_1", "P_A/P_A_2", "P_B/P_B_1", "P_B/P_B_2", "P_B/P_B_3"]
 
 
-@pytest.mark.long(OTHER_ROUTES)
-def test_index_organized_table_is_cut_by_keys(oracle: OracleLeg, tmp_path: Path) -> None:
-    """Ranges of the primary key have each row once, though several rows share the first column."""
-    columns = (Column(name="REGION", type=GROUP.type, nullable=False), ID, FILLER)
-    oracle.create("BY_KEY", columns, key=("REGION", "ID"), tail="ORGANIZATION INDEX")
-    oracle.load("BY_KEY", columns, ((n % 40, n, f"row {n} {'.' * 99}") for n in range(ROWS)))
-    oracle.gather("BY_KEY")
-    plan = _json(oracle, "plan", "BY_KEY", "--split", "range", "--unit-bytes", "64KiB")
-    assert plan["plan"]["table"]["ranges_from"] == "SAMPLE of key REGION"
-    assert sum('"REGION" >= ' in sql for sql in plan["statements"].values()) >= 2
-    manifest = _run(oracle, "BY_KEY", tmp_path / "out", "--split", "range", "--unit-bytes", "64KiB")
-    assert len(manifest["units"]) == len(plan["statements"])
-    assert _ids(tmp_path / "out", 1) == list(range(ROWS))
-
-
 def test_views_and_synonyms(oracle: OracleLeg, tmp_path: Path) -> None:
     """A view is read as a whole; a synonym as the table it stands for, partitions and all."""
     _create(oracle, "SKEWED_ROWS", SKEWED)
@@ -149,52 +134,6 @@ def test_views_and_synonyms(oracle: OracleLeg, tmp_path: Path) -> None:
     assert manifest["table"] == {"schema": oracle.schema, "name": "SKEWED_ROWS"}
     assert _ids(tmp_path / "synonym") == list(range(ROWS))
     assert {unit["partition"] for unit in manifest["units"]} >= {"P_SMALL", "P_LARGE"}
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_names_that_must_be_quoted(oracle: OracleLeg, tmp_path: Path) -> None:
-    """Names of tables, partitions and columns may be anything that Oracle takes in quotes."""
-    columns = (
-        Column(name="Id", type=ID.type),
-        Column(name="select", type=FILLER.type),
-        Column(name="Größe, in cm", type=Type(name="NUMBER")),
-    )
-    tail = 'PARTITION BY HASH ("Id") (PARTITION "a/b", PARTITION "c d", PARTITION E)'
-    rows = [(n, f"value {n}", n) for n in range(200)]
-    oracle.create("Mixed Case.Table", columns, rows=rows, tail=tail)
-    manifest = _run(oracle, '"Mixed Case.Table"', tmp_path / "out", "--header")
-    assert _ids(tmp_path / "out") == list(range(200))
-    assert [column["name"] for column in manifest["columns"]] == ["Id", "select", "Größe, in cm"]
-    assert len(manifest["units"]) == 3
-    where = ("--where", '"Größe, in cm" < 50', "--columns", '"Größe, in cm",Id')
-    _run(oracle, '"Mixed Case.Table"', tmp_path / "some", *where)
-    assert _ids(tmp_path / "some") == list(range(50))
-
-
-@pytest.mark.long(OTHER_ROUTES)
-@pytest.mark.oracle_modes("23ai", "19c")
-def test_a_table_of_somebody_else(oracle: OracleLeg, tmp_path: Path) -> None:
-    """It takes the right to look back; without it the error has the grant, and the way round."""
-    owner, reader = oracle.user(), oracle.user()
-    _create(oracle, "HEAP_ROWS", HEAP, owner)
-    oracle.run(f'GRANT SELECT ON "HEAP_ROWS" TO "{reader.name}"', account=owner)
-    oracle.settle()
-    table = f"{owner.name}.HEAP_ROWS"
-    error = command.error_of(
-        "run", reader.url, "--table", table, "--to", str(tmp_path / "refused"),
-        "--progress", "none", status=4, env=reader.environment,
-    )  # fmt: skip
-    grant = f'GRANT FLASHBACK ON "{owner.name}"."HEAP_ROWS" TO {reader.name}'
-    assert grant in error
-    assert "--consistency none" in error
-    assert grant in _grants(_json(reader, "describe", table))
-    manifest = _run(reader, table, tmp_path / "now", "--consistency", "none")
-    assert manifest["snapshot"]["kind"] == "none"
-    assert _ids(tmp_path / "now") == list(range(ROWS))
-    oracle.run(f'GRANT FLASHBACK ON "HEAP_ROWS" TO "{reader.name}"', account=owner)
-    manifest = _run(reader, table, tmp_path / "then", *RANGES)
-    assert manifest["snapshot"]["kind"] == "scn"
-    assert _ids(tmp_path / "then") == list(range(ROWS))
 
 
 @pytest.mark.long(OTHER_ROUTES)

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
-import signal
-import struct
 import subprocess
-import termios
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -145,23 +139,6 @@ def test_awkward_writes_lose_nothing(
     assert checksums(tmp_path / "out") == whole["zstd" if "zstd" in options else "none"]
 
 
-@pytest.mark.long(OTHER_ROUTES)
-def test_refused_direct_io_is_told_once(
-    whole: dict[str, list[str]], database: str, faults: FaultyCalls, tmp_path: Path
-) -> None:
-    """Where the file system takes no direct writes the run says so and leaves the same files."""
-    dest = tmp_path / "out"
-    done = subprocess.run(
-        [*command.UNLOADER, "run", database, "--table", "t", "--to", str(dest), "--direct-io",
-         "--progress", "log", "--split", "none"],
-        capture_output=True, text=True, check=False,
-        env={**os.environ, **faults.environment("direct", 0, files="/_run/staged/")},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("no direct I/O") == 1, done.stderr
-    assert checksums(dest) == whole["none"]
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MiB."""
@@ -200,42 +177,3 @@ def test_full_standard_output_ends_the_run(database: str) -> None:
         )  # fmt: skip
     assert done.returncode == 6, done.stderr
     assert "No space left on device" in done.stderr
-
-
-def test_reader_that_dies_ends_the_run(database: str, tmp_path: Path) -> None:
-    """A reader of a named pipe that leaves early ends the run with status 6."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-
-    def read_little() -> None:
-        with open(pipe, "rb", buffering=0) as file:
-            file.read(50_000)
-
-    reader = threading.Thread(target=read_little, daemon=True)
-    reader.start()
-    error = command.error_of(
-        "run", database, "--table", "t", "--to", f"pipe:{pipe}", *QUIET, status=6
-    )
-    reader.join(command.PATIENCE_SECONDS)
-    assert str(pipe) in error
-
-
-def waiting(pipe: int) -> int:
-    """Return how many bytes lie in a pipe that nobody has taken yet."""
-    answer = fcntl.ioctl(pipe, termios.FIONREAD, struct.pack("i", 0))
-    return int(struct.unpack("i", answer)[0])
-
-
-def test_reader_that_stands_still_can_be_given_up(database: str, tmp_path: Path) -> None:
-    """While nobody takes what is in the pipe, a signal still ends the run at once."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    running = command.Running("run", database, "--table", "t", "--to", f"pipe:{pipe}", *QUIET)
-    running.wait_until(lambda: bool(running.workers()), "a worker")
-    running.wait_until(lambda: waiting(reader) > 0, "data in the pipe")
-    time.sleep(0.3)
-    running.signal(signal.SIGTERM)
-    status, _, err = running.finish()
-    os.close(reader)
-    assert status == 130, err

@@ -9,7 +9,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from long_tests import OTHER_ROUTES
 from processes import command
 
 NAMES = {
@@ -91,24 +90,6 @@ def test_a_map_in_duckdb_may_hold_such_names_too(tmp_path: Path) -> None:
     assert re.search(r"^rows +3 \(estimate\)$", command.run(*plan), re.MULTILINE)
     one = command.run(*plan, "--partition", ".")
     assert re.search(r"^rows +1 \(estimate\)$", one, re.MULTILINE), one
-
-
-@pytest.mark.long(OTHER_ROUTES)
-@pytest.mark.parametrize(
-    ("wanted", "keys"),
-    [("a", [2]), ("a/b", [1]), (".", [3]), ("two\nlines", [6]), ("a/*", [1]), ("{unit}", [11])],
-)
-def test_an_odd_partition_is_chosen_by_its_name(
-    odd: str, tmp_path: Path, wanted: str, keys: list[int]
-) -> None:
-    """A name means that partition, though another's begins with it and a slash."""
-    dest = tmp_path / "out"
-    command.run(
-        "run", odd, "--table", "odd", "--to", str(dest), "--partition", wanted, "--no-header",
-        "--quiet",
-    )  # fmt: skip
-    rows = [int(line) for path in dest.glob("*.csv") for line in path.read_text().split()]
-    assert sorted(rows) == keys
 
 
 @pytest.fixture(scope="module")

@@ -81,17 +81,6 @@ def test_a_part_says_which_one_it_is(url: str, tmp_path: Path) -> None:
     command.run("verify", str(to / "part-2-of-3"), url)
 
 
-def test_a_part_without_units_ends_well(url: str, tmp_path: Path) -> None:
-    """Who starts a job array cannot know how many units there will be."""
-    plan = planned(url, tmp_path / "out")
-    done = command.ended("run", plan, "--part", "999/999", "--progress", "none")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "part 999 of 999 has no work unit" in done.stderr
-    shown = json.loads(command.run("run", plan, "--part", "999/999", "--json", "--quiet"))
-    assert (shown["part"]["number"], shown["part"]["units"]) == (999, 0)
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_source_that_has_changed_since_is_refused(url: str, tmp_path: Path) -> None:
     """No part is read at another moment than the others."""
     to = tmp_path / "out"
@@ -251,12 +240,6 @@ def test_a_second_merge_changes_nothing(url: str, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_nothing_to_merge(tmp_path: Path) -> None:
-    """A directory without parts, and none at all."""
-    assert "has no finished part" in command.error_of("merge", str(tmp_path), status=6)
-    assert "cannot be read" in command.error_of("merge", str(tmp_path / "x"), status=6)
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -276,26 +259,6 @@ def test_what_makes_no_sense_is_refused(
     plan = planned(url, tmp_path / "out")
     assert reason in command.error_of("run", plan, *options, status=2)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("part", ["1/1", "1/2", "2/2"])
-def test_a_plan_with_a_limit_has_no_parts(url: str, tmp_path: Path, part: str) -> None:
-    """Several parts cannot share one limit; as a whole the plan runs."""
-    plan = planned(url, tmp_path / "out", "--limit-rows", "10")
-    error = command.error_of("run", plan, "--part", part, status=2)
-    assert "--limit-rows" in error
-    assert "run the plan without --part" in error
-    assert not (tmp_path / "out").exists()
-    command.run("run", plan, "--progress", "none")
-    assert command.manifest_of(tmp_path / "out")["totals"]["rows"] == 10
-
-
-def test_a_part_needs_a_plan(url: str, tmp_path: Path) -> None:
-    """Plans made one by one may cut the table in different ways."""
-    error = command.error_of(
-        "run", url, "--table", "t", "--to", str(tmp_path / "out"), "--part", "1/2", status=2
-    )
-    assert "unloader plan" in error
 
 
 @pytest.mark.long("runs in parts")
@@ -334,36 +297,6 @@ def test_a_number_of_a_scheduler_that_cannot_be_is_refused(
     plan = planned(url, tmp_path / "out")
     error = command.error_of("run", plan, "--part", "auto/3", status=2, env=variables)
     assert all(name in error for name in variables)
-
-
-@pytest.mark.long("runs in parts")
-def test_several_directories(url: str, tmp_path: Path) -> None:
-    """Each part spreads its files over the same directories, and the merged manifest lists all."""
-    first, second = tmp_path / "a", tmp_path / "b"
-    plan = planned(url, first)
-    for number in (1, 2):
-        run_part(plan, f"{number}/2", "--to", f"{first},{second}")
-    manifest = merged(first)
-    assert len(manifest["directories"]) == 5
-    assert len(contents(*first.iterdir(), *second.iterdir())) == manifest["totals"]["files"]
-    command.run("verify", str(first), url)
-    next((second / "part-2-of-2").glob("*.csv")).write_text("")
-    command.run("verify", str(first), status=8)
-
-
-@pytest.mark.long("runs in parts")
-def test_a_sample_in_parts(url: str, tmp_path: Path) -> None:
-    """The parts of a sample are that sample, and the database counts its units."""
-    to = tmp_path / "out"
-    plan = planned(url, to, "--sample", "40%")
-    for number in (1, 2):
-        run_part(plan, f"{number}/2")
-    manifest = merged(to)
-    subset = manifest["subset"]
-    assert "part" not in subset
-    assert subset["units"] == len(manifest["units"]) < subset["of_units"]
-    assert manifest["totals"]["rows"] < ROWS
-    command.run("verify", str(to), url)
 
 
 def key_file(path: Path) -> Path:

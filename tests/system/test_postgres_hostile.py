@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 from amounts import amount
-from long_tests import OTHER_ROUTES, also
+from long_tests import also
 from postgres import hostile_rows
 from postgres.hostile_rows import COLUMNS, INFINITE, NAME
 from processes import command
@@ -84,19 +84,6 @@ def test_encoded_and_arrow_route_agree(url: str, tmp_path: Path) -> None:
     assert len(encoded) == len(arrow) == 32
     for ours, theirs in zip(encoded, arrow, strict=True):
         assert ours.read_bytes() == theirs.read_bytes(), ours.name
-
-
-@pytest.mark.parametrize(
-    "dialect", ["sqlldr-var", *also(OTHER_ROUTES, "tsv", "postgres", "excel", "mysql")]
-)
-def test_every_dialect_unloads_all_rows(url: str, tmp_path: Path, dialect: str) -> None:
-    """Each dialect writes the hostile table or refuses it; what is written is complete."""
-    columns = ["--as-text", ",".join(INFINITE)]
-    done = unload(
-        url, "--table", NAME, "--to", str(tmp_path / "out"), "--dialect", dialect, *columns,
-        "--json",
-    )  # fmt: skip
-    assert json.loads(done.stdout)["totals"]["rows"] == ROWS
 
 
 def test_parquet_refuses_what_it_cannot_hold(url: str, tmp_path: Path) -> None:

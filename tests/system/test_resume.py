@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from long_tests import OTHER_ROUTES, also
 from processes import command, killing_calls
-from processes.breaking import comparable, held_behind, journal_of, kill_after, staged_units
+from processes.breaking import comparable, held_behind, kill_after, staged_units
 from processes.faulty_calls import FaultyCalls
 
 ROWS = 60000
@@ -95,20 +95,6 @@ def test_a_killed_run_is_continued(database: str, tmp_path: Path, options: tuple
     assert not (dest / "_run").exists()
 
 
-@pytest.mark.long("faults of whole runs")
-def test_status_of_a_run_that_was_killed_before_it_showed_itself(
-    database: str, tmp_path: Path
-) -> None:
-    """Its journal and its record tell how far it was."""
-    dest = tmp_path / "out"
-    done = kill_after(2, dest, *job(database, dest))
-    # A slow machine has shown the run before it is killed, a quick one has not.
-    (dest / "_run" / "status.json").unlink(missing_ok=True)
-    page = command.run("status", str(dest), status=7)
-    planned = len(json.loads((dest / "_run" / "run.json").read_bytes())["plan"]["units"])
-    assert f"units        {len(done)} of {planned} done" in page
-
-
 def files_of(lines: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the files of staged units."""
     return [file for line in lines.values() for file in line["finished"]["files"]]
@@ -170,20 +156,6 @@ def test_an_interrupted_run_says_how_it_is_continued(
     assert f"Next: continue with: unloader resume '{dest}'" in err
     command.run("resume", str(dest), "--quiet")
     assert command.manifest_of(dest)["totals"]["rows"] == ROWS
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_several_directories(database: str, tmp_path: Path) -> None:
-    """Whichever of them is named, all are continued."""
-    places = [tmp_path / name for name in ("a", "b", "c")]
-    to = ",".join(map(str, places))
-    done = kill_after(4, places[0], *job(database, Path(to)))
-    assert {file.get("directory", 0) for file in files_of(done)} > {0}
-    command.run("resume", str(places[2]), "--quiet")
-    found = command.manifest_of(places[0])
-    assert found["totals"]["rows"] == ROWS
-    assert [each["path"] for each in found["directories"]] == list(map(str, places))
-    command.run("verify", str(places[0]))
 
 
 @pytest.mark.long(OTHER_ROUTES)
@@ -353,20 +325,6 @@ def test_a_snapshot_that_ended_with_its_run_is_gone(postgres: Any, tmp_path: Pat
     assert "--new-snapshot" in error
     command.run("resume", str(dest), "--new-snapshot", "--quiet")
     assert command.manifest_of(dest)["totals"]["rows"] == 200000
-
-
-@pytest.mark.long(BROKEN_RUNS)
-def test_the_journal_tells_the_life_of_each_unit(database: str, tmp_path: Path) -> None:
-    """Every attempt is on record before it is handed out, and every staged unit with its files."""
-    dest = tmp_path / "out"
-    kill_after(3, dest, *job(database, dest))
-    lines = journal_of(dest)
-    started = [(line["unit"], line["attempt"]) for line in lines if line["event"] == "started"]
-    staged = [(line["unit"], line["attempt"]) for line in lines if line["event"] == "staged"]
-    assert len(set(started)) == len(started)
-    assert set(staged) <= set(started)
-    names = {path.name for path in (dest / "_run" / "staged").iterdir()}
-    assert {file["path"] for file in files_of(staged_units(dest))} <= names
 
 
 @pytest.mark.long(BROKEN_RUNS)

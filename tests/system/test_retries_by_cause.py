@@ -78,21 +78,6 @@ def test_a_database_with_few_sessions_is_read_by_few_workers(
     assert "53300" in log
 
 
-@pytest.mark.long(OTHER_ROUTES)
-def test_a_database_without_any_session_for_a_worker_is_given_up(
-    few: Callable[[int], str], tmp_path: Path
-) -> None:
-    """Where only the parent is let in, the usual retries follow, and then the failure."""
-    to = tmp_path / "out"
-    error = command.error_of(
-        "run", few(1), "--table", "t", "--to", str(to), "--parallelism", "2", "--retries", "1",
-        "--retry-delay", "0.1", *UNITS, status=4,
-    )  # fmt: skip
-    assert "53300" in error
-    assert "--parallelism" in error.partition("Next: ")[2]
-    assert not to.exists()
-
-
 def first_attempt(running: command.Running) -> str:
     """Return the log's first line on an attempt; a slow machine has one on the phase before."""
     assert running.process.stderr is not None
@@ -166,15 +151,6 @@ def test_a_session_lost_while_the_run_plans_is_replaced(
     assert "planning, attempt 2 failed: " in done.log
     assert "planning, attempt 3 failed: " not in done.log
     assert set(done.attempts.values()) == {1}
-
-
-def test_a_wrong_password_is_tried_once(server: OracleServer, tmp_path: Path) -> None:
-    """What does not pass is not waited for, and locks no account."""
-    wrong = {"UNLOADER_PASSWORD": "not this"}
-    done = runs.unload(server, "PADDED", tmp_path / "out", env=wrong)
-    assert done.status == 4
-    assert "ORA-01017" in done.error
-    assert "attempt" not in done.log
 
 
 @pytest.mark.long(OTHER_ROUTES)

@@ -98,15 +98,6 @@ def test_each_route_is_verified_by_itself(source: str, written: Path) -> None:
     command.run("verify", str(written / "text"), source, "--level", "source")
 
 
-@pytest.mark.long(OTHER_ROUTES)
-def test_a_filter_takes_the_rows_that_where_takes(source: str, tmp_path: Path) -> None:
-    """A condition that both understand alike leads to the same text."""
-    condition = "note IS NULL OR day >= DATE '2021-05-01'"
-    command.run(*job(source, "--to", str(tmp_path / "filter"), "--filter", condition))
-    command.run(*job(source, "--to", str(tmp_path / "where"), "--where", condition))
-    assert files_of(tmp_path / "filter") == files_of(tmp_path / "where")
-
-
 def test_routes_of_a_job_file(source: str, written: Path, tmp_path: Path) -> None:
     """[[route]] says what --route says; `run` answers with the manifests of all."""
     path = tmp_path / "job.toml"
@@ -217,14 +208,6 @@ def awkward(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 LATIN = "latin:to={to}/latin,encoding=latin-1"
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_a_route_that_fails_stops_the_run(awkward: str, tmp_path: Path) -> None:
-    """Its name is told, and nothing is published."""
-    said = command.error_of(*job(awkward, *routes(tmp_path, "a:to={to}/a", LATIN)), status=6)
-    assert "route latin: column v" in said
-    assert not files_of(tmp_path / "a")
 
 
 @pytest.mark.long(OTHER_ROUTES)

@@ -66,19 +66,6 @@ def test_the_answer_has_every_route_and_the_whole(told: Told) -> None:
     assert [each["bytes"] for each in totals[:2]] == [in_files(to / n) for n in ("lake", "text")]
 
 
-def test_the_log_has_a_line_for_each_route(told: Told) -> None:
-    """And its last one has the figures of all of them."""
-    to, answer, lines, _ = told
-    found = [line for line in lines if line["event"] == "route_finished"]
-    assert [(line["route"], line["rows"]) for line in found] == [
-        *(("lake", ROWS // 3), ("text", ROWS), ("gone", ROWS))
-    ]
-    assert [line["bytes"] for line in found] == [r["totals"]["bytes"] for r in answer["routes"]]
-    assert found[1]["directory"] == str(to / "text")
-    (end,) = (line for line in lines if line["event"] == "run_finished")
-    assert (end["rows"], end["bytes"]) == (ROWS, answer["totals"]["bytes"])
-
-
 def test_hooks_and_metrics_have_each_route(told: Told) -> None:
     """A shell reads the lines of the variable; the metrics have a label for the route."""
     to, answer, _, _ = told
@@ -107,14 +94,6 @@ def test_the_page_has_each_route(told: Told) -> None:
         assert f">{name}</data>" in page
     size = answer["routes"][1]["totals"]["bytes"]
     assert f'<data value="{size}" data-key="routes.1.bytes"' in page
-
-
-def test_the_summary_begins_with_the_whole(source: str, tmp_path: Path) -> None:
-    """What a terminal shows: all routes together, then each."""
-    said = command.run("run", source, "--table", "orders", *routes(tmp_path))
-    head, *each = said.split("\n\nroute ")
-    assert [line.split()[-1] for line in head.splitlines()[:2]] == ["3", f"{ROWS:,}"]
-    assert [text.partition("\n")[0] for text in each] == ["lake", "text", "gone"]
 
 
 def test_tables_with_routes_count_every_route(source: str, tmp_path: Path) -> None:
@@ -162,18 +141,3 @@ def facts(shown: str) -> dict[str, str]:
     """Return the lines of a result by their names."""
     pairs = (re.split(r"  +", line, maxsplit=1) for line in shown.splitlines())
     return {name: value.strip() for name, value in pairs}
-
-
-def test_a_plan_counts_the_columns_that_are_written(tmp_path: Path) -> None:
-    """Those that only a filter looks at are read, and are no columns of the output."""
-    path = tmp_path / "t.duckdb"
-    with duckdb.connect(str(path)) as connection:
-        connection.execute("CREATE TABLE t AS SELECT 1 AS a, 2 AS b, 3 AS c")
-    line = ("plan", f"duckdb://{path}", "--table", "t", "--columns", "a", "--filter", "b + c = 5")
-    planned = json.loads(command.run(*line, "--json"))
-    assert [each["name"] for each in planned["columns"]] == ["a"]
-    assert [each["name"] for each in planned["routes"][0]["columns"]] == ["a"]
-    counts = [
-        each.split() for each in command.run(*line).splitlines() if each.startswith("columns")
-    ]
-    assert counts == [["columns", "1"], ["columns", "read", "3"]]

@@ -88,22 +88,3 @@ def test_option_unloads_what_the_policies_let_through(
     written = sum(len(path.read_text().split()) for path in (tmp_path / "o").glob("*.csv"))
     assert written == rows
     command.run("verify", to, url)
-
-
-@pytest.mark.parametrize("options", [(), ("--enable-row-security",)], ids=["off", "on"])
-def test_policies_of_partitions_do_not_concern_the_table(
-    url: str, tmp_path: Path, options: tuple[str, ...]
-) -> None:
-    """Who reads the table gets all rows of a partition with policies of its own, so do we."""
-    to = tmp_path / "o"
-    command.run("run", url, "--table", "inner_only", "--to", str(to), "--quiet", *options)
-    assert command.manifest_of(to)["totals"]["rows"] == 1000
-
-
-def test_other_sources_refuse_the_option(tmp_path: Path) -> None:
-    """Only PostgreSQL knows it."""
-    error = command.error_of(
-        "run", f"sqlite://{tmp_path}/t.db", "--table", "t", "--to", str(tmp_path / "o"),
-        "--enable-row-security", status=2,
-    )  # fmt: skip
-    assert "--enable-row-security does not apply to sqlite sources" in error

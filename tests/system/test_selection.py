@@ -80,14 +80,6 @@ def test_columns_are_chosen_by_pattern(url: str, tmp_path: Path) -> None:
     assert "--exclude z* matches no column. Next: use one of: id, Value, k" in error
 
 
-def test_a_table_without_columns_is_named(postgres: Any, tmp_path: Path) -> None:
-    """PostgreSQL has such tables; to exclude fewer columns would be no help."""
-    url = postgres.database("no_columns")
-    postgres.run("CREATE TABLE nothing ()", url=url)
-    error = command.error_of("run", url, "--table", "nothing", "--to", str(tmp_path), status=2)
-    assert "public.nothing has no columns" in error
-
-
 @pytest.mark.long(OTHER_ROUTES)
 def test_tabs_and_hyphens_show_in_the_names_of_files(tmp_path: Path) -> None:
     """Text with tabs is .tsv, verified like any other; no file is called like an option."""
@@ -103,47 +95,6 @@ def test_tabs_and_hyphens_show_in_the_names_of_files(tmp_path: Path) -> None:
         command.run(*common, str(out), *options)
         assert [path.name for path in out.iterdir() if path.name[0] != "_"] == [name]
         command.run("verify", str(out), "--quiet")
-
-
-@pytest.mark.parametrize("url", TWO, indirect=True)
-def test_ranges_cover_the_table(url: str, tmp_path: Path) -> None:
-    """A table without partitions, cut into many ranges, comes out whole and in order."""
-    command.run(
-        "run", url, "--table", "t", "--to", str(tmp_path / "o"), "--split", "range",
-        "--unit-bytes", "20kB", "--parallelism", "3", "--quiet",
-    )  # fmt: skip
-    assert rows_of(tmp_path / "o") == [[str(i), f"v{i}", str(i % 5)] for i in range(ROWS)]
-    assert len(command.manifest_of(tmp_path / "o")["units"]) > 3
-
-
-@pytest.mark.parametrize("url", SOME, indirect=True)
-def test_where_and_columns(url: str, tmp_path: Path) -> None:
-    """A condition, a comment behind it and chosen columns in the order asked for."""
-    command.run(
-        "run", url, "--table", "T", "--to", str(tmp_path / "o"), "--where", "k = 1 or k = 2 -- two",
-        "--columns", "Value,id", "--split", "range", "--unit-bytes", "20kB", "--quiet",
-    )  # fmt: skip
-    assert rows_of(tmp_path / "o") == [[f"v{i}", str(i)] for i in range(ROWS) if i % 5 in (1, 2)]
-
-
-@pytest.mark.parametrize("url", SOME, indirect=True)
-def test_exclude(url: str, tmp_path: Path) -> None:
-    """Excluded columns are gone, the others keep their order."""
-    command.run("run", url, "--table", "t", "--to", str(tmp_path), "--exclude", "value", "--quiet")
-    assert rows_of(tmp_path)[7] == ["7", "2"]
-
-
-@pytest.mark.parametrize("url", SOME, indirect=True)
-def test_query(url: str, tmp_path: Path) -> None:
-    """A query is one unit; its rows and names are the output's."""
-    out = command.run(
-        "run", url, "--query", "SELECT k, count(*) AS n FROM t GROUP BY k ORDER BY k;",
-        "--to", str(tmp_path / "o"), "--json",
-    )  # fmt: skip
-    manifest = json.loads(out)
-    assert [column["name"] for column in manifest["columns"]] == ["k", "n"]
-    assert manifest["table"] is None
-    assert rows_of(tmp_path / "o") == [[str(k), str(ROWS // 5)] for k in range(5)]
 
 
 @pytest.mark.parametrize("url", TWO, indirect=True)
@@ -248,18 +199,3 @@ def test_plan_file_is_run_unit_for_unit(url: str, tmp_path: Path) -> None:
     assert len(ids) > 2
     assert [unit["id"] for unit in manifest["units"]] == sorted(ids)
     assert rows_of(tmp_path / "o") == [[str(i), f"v{i}", str(i % 5)] for i in range(ROWS)]
-
-
-@pytest.mark.parametrize("url", SOME, indirect=True)
-def test_edited_plan_file_is_refused(url: str, tmp_path: Path) -> None:
-    """A plan whose units were changed by hand would lose rows, so it is refused."""
-    plan = tmp_path / "plan.json"
-    command.run(
-        "plan", url, "--table", "t", "--split", "range", "--unit-bytes", "30kB",
-        "--output", str(plan),
-    )  # fmt: skip
-    document = json.loads(plan.read_text())
-    document["plan"]["units"] = document["plan"]["units"][1:]
-    plan.write_text(json.dumps(document))
-    error = command.error_of("run", str(plan), "--to", str(tmp_path / "o"), status=5)
-    assert "edited" in error

@@ -92,16 +92,6 @@ def test_patterns_schemas_and_exclusions_choose(source: str, tmp_path: Path) -> 
     assert again == ["hr.staff", "sales.empty", "sales.lines"]
 
 
-@pytest.mark.long(OTHER_ROUTES)
-def test_a_file_of_tables_and_names_go_together(source: str, tmp_path: Path) -> None:
-    """Names in full are taken whatever kind they are, each table once."""
-    (tmp_path / "tables.txt").write_text("# nightly\nsales.l*\n\nhr.staff\n")
-    found = unload(source, tmp_path / "out", "--tables-from", str(tmp_path / "tables.txt"),
-                   "--table", "sales.large", "--table", "SALES.LINES")  # fmt: skip
-    assert rows_of(found) == {"hr.staff": 3, "sales.large": 10, "sales.lines": 300}
-    assert [row[0] for row in read(tmp_path / "out/sales.large")] == list(range(4990, 5000))
-
-
 def test_a_pattern_that_matches_one_table_is_a_run_of_several(source: str, tmp_path: Path) -> None:
     """What a pattern matches may be more tomorrow; a name in full stays a run of one table."""
     assert planned(source, "--table", "hr.s*") == ["hr.staff"]
@@ -238,19 +228,6 @@ def test_what_is_there_on_some_nights_may_be_missing(source: str, tmp_path: Path
     )
 
 
-def test_a_column_that_no_table_has_is_told(source: str, tmp_path: Path) -> None:
-    """One that some have is left out of those."""
-    found = unload(source, tmp_path, "--table", "*.*", "--exclude", "pin")
-    assert rows_of(found)["hr.staff"] == 3
-    assert read(tmp_path / "hr.staff") == [(0,), (1,), (2,)]
-    assert len(read(tmp_path / "sales.orders")[0]) == 2
-    error = command.error_of(
-        "run", source, "--to", f"{tmp_path}/b/{{table}}", "--table", "*.*", "--exclude", "pinn",
-        status=4,
-    )  # fmt: skip
-    assert "--exclude pinn: it matches no column of the tables" in error
-
-
 @pytest.mark.long(OTHER_ROUTES)
 def test_routes_of_several_tables_go_by_what_each_has(source: str, tmp_path: Path) -> None:
     """Two outputs of each table, one of them without a column that only some have."""
@@ -311,21 +288,6 @@ def test_what_makes_no_sense_is_refused(
     filled = [each.format(to=to) for each in options]
     assert part in command.error_of("run", f"duckdb://{path}", *filled, status=2)
     assert not to.exists()
-
-
-def test_a_plan_file_is_of_one_table(source: str, tmp_path: Path) -> None:
-    """Instead of one that run would not take."""
-    error = command.error_of(
-        "plan", source, "--table", "sales.*", "--output", str(tmp_path / "p.json"), status=2
-    )
-    assert "--output writes the plan of one table" in error
-
-
-def test_the_output_of_several_tables_may_be_dropped(source: str) -> None:
-    """Every row is read and counted, and nothing is written."""
-    dropped = json.loads(command.run("run", source, "--table", "*.*", "--to", "null:", "--json"))
-    assert rows_of(dropped)["sales.orders"] == 5000
-    assert dropped["options"]["directory"] == "null:"
 
 
 @pytest.mark.long(OTHER_ROUTES)

@@ -373,31 +373,6 @@ def test_what_makes_no_sense_is_refused(sides: dict[str, Side], tmp_path: Path) 
 
 
 @pytest.mark.long("subsets")
-def test_all_of_it_is_no_subset(sides: dict[str, Side], tmp_path: Path) -> None:
-    """`--sample 100%` takes back what stands above it: the table is whole, also without keys."""
-    side = sides["duckdb"]
-    manifest = side.run(
-        tmp_path / "o", "--table", "orders", "--sample", "100%", "--sample-by", "no_such_column"
-    )
-    assert "subset" not in manifest
-    assert manifest["totals"]["rows"] == ORDERS
-
-
-@pytest.mark.long("subsets")
-def test_a_sample_in_a_job_file_is_not_that_of_other_commands(
-    sides: dict[str, Side], tmp_path: Path
-) -> None:
-    """`codecs` has a `--sample` of its own, in bytes, and takes the rest of the file."""
-    job = tmp_path / "job.toml"
-    job.write_text(
-        f'source = "{sides["duckdb"].url}"\ntable = "orders"\nsample = "10%"\n'
-        f'sample_by = "customer_id"\nto = "{tmp_path}/out"\n'
-    )
-    found = json.loads(command.run("codecs", str(job), "--json", "--quiet"))
-    assert found["sample"]["rows"] == ORDERS
-
-
-@pytest.mark.long("subsets")
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_key_has_one_text_whatever_its_type_and_source(
     sides: dict[str, Side], kind: str, tmp_path: Path

@@ -83,19 +83,6 @@ def test_points_and_what_they_cost(database: str, tmp_path: Path) -> None:
     assert {row["rows"] for row in rows} == {str(ROWS)}
 
 
-def test_all_figures_of_a_point_are_of_its_median_measurement(database: str) -> None:
-    """Of an even number of measurements, the slower of the two in the middle is the median."""
-    options = ("--to", "null:", "--parallelism", "1", "--repeats", "2", "--max-spread", "100%")
-    found = swept(database, *options)
-    (point,) = found["points"]
-    measured = sorted(point["measurements"], key=lambda each: each["rows_per_second"])
-    assert len(measured) >= 2
-    middle = measured[(len(measured) - 1) // 2]
-    assert point["rows_per_second"] == middle["rows_per_second"]
-    if len({each["bytes"] for each in measured}) == 1:
-        assert found["levels"][0]["seconds"] == pytest.approx(middle["seconds"])
-
-
 def test_a_sample_is_the_same_for_all_points(database: str, tmp_path: Path) -> None:
     """Whole units from all of the table are read, at least one for each worker, by every point."""
     options = ("--to", "null:", "--parallelism", "1,2", "--sample", "25%")
@@ -107,17 +94,6 @@ def test_a_sample_is_the_same_for_all_points(database: str, tmp_path: Path) -> N
     assert read[0] == read[1]
     assert any("small for 2 workers" in notice for notice in found["notices"])
     assert found["points"][0]["state"] == "once"
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_the_terminal_shows_points_and_answer(database: str) -> None:
-    """Two formats are two points; an option of one of them does not hinder the other."""
-    options = ("--to", "null:", "--parallelism", "1", "--format", "csv,parquet", "--no-header")
-    text = command.run("sweep", database, "--table", "t", *QUICK, *options)
-    assert "CPU s/M rows" in text
-    assert "database" in text
-    assert {"csv", "parquet"} <= set(text.split())
-    assert "warm" not in text.split("caches")[1].split("\n")[0], "there was no warm-up"
 
 
 @pytest.mark.long(OTHER_ROUTES)

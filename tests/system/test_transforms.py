@@ -167,32 +167,6 @@ def test_what_cannot_be_done_is_one_error_before_anything_is_written(
     assert not dest.exists() or not list(dest.glob("*.csv"))
 
 
-NIST_KEY = bytes.fromhex("2B7E151628AED2A6ABF7158809CF4F3CEF4359D8D580AA4F7F036D6F04FC6A94")
-
-
-def test_ff1_gives_the_known_answers_of_nist(tmp_path: Path) -> None:
-    """Samples 1, 2, 7 and 9 of SP 800-38G, from the table to the files."""
-    path = tmp_path / "t.duckdb"
-    with duckdb.connect(str(path)) as connection:
-        connection.execute(
-            "CREATE TABLE t AS SELECT '0123456789' AS a, '0123456789' AS b, "
-            "'0123456789' AS c, '0123456789abcdefghi' AS d"
-        )
-    keys = {16: "short", 32: "long"}
-    env = {name: base64.b64encode(NIST_KEY[:size]).decode() for size, name in keys.items()}
-    masks = (
-        *("--mask", "a=ff1,key=short", "--mask", "b=ff1,key=short,tweak=9876543210"),
-        *("--mask", "c=ff1,key=long"),
-        *("--mask", "d=ff1,key=long,alphabet=digits-lower,tweak=7777pqrs777"),
-        *("--mask-key", "short=env:short", "--mask-key", "long=env:long"),
-    )
-    command.run(
-        *("run", f"duckdb://{path}", "--table", "t", "--to", str(tmp_path / "out"), *masks), env=env
-    )
-    (row,) = lines(tmp_path / "out")
-    assert list(row.values()) == ["2433477484", "6124200773", "6657667009", "xs8a0azh2avyalyzuwd"]
-
-
 def test_a_job_file_has_masks_for_each_route(source: str, tmp_path: Path) -> None:
     """As tables or lists; `check` shows the columns of each output, and no row is needed for it."""
     job = tmp_path / "job.toml"

@@ -199,22 +199,6 @@ def test_an_interrupted_run_has_the_rows_of_its_finished_units(
 
 
 @pytest.mark.long(OTHER_ROUTES)
-def test_watching_ends_with_the_run(running: command.Running, tmp_path: Path) -> None:
-    """One line a look, and the state at the end, with its exit status."""
-    dest = tmp_path / "out"
-    watching = command.Running("status", str(dest), "--watch", "--interval", "0.2")
-    text = ""
-    while "unloading: 2/4 units" not in text:
-        assert watching.process.stdout is not None
-        text = watching.process.stdout.readline()
-        assert text, watching.finish()
-    running.signal(signal.SIGTERM)
-    status, out, _ = watching.finish()
-    assert status == 7
-    assert re.search(r"^state +interrupted: stopped by a signal", out, re.MULTILINE)
-
-
-@pytest.mark.long(OTHER_ROUTES)
 def test_a_run_that_leaves_nothing(parts: str, tmp_path: Path) -> None:
     """Without a finished unit and a snapshot that can be had again nothing is kept; that is said."""
     dest = tmp_path / "out"
@@ -229,30 +213,6 @@ def test_a_run_that_leaves_nothing(parts: str, tmp_path: Path) -> None:
     status, _, err = watching.finish()
     assert status == 6
     assert f"run {told['run_id']} has ended without files" in err
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_a_run_over_several_directories_is_seen_from_each(parts: str, tmp_path: Path) -> None:
-    """It is one run, whichever of its directories is named, and is stopped from each."""
-    first, second = tmp_path / "1", tmp_path / "2"
-    run = started(parts, f"{first},{second}")
-    run.wait_until(lambda: half_done(first), "a record of two finished units")
-    assert seen(second)["live"]["units"]["done"] == 2
-    listed = json.loads(command.run("runs", str(tmp_path), "--json"))["runs"]
-    assert [each["state"] for each in listed] == ["running"]
-    told = json.loads(command.run("stop", str(second), "--json"))
-    assert (told["state"], told["units_done"], run.finish()[0]) == ("interrupted", 2, 130)
-
-
-def test_there_is_no_run(tmp_path: Path) -> None:
-    """Where nothing is, that is said, with the exit status of a destination that is wrong."""
-    assert "has no finished, active or interrupted run" in command.error_of(
-        "status", str(tmp_path), status=6
-    )
-    assert "does not exist" in command.error_of("status", str(tmp_path / "x"), status=6)
-    assert command.run("runs", str(tmp_path)).startswith("no runs in")
-    assert "does not exist" in command.error_of("runs", str(tmp_path / "x"), status=6)
-    assert "so no run can be stopped" in command.error_of("stop", str(tmp_path), status=6)
 
 
 def test_a_finished_run_is_told_by_its_manifest(parts: str, tmp_path: Path) -> None:

@@ -230,21 +230,6 @@ def test_files_are_the_same_with_every_codec(tmp_path, name, codec):
     assert files[0][0] == 8
 
 
-def test_a_new_file_begins_behind_a_large_row(tmp_path):
-    """A file size ends a file behind the row that reaches it, and each has its rows and header."""
-    writer = TextWriter(spec(tmp_path, TextFormat(), file_size_bytes=50_000), SCHEMA, "t")
-    for number in range(3):
-        whole, large = document(number)
-        writer.write_large(large)
-        writer.write(whole)
-    files = writer.close()
-    assert sum(file.rows for file in files) == 6
-    assert len(files) == 6
-    texts = [(tmp_path / file.path).read_bytes() for file in files]
-    assert all(text.startswith(b"id,doc,raw\n") for text in texts)
-    assert texts[0] == texts[1]
-
-
 BOUNDED = """
 import resource, sys
 from writers.text.dialects import dialect

@@ -7,15 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from writers import registry
 from writers.errors import FormatError
-from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.model import Compression, ParquetFormat, TextFormat
 from writers.text.dialects import dialect
-
-SCHEMA = pa.schema([("a", pa.int32())])
 
 
 @pytest.mark.parametrize(
@@ -54,51 +51,6 @@ def test_impossible_combination_is_refused(
     with pytest.raises(FormatError, match=rf"{said}.*\.") as caught:
         registry.check(output_format, Compression(codec=codec, level=level))
     assert "Next: " in str(caught.value)
-
-
-def test_codecs_agree_with_check() -> None:
-    """The listing offers exactly the combinations and levels that are accepted."""
-    for entry in registry.codecs():
-        for name in registry.FORMATS:
-            for level in (None, *(entry["levels"] or ())):
-                compression = Compression(codec=entry["codec"], level=level)
-                if name in entry["formats"]:
-                    registry.check(name, compression)
-                else:
-                    with pytest.raises(FormatError):
-                        registry.check(name, compression)
-
-
-@pytest.mark.parametrize("output_format", [TextFormat(), ParquetFormat()], ids=["csv", "parquet"])
-def test_writer_is_opened_by_format(tmp_path: Path, output_format: Any) -> None:
-    """The format in the spec decides who writes; the file's name has its extension."""
-    spec = OutputSpec(directory=str(tmp_path), format=output_format, compression=Compression())
-    writer = registry.open_writer(spec, SCHEMA, "t")
-    writer.write(pa.RecordBatch.from_pydict({"a": pa.array([1, 2], pa.int32())}))
-    (file,) = writer.close()
-    assert file.path == f"t.{registry.extension(output_format, Compression())}.part"
-    assert file.rows == 2
-    assert (tmp_path / file.path).stat().st_size == file.bytes > 0
-
-
-def test_text_without_its_start(tmp_path: Path) -> None:
-    """Files that are going to be joined are written without a header."""
-    spec = OutputSpec(directory=str(tmp_path), format=TextFormat(), compression=Compression())
-    writer = registry.open_writer(spec, SCHEMA, "t", writes_header=False)
-    (file,) = writer.close()
-    assert file.bytes == 0
-
-
-def test_ready_text_is_opened(tmp_path: Path) -> None:
-    """Ready bytes go behind the header; Parquet cannot take them."""
-    spec = OutputSpec(directory=str(tmp_path), format=TextFormat(), compression=Compression())
-    writer = registry.open_encoded_writer(spec, "t", b"a\n")
-    writer.write(b"1\n")
-    (file,) = writer.close(1)
-    assert (tmp_path / file.path).read_bytes() == b"a\n1\n"
-    parquet = OutputSpec(directory="", format=ParquetFormat(), compression=Compression())
-    with pytest.raises(FormatError, match="ParquetFormat"):
-        registry.open_encoded_writer(parquet, "t")
 
 
 def test_format_of_another_package(tmp_path: Path) -> None:

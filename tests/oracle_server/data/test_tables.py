@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from decimal import Decimal
-from itertools import count, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from oracle_server.data.tables import PartitionSpec
 from oracle_server.database import Database
 from oracle_server.model import Column, OracleError, Rowid, SessionState, Type
-from oracle_server.samples.tables import furnished, iot_table, numbers_table, reference_table
+from oracle_server.samples.tables import iot_table, numbers_table, reference_table
 
 from unloader.sources.duckdb.reference import build_reference_table
 
@@ -52,32 +51,6 @@ def test_every_change_is_a_commit_and_older_rows_stay_readable(db: Database) -> 
     assert ids(db, f"AS OF SCN {before}") == list(range(1, 1001))
     assert ids(db, f"AS OF SCN {deleted}") == list(range(11, 1001))
     assert ids(db) == [-11, *range(12, 1001), 2000]
-
-
-def test_an_updated_row_keeps_its_address(db: Database) -> None:
-    """A row's ROWID stays through updates."""
-    where = "SELECT ROWID FROM NUMBERS WHERE NAME = :1"
-    address = db.query("SCOTT", where, ["name 7"])
-    db.update("SCOTT", "NUMBERS", lambda row: row[0] == 7, lambda row: (7, "other"))
-    assert db.query("SCOTT", where, ["other"]) == address
-
-
-def test_empty_text_is_null_and_char_is_padded(db: Database) -> None:
-    """Values are stored as Oracle stores them, padding counted in bytes or characters."""
-    columns = (
-        Column(name="V", type=Type(name="VARCHAR2", length=5)),
-        Column(name="B", type=Type(name="CHAR", length=4)),
-        Column(name="C", type=Type(name="CHAR", length=4, in_chars=True)),
-        Column(name="L", type=Type(name="CLOB")),
-    )
-    db.create_table("SCOTT", "T", columns=columns, rows=[("", "ü", "ü", "")])
-    assert db.query("SCOTT", "SELECT * FROM T") == [(None, "ü  ", "ü   ", "")]
-
-
-def test_not_null_is_kept(db: Database) -> None:
-    """A NULL where none may be is refused with ORA-01400."""
-    with pytest.raises(OracleError, match=r'ORA-01400: .*"SCOTT"."NUMBERS"."ID"'):
-        db.insert("SCOTT", "NUMBERS", [(None, "x")])
 
 
 def test_scns_that_cannot_be_read(db: Database) -> None:
@@ -169,22 +142,6 @@ def test_ranges_of_addresses_cut_a_table_without_loss(db: Database) -> None:
     assert sorted(found) == rowids
 
 
-def test_block_samples_are_whole_blocks_and_repeat(db: Database) -> None:
-    """SAMPLE BLOCK takes every row of some blocks, the same at every time."""
-    partitioned(db)
-    rows = db.query("SCOTT", "SELECT ROWID FROM P SAMPLE BLOCK (20)")
-    assert rows == db.query("SCOTT", "SELECT ROWID FROM P SAMPLE BLOCK (20)")
-    chosen = {row[0][:3] for row in rows}
-    everything = [row[0] for row in db.query("SCOTT", "SELECT ROWID FROM P")]
-    assert [(address,) for address in everything if address[:3] in chosen] == rows
-    assert 40 < len(chosen) < 200
-    parts = ", ".join(
-        f"DBMS_ROWID.ROWID_{part}(ROWID)" for part in ("OBJECT", "RELATIVE_FNO", "BLOCK_NUMBER")
-    )
-    blocks = db.query("SCOTT", f"SELECT DISTINCT {parts} FROM P SAMPLE BLOCK (20)")
-    assert sorted(blocks) == sorted(chosen)
-
-
 def test_index_organized_tables_are_in_key_order(db: Database) -> None:
     """Rows come by key, key ranges cut them, addresses are logical, and extents are an index's."""
     iot_table(db)
@@ -200,43 +157,6 @@ def test_index_organized_tables_are_in_key_order(db: Database) -> None:
     sample = db.query("SCOTT", 'SELECT "CODE" FROM COUNTRIES SAMPLE (10) ORDER BY "CODE"')
     assert sample == sorted(sample)
     assert 0 < len(sample) < 150
-
-
-def test_writers_and_readers_at_once(db: Database) -> None:
-    """A query as of an SCN finds the same rows however much is written meanwhile."""
-    scn, stop = db.scn, threading.Event()
-    expected = ids(db, f"AS OF SCN {scn}")
-
-    def write_once(number: int) -> None:
-        db.insert("SCOTT", "NUMBERS", [(number, "w")])
-        db.update("SCOTT", "NUMBERS", lambda row: row[0] == number % 900, lambda row: (row[0], "u"))
-        db.delete("SCOTT", "NUMBERS", lambda row: row[0] == number - 5)
-
-    def write() -> None:
-        for number in count(10_000):
-            write_once(number)
-            if stop.is_set():
-                return
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        seen = [ids(db, f"AS OF SCN {scn}") for _ in range(20)]
-    finally:
-        stop.set()
-        writer.join()
-    assert all(one == expected for one in seen)
-    assert db.scn > scn
-
-
-def test_exchanged_partition_has_another_data_object(db: Database) -> None:
-    """EXCHANGE PARTITION puts other rows under the same name and another data object id."""
-    partitioned(db)
-    sql = "SELECT DATA_OBJECT_ID FROM USER_OBJECTS WHERE SUBOBJECT_NAME = 'P1'"
-    old = db.query("SCOTT", sql)
-    db.exchange_partition("SCOTT", "P", "P1", [(-1, None)])
-    assert db.query("SCOTT", sql) != old
-    assert db.query("SCOTT", "SELECT ID FROM P PARTITION (P1)") == [(-1,)]
 
 
 def test_reference_table_is_the_one_of_the_generator(tmp_path: Path) -> None:
@@ -264,37 +184,3 @@ def test_reference_table_is_the_one_of_the_generator(tmp_path: Path) -> None:
         for n in range(1, 5)
     ]
     assert sum(count[0][0] for count in counts) == 3000
-
-
-def test_large_tables_are_encoded_once(db: Database) -> None:
-    """Units of one projection are slices of one encoded table, until the rows change."""
-
-    def encoded() -> list[int]:
-        return [id(slot._table) for slot in db._encodings._found.values()]
-
-    sql = 'SELECT "ID", TO_CHAR("ID", \'TM9\') AS "T" FROM "SCOTT"."NUMBERS"'
-    db.execute(session(), sql)
-    first = encoded()
-    db.execute(session(), f"{sql} WHERE ROWID >= CHARTOROWID('AAARFxAAEAAAACEAAA')")
-    assert encoded() == first
-    assert len(first) == 1
-    db.insert("SCOTT", "NUMBERS", [(0, "x")])
-    db.execute(session(), sql)
-    assert len(encoded()) == 2
-
-
-def test_furnished_database_has_a_table_of_every_kind() -> None:
-    """The ready-made database has what its description says."""
-    db = furnished()
-    assert db.query("SCOTT", "SELECT COUNT(*) FROM STAFF") == [(100,)]
-    assert db.query("SCOTT", "SELECT COUNT(*) FROM EVERYBODY") == [(100,)]
-    assert db.query("SCOTT", 'SELECT "select" FROM "Mixed Case.Table" WHERE "Id" = 3') == [
-        ("value 3",)
-    ]
-    assert len(db.query("SCOTT", "SELECT * FROM SMALL_NUMBERS")) == 10
-    total = db.query("SCOTT", "SELECT COUNT(*) FROM ORDERS")[0][0]
-    parts = db.query("SCOTT", "SELECT SUBPARTITION_NAME FROM USER_TAB_SUBPARTITIONS")
-    assert total == sum(
-        db.query("SCOTT", f'SELECT COUNT(*) FROM ORDERS SUBPARTITION ("{name}")')[0][0]
-        for (name,) in parts
-    )

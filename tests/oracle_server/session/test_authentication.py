@@ -9,7 +9,6 @@ import time
 
 import oracledb
 import pytest
-from oracle_server.session.authentication import decrypt, encrypt, user_name
 from oracle_server.wire import certificates
 
 
@@ -36,16 +35,6 @@ def test_wrong_login(serve, connect, mode, verifier, login) -> None:
     connect(server).ping()
 
 
-@VERIFIERS
-def test_password_with_letters_of_many_alphabets(serve, connect, verifier) -> None:
-    """Passwords are UTF-8, names in quotes keep their case."""
-    server = serve(verifier=verifier)
-    connect(server, user='"lower"', password="Größe ☃").ping()
-    assert server.sessions[0].user == "lower"
-    with pytest.raises(oracledb.DatabaseError, match=DENIED):
-        connect(server, user="lower", password="Größe ☃")
-
-
 def test_proxy_user(server, connect) -> None:
     """A proxy that may connect through a user gets that user's session, and no other's."""
     connect(user="gate[scott]", password="keeper").ping()
@@ -68,15 +57,3 @@ def test_token(serve, connect, database, mode, tmp_path) -> None:
     assert server.sessions[0].user == "GATE"
     with pytest.raises(oracledb.DatabaseError, match=DENIED):
         connect(server, access_token=token("OTHER"), **options)
-
-
-def test_blocks_are_decrypted_to_what_was_encrypted() -> None:
-    """Encryption and decryption are each other's inverse, for keys of both verifiers."""
-    for size in (24, 32):
-        key = bytes(range(size))
-        assert decrypt(key, encrypt(key, bytes(range(48)))) == bytes(range(48))
-
-
-def test_user_name() -> None:
-    """Names are upper case unless they are quoted."""
-    assert [user_name(text) for text in ("Scott", '"Scott"', '"')] == ["SCOTT", "Scott", '"']

@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from oracle_server.data.moments import date_of, day_number
 from oracle_server.model import Column, DaySecond, Moment, OracleError, Rowid, Type, YearMonth
 from oracle_server.sql.expressions.compiling import compiled
 from oracle_server.sql.expressions.evaluation import Compiled, Environment
@@ -124,14 +123,6 @@ def test_value(sql: str, expected: Any) -> None:
     assert value(sql) == expected
 
 
-def test_settings_of_the_session_count_where_there_is_no_mask() -> None:
-    """TO_CHAR without a mask, and local time zones, follow the session."""
-    settings = {"NLS_DATE_FORMAT": "YYYY/MM", "TIME_ZONE": "+02:00"}
-    assert value("TO_CHAR(DATE '2024-05-06')", settings) == "2024/05"
-    assert value("TO_CHAR(LOCAL_TZ, 'DD HH24:MI')", settings) == "02 01:30"
-    assert value("DATE '2024-05-01' = '2024/05'", settings) is True
-
-
 @pytest.mark.parametrize(
     ("sql", "code"),
     [
@@ -158,23 +149,3 @@ def test_error(sql: str, code: int) -> None:
     with pytest.raises(OracleError) as caught:
         value(sql)
     assert caught.value.code == code
-
-
-def test_types_of_results() -> None:
-    """Expressions are described as Oracle describes them."""
-    assert ready("DBMS_LOB.GETLENGTH(C)").type == Type(name="NUMBER", expression=True)
-    assert ready("1").type == Type(name="NUMBER")
-    assert ready(f"TO_CHAR(N,{TM9})").type.length == 64
-    assert ready("TO_CHAR(D,'YYYYMMDD')").type.length == 8
-    assert ready("XMLSERIALIZE(CONTENT V AS CLOB)").type.name == "CLOB"
-    assert ready("SYS_EXTRACT_UTC(OFFSET_TZ)").type == Type(name="TIMESTAMP", scale=6)
-    assert ready("N").type == COLUMNS["N"][0]
-
-
-def test_calendar_has_a_number_for_every_day_and_back() -> None:
-    """Days are counted without gap over the Julian end and the change of era."""
-    first, last = day_number(-4712, 1, 1), day_number(9999, 12, 31)
-    assert all(day_number(*date_of(number)) == number for number in range(first, last, 97))
-    assert day_number(1582, 10, 15) - day_number(1582, 10, 4) == 1
-    assert day_number(1, 1, 1) - day_number(-1, 12, 31) == 1
-    assert date_of(day_number(1500, 2, 28) + 1) == (1500, 2, 29)

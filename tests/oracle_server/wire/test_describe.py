@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-from oracle.reply import Described, Reply
 from oracle_server.model import Column, Type
-from oracle_server.wire.rows.describe import describe, is_absent, needs_define
-from oracle_server.wire.values.by_type import WIRE_TYPES
+from oracle_server.wire.rows.describe import describe, is_absent
 
 
 def column(name: str, type_name: str, *, nullable: bool = True, **fields: int | bool) -> Column:
@@ -80,52 +77,3 @@ def test_recorded_null_literal() -> None:
     )
     assert body(describe(columns, field_version=24)) == recorded
     assert is_absent(columns[0])
-
-
-@pytest.mark.parametrize(
-    ("kind", "precision", "scale", "size", "characters"),
-    [
-        (Type(name="NUMBER"), 0, -127, 22, 0),
-        (Type(name="NUMBER", expression=True), 0, 0, 22, 0),
-        (Type(name="NUMBER", precision=10, scale=-2), 10, -2, 22, 0),
-        (Type(name="NUMBER", scale=0), 38, 0, 22, 0),
-        (Type(name="FLOAT", precision=126), 126, -127, 22, 0),
-        (Type(name="VARCHAR2", length=60, in_chars=True), 0, 0, 240, 60),
-        (Type(name="NVARCHAR2", length=10), 0, 0, 20, 10),
-        (Type(name="TIMESTAMP WITH TIME ZONE", scale=9), 0, 9, 1, 0),
-        (Type(name="INTERVAL DAY TO SECOND", precision=9, scale=3), 9, 3, 1, 0),
-        (Type(name="LONG"), 0, 0, 0, 0),
-    ],
-)
-@pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("version", [7, 11, 12, 16, 24])
-def test_fields(
-    kind: Type, precision: int, scale: int, size: int, characters: int, wide: bool, version: int
-) -> None:
-    """Precision, scale, size and characters are what servers say, whatever the field version."""
-    message = describe((Column(name="Ä", type=kind),), field_version=version, wide_scale=wide)
-    reply = Reply(message)
-    (found,) = reply.described(field_version=version, wide_scale=wide)
-    assert not reply.left()
-    assert (found.name, found.precision, found.scale) == ("Ä", precision, scale)
-    assert (found.size, found.characters) == (size, characters)
-
-
-@pytest.mark.parametrize("version", [6, 12, 17, 24])
-def test_every_type(version: int) -> None:
-    """Every type is described, in order, XMLTYPE by its name, with its character set form."""
-    columns = [column(name, name) for name in WIRE_TYPES]
-    reply = Reply(describe(columns, field_version=version))
-    found: list[Described] = reply.described(field_version=version, wide_scale=False)
-    assert not reply.left()
-    assert [one.name for one in found] == list(WIRE_TYPES)
-    assert [(one.number, one.form) for one in found] == list(WIRE_TYPES.values())
-    assert [one.position for one in found] == list(range(len(found)))
-    assert {one.charset for one in found} == {0, 873, 2000}
-    assert [one.type_name for one in found if one.schema == "SYS"] == ["XMLTYPE"]
-
-
-def test_needs_define() -> None:
-    """LOBs, JSON and vectors make the client define before it fetches; nothing else does."""
-    names = {name for name in WIRE_TYPES if needs_define([column("C", name)])}
-    assert names == {"CLOB", "NCLOB", "BLOB", "JSON", "VECTOR"}

@@ -10,11 +10,10 @@ import oracledb
 import pytest
 from long_tests import OTHER_ROUTES, also
 from oracle_server import Fault
-from oracle_server.wire.announcements import login_return, session_return
+from oracle_server.wire.announcements import login_return
 from oracle_server.wire.errors import (
     STATUS_ENDED,
     Outcome,
-    known_error,
     login_parameters,
     parameters,
     status,
@@ -66,25 +65,11 @@ def test_announcement_after_a_login() -> None:
     assert login_return(137).hex() == real
 
 
-def test_announcement_of_a_schema() -> None:
-    """A changed schema is announced as text under its keyword."""
-    assert (
-        session_return([("HR", None, 168)]).hex()
-        == "1705010110" + "010116" + "0102024852000" + "1a800"
-    )
-
-
 def test_lengths_of_a_database_with_another_character_set() -> None:
     """Outer lengths are three times the inner ones, as 19c in WE8ISO8859P15 sends them."""
     pairs = login_parameters([("AUTH_SESSKEY", "00" * 32, 0)], triple=True)
     assert pairs[:18] == bytes.fromhex("080101" + "01240c") + b"AUTH_SESSKEY"
     assert pairs[18:21].hex() == "01c040"
-
-
-def test_known_texts() -> None:
-    """Codes have Oracle's texts; a test may give its own."""
-    assert str(known_error(1555)).startswith("ORA-01555: snapshot too old: rollback segment")
-    assert known_error(1555, "mine").text == "mine"
 
 
 @pytest.mark.parametrize("mode", ["19c", "23ai"])
@@ -100,17 +85,6 @@ def test_error_leaves_the_connection_usable(serve, connect, mode) -> None:
         assert info.value.args[0].offset == 14
         cursor.execute("select 3 rows")
         assert len(cursor.fetchall()) == 3
-
-
-def test_error_text_of_several_lines(server, connect) -> None:
-    """A text of several lines reaches the client whole."""
-    text = (
-        "unable to convert string value to a number: TXT\nORA-03302: (ORA-01722 details) bad: 'x'"
-    )
-    server.faults.add(Fault(kind="ora-01722", text=text))
-    with pytest.raises(oracledb.DatabaseError) as info:
-        connect().cursor().execute("select 3 rows")
-    assert text in str(info.value)
 
 
 @pytest.mark.parametrize("mode", ["23ai", *also(OTHER_ROUTES, "19c")])
@@ -172,16 +146,3 @@ def test_cancel(serve, connect, mode, rows) -> None:
     canceller.join()
     cursor.execute("select 7 rows")
     assert len(cursor.fetchall()) == 7
-
-
-def test_cancel_of_nothing(server, connect) -> None:
-    """A cancel between calls is answered all the same; the next call pays for it, no later one."""
-    connection = connect()
-    cursor = connection.cursor()
-    cursor.execute("select 2 rows")
-    connection.cancel()
-    time.sleep(0.05)
-    with pytest.raises(oracledb.DatabaseError, match="ORA-01013"):
-        cursor.execute("select 3 rows")
-    cursor.execute("select 4 rows")
-    assert len(cursor.fetchall()) == 4

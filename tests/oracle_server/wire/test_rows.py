@@ -10,8 +10,7 @@ from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import reply as oracle_reply
-from oracle_server.model import Column, Moment, OracleError, Rowid, Type
-from oracle_server.wire.rows import cells
+from oracle_server.model import Column, Moment, Rowid, Type
 from oracle_server.wire.rows.lobs import Locators
 from oracle_server.wire.rows.row_sets import EncodedRows, EncodedTable, RowCursor, RowSet
 
@@ -140,38 +139,6 @@ def test_on_while_rows_repeat(encoded: bool) -> None:
     assert flags == [0, 0, 0x20]
 
 
-def test_nothing_left() -> None:
-    """Exactly as many rows as asked end with an empty reply that still has its header."""
-    cursor = RowCursor(RowSet(columns(NUMBER), [(1,), (2,)]))
-    cursor.take(2, Locators())
-    assert not cursor.done
-    assert cursor.take(100, Locators()).hex(" ") == "06 02 01 01 00 01 64 00 00 00"
-    assert (cursor.done, cursor.last_count, cursor.rows_so_far) == (True, 0, 2)
-
-
-def test_absent_column() -> None:
-    """A column described with size 0 has no byte in any row."""
-    cursor = RowCursor(RowSet(columns(Type(name="VARCHAR2", length=0)), [(None,)] * 3))
-    assert cursor.take(2, Locators()).hex(" ") == "06 22 01 01 00 01 02 00 00 00 07 07"
-    assert cursor.take(2, Locators()).hex(" ") == "06 02 00 00 01 02 00 01 01 01 00 00 07"
-
-
-def test_long_has_no_vectors() -> None:
-    """A LONG among the columns, or a LOB defined as one, sends every row complete."""
-    shape = columns(NUMBER, Type(name="LONG"))
-    for source in (
-        RowSet(shape, [(1, "x")] * 4),
-        EncodedTable.of(shape, [(1, "x")] * 4).rows(),
-    ):
-        rows, replies, flags = take_all(source, [3, 3])
-        assert rows == [(1, "x")] * 4
-        assert [vector for reply in replies for vector in reply.vectors] == [None] * 4
-        assert flags == [0, 0]
-    cursor = RowCursor(RowSet(columns(NUMBER, Type(name="CLOB")), [(1, "xy")] * 4))
-    data = cursor.take(10, Locators(), defines=[2, 8])
-    assert oracle_reply.rows(data, ["NUMBER", "LONG"]).rows == [(1, "xy")] * 4
-
-
 VALUES = {
     "NUMBER": [None, 0, 1, -1, 10**37],
     "VARCHAR2": [None, "a", "b", "x" * 300],
@@ -216,59 +183,3 @@ def test_any_rows_any_sizes(
     assert sent[:2] == [None, None][: len(sent)]
     if not vectors:
         assert set(sent) <= {None}
-
-
-@settings(max_examples=examples(120), deadline=None)
-@given(
-    tables(),
-    st.lists(st.tuples(st.integers(0, 25), st.integers(0, 25)), max_size=5),
-    st.lists(st.integers(1, 9), min_size=1, max_size=4),
-)
-def test_slices(
-    table: tuple[tuple[Column, ...], list[tuple[Any, ...]]],
-    slices: list[tuple[int, int]],
-    sizes: list[int],
-) -> None:
-    """Slices of an encoded table are sent as if just their rows had been encoded."""
-    shape, values = table
-    chosen = [row for start, stop in slices for row in values[start:stop]]
-    pattern = sizes * (len(chosen) + 1)
-    source = EncodedTable.of(shape, values).rows(slices)
-    assert take_all(source, pattern) == take_all(RowSet(shape, chosen), pattern)
-
-
-def test_lob_columns() -> None:
-    """LOBs are sent as locators in every row, NULL as nothing; an encoded table refuses them."""
-    shape = columns(NUMBER, Type(name="CLOB"))
-    locators = Locators()
-    cursor = RowCursor(RowSet(shape, [(1, "text"), (1, None), (1, "text"), (1, "text")]))
-    rows = oracle_reply.rows(cursor.take(10, locators), ["NUMBER", "CLOB"])
-    assert [row[1] and row[1][:2] for row in rows.rows] == [(4, 8060), None, (4, 8060), (4, 8060)]
-    assert len({row[1] for row in rows.rows}) == 4
-    assert len(locators) == 3
-    assert rows.vectors == [None, None, b"\x02", b"\x02"]
-    with pytest.raises(ValueError, match="C1"):
-        EncodedTable.of(shape, [])
-    with pytest.raises(OracleError, match="00932"):
-        RowCursor(RowSet(shape, [(1, "x")])).take(1, locators, defines=[2, 1])
-
-
-def test_encoded_rows_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Serving encoded rows compares one row of each reply with the one before, and no other."""
-    shape = columns(NUMBER, TEXT, NUMBER)
-    compare, compared = cells.changes, []
-
-    def counted(*arguments: Any) -> Any:
-        compared.append(arguments)
-        return compare(*arguments)
-
-    monkeypatch.setattr(cells, "changes", counted)
-    table = EncodedTable.of(shape, [(n, f"text {n}", n // 3) for n in range(2_000)])
-    assert len(compared) >= 1_999
-    compared.clear()
-    cursor = RowCursor(table.rows())
-    locators = Locators()
-    while not cursor.done:
-        cursor.take(100, locators)
-    assert cursor.rows_so_far == len(table) == 2_000
-    assert len(compared) <= 20

@@ -50,13 +50,6 @@ def test_pieces_are_of_equal_address_count(first: int, length: int, data: st.Dat
     assert sum(draft.rows or 0 for draft in drafts) == 12_345
 
 
-def test_one_piece_with_open_ends_is_everything() -> None:
-    """A part cut into one open piece has no boundary at all."""
-    (draft,) = cut(part("p", 3, 9), 1, BOTH_OPEN)
-    everything = RowRange(partition="p", relation=None, object_id=7, first=None, last=None)
-    assert draft.selectors[0] == everything
-
-
 @pytest.mark.parametrize(
     ("extents", "pieces", "boundaries"),
     [
@@ -79,28 +72,6 @@ def test_scattered_extents_are_cut_by_their_weight(
     assert [each.first for each in ranges] == [None, *boundaries]
     assert [each.last for each in ranges] == [*boundaries, None]
     assert sum(draft.rows or 0 for draft in drafts) == pieces * 10
-
-
-@given(
-    st.lists(st.integers(-(1 << 62), 1 << 62), min_size=2, max_size=40, unique=True),
-    st.integers(1, 50),
-)
-def test_pieces_of_scattered_extents_hold_equally_many_addresses(
-    ends: list[int], pieces: int
-) -> None:
-    """However far apart extents lie, pieces differ by at most one known address."""
-    extents = list(pairwise(sorted(ends)))[::2]
-    whole = sum(last - first for first, last in extents)
-    pieces = min(pieces, whole)
-    drafts = list(cut(scattered(*extents), pieces, OpenEnds(first=False, last=False)))
-    held = []
-    for draft in drafts:
-        assert isinstance(draft.selectors[0], RowRange)
-        start, stop = draft.selectors[0].first or 0, draft.selectors[0].last or 0
-        held.append(sum(max(0, min(last, stop) - max(first, start)) for first, last in extents))
-    assert sum(held) == whole
-    assert max(held) - min(held) <= 1
-    assert min(held) >= 1
 
 
 def test_open_ends_go_to_the_lowest_and_highest_addresses() -> None:

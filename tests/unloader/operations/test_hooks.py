@@ -13,7 +13,6 @@ from schemas.logs import checked
 from unloader.operations import hooks
 from unloader.operations.account import Account, Job
 from unloader.operations.hooks import PREFIX, Hook, run_hook
-from unloader.sources.options import every_option
 
 DUMP = "env -0 > facts"
 
@@ -191,12 +190,6 @@ def test_the_time_limit_ends_all_that_was_started(
     assert told == ["begun"]
 
 
-def test_a_signal_ends_it() -> None:
-    """Whoever stops the program while it waits for the command ends that, too."""
-    why = run_hook(hook("sleep 1000"), account(), print, lambda: True)
-    assert why == "it was ended by a signal"
-
-
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -212,17 +205,3 @@ def test_a_signal_ends_it() -> None:
 def test_how_it_ends(text: str, why: str) -> None:
     """Status and signal are told; what it leaves behind, and a closed output, hold nobody up."""
     assert run_hook(hook(text), account(), lambda line: None, lambda: False) == why
-
-
-def test_output_of_any_kind() -> None:
-    """Bytes that are no text, a line without end and one of megabytes come through."""
-    told: list[str] = []
-    text = r"printf 'a\377\nb'; head -c 3000000 /dev/zero | tr '\0' 'x'"
-    assert run_hook(hook(text), account(), told.append, lambda: False) == ""
-    assert told[0] == r"a\xff"
-    assert sum(map(len, told[1:])) == 3_000_001
-
-
-def test_no_option_has_the_prefix_of_the_facts() -> None:
-    """An `unloader` that a command calls takes none of the facts for an option."""
-    assert not [each.name for each in every_option() if each.variables[0].startswith(PREFIX)]

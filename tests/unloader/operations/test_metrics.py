@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-import sys
 import time
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from processes import command
 from prometheus_client.parser import text_string_to_metric_families
 
-from unloader.errors import ConfigError
 from unloader.events import RunStarted, Tick, UnitFailed, UnitFinished
 from unloader.operations import metrics
 from unloader.operations.account import Account, Job
@@ -106,21 +104,3 @@ def test_a_file_of_somebody_else_is_no_source_of_figures(tmp_path: Path) -> None
     path.write_text("{{{ no metrics\n")
     MetricsFile(str(path), account)
     assert samples(path)["unloader_run_running"] == 1
-
-
-def test_a_directory_that_is_missing(source: str, to: tuple[str, ...], tmp_path: Path) -> None:
-    """It is told before anything is read."""
-    path = str(tmp_path / "missing" / "x.prom")
-    error = command.error_of("run", source, *to, "--metrics-file", path, status=3)
-    assert f"--metrics-file {path} cannot be written" in error
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_library_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command that brings it is named."""
-    # None in sys.modules is how the import system itself marks a module that cannot be had.
-    monkeypatch.setitem(sys.modules, "prometheus_client.core", None)
-    account = Account(job=Job(table="t", source="duckdb", destination="/x"), started_at=1.0)
-    with pytest.raises(ConfigError) as caught:
-        MetricsFile(str(tmp_path / "x.prom"), account)
-    assert caught.value.hint == "pip install 'unloader[metrics]'"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -17,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from processes import command
 from schemas.logs import checked
 
-from unloader.errors import ConfigError, PartialUnload
+from unloader.errors import PartialUnload
 from unloader.events import RunStarted, UnitFailed, UnitFinished, UnitStarted
 from unloader.operations.account import Account, Job
 from unloader.operations.traces import Traces
@@ -165,16 +164,3 @@ def test_a_collector_that_is_not_there(source: str, to: tuple[str, ...]) -> None
     assert done.returncode == 0
     notices = [line for line in checked(done.stderr) if line["event"] == "notice"]
     assert "some traces could not be sent" in notices[-1]["text"]
-
-
-@pytest.mark.parametrize(
-    "module", ["opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http.trace_exporter"]
-)
-def test_a_library_is_missing(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command that brings it is named, whichever of them it is."""
-    # None in sys.modules is how the import system itself marks a module that cannot be had.
-    monkeypatch.setitem(sys.modules, module, None)
-    account = Account(job=Job(table="t", source="duckdb", destination="/x"), started_at=1.0)
-    with pytest.raises(ConfigError) as caught:
-        Traces(account)
-    assert caught.value.hint == "pip install 'unloader[otel]'"

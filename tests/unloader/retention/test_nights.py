@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from long_tests import OTHER_ROUTES
-from processes import command
 from several_tables import made, requests_of, unload
 
 from unloader.errors import OutputFailed
@@ -79,18 +78,6 @@ def test_a_night_with_anything_else_in_it_stays(
     assert (tmp_path / first / "_manifest.json").exists()
 
 
-@pytest.mark.long(OTHER_ROUTES)
-def test_a_removal_that_was_killed_is_finished(source: SourceSpec, tmp_path: Path) -> None:
-    """It is hidden by its name, and has lost a part of its files."""
-    first = night(source, tmp_path).partition(" ")[0]
-    hidden = tmp_path / f".removed-{first}-{first}"
-    (tmp_path / first).rename(hidden)
-    for path in (hidden / "main" / "first").iterdir():
-        path.unlink()
-    night(source, tmp_path, keep=1)
-    assert not hidden.exists()
-
-
 def test_what_has_the_name_of_the_link_is_told_before_anything_is_read(
     source: SourceSpec, tmp_path: Path
 ) -> None:
@@ -116,18 +103,3 @@ def test_tables_with_dated_directories_have_links_of_their_own(
         for name in SIZES:
             assert os.readlink(tmp_path / name / "latest") == found.run_id
             assert len(list((tmp_path / name).iterdir())) == 2
-
-
-def test_the_directory_of_all_tables_may_be_the_one_that_is_dated(tmp_path: Path) -> None:
-    """In a run over one table there is no such directory."""
-    to = f"{tmp_path}/{{date}}/{{table}}"
-    url = f"duckdb://{tmp_path}/none.db"
-    night = ("run", url, "--to", to, "--keep", "2", "--latest-link", "latest")
-    assert "a separate directory for each run" in command.error_of(*night, "--table", "t", status=2)
-    error = command.error_of(*night, "--table", "*", status=4)
-    assert "none.db" in error
-    job = tmp_path / "night.toml"
-    job.write_text(
-        f'source = "{url}"\nto = "{to}"\nkeep = 2\n[[table]]\ntable = "a"\n[[table]]\ntable = "b"\n'
-    )
-    assert command.error_of("run", str(job), status=4) == error

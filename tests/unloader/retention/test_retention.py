@@ -202,25 +202,6 @@ def test_a_resumed_run_that_is_not_the_newest(tmp_path: Path) -> None:
     assert os.readlink(runs / "latest") == newest
 
 
-@pytest.mark.long(OTHER_ROUTES)
-def test_several_directories(source: str, tmp_path: Path) -> None:
-    """A run over several directories is removed from all of them."""
-    to = f"{tmp_path}/a/{{run_id}},{tmp_path}/b/{{run_id}}"
-    for _ in range(2):
-        unload(source, to, "--keep", "1", "--split", "range", "--unit-bytes", "100")
-    assert only(tmp_path / "a").name == only(tmp_path / "b").name
-
-
-def test_a_link_that_is_none_stops_the_run(source: str, tmp_path: Path) -> None:
-    """What has the name of the link and is none is found before anything is read."""
-    (tmp_path / "latest").write_text("of somebody")
-    to = ("--to", f"{tmp_path}/{{run_id}}", "--latest-link", "latest")
-    assert "is not a symbolic link" in command.error_of(
-        "run", source, "--table", "t", *to, status=6
-    )
-    assert [each.name for each in tmp_path.iterdir()] == ["latest"]
-
-
 def test_a_link_that_cannot_be_switched(source: str, tmp_path: Path) -> None:
     """The run is complete and says so, and that the link was not switched: status 10."""
     name = "l" * 240  # Its temporary name is too long for the file system.

@@ -75,15 +75,6 @@ def test_each_route_of_each_table_keeps_its_own(source: str, tmp_path: Path) -> 
     assert not (tmp_path / "a").exists()
 
 
-def test_one_link_for_two_routes_is_refused(source: str, tmp_path: Path) -> None:
-    """They would lead to one of the two."""
-    routes = [part for n in "ab" for part in ("--route", f"{n}:to={tmp_path}/{n}-{{date}}")]
-    line = ("run", source, "--table", "orders", "--latest-link", "latest", *routes)
-    said = command.error_of(*line, status=2)
-    assert f"routes a and b have the same --latest-link, {tmp_path}/latest" in said
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("by_cron", [True, False])
 def test_what_follows_a_killed_publication_is_done_by_resume(

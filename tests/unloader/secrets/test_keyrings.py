@@ -61,16 +61,6 @@ def test_a_password_that_is_not_there_is_told(tmp_path: Path, name: str) -> None
     assert f"no password of {user} for {service} | keyring set {service} {user}" in said
 
 
-def test_no_keyring_is_told(tmp_path: Path) -> None:
-    """On a server without any keyring it is one error that says how to find out."""
-    said = ask(
-        tmp_path, "sales/etl", stored=False,
-        PYTHON_KEYRING_BACKEND="keyring.backends.fail.Keyring",
-    )  # fmt: skip
-    assert "the keyring did not answer: NoKeyringError" in said
-    assert "keyring diagnose" in said
-
-
 def test_a_missing_package_is_named(tmp_path: Path) -> None:
     """Without the extra, the error has the command that installs it."""
     (tmp_path / "keyring.py").write_text("raise ModuleNotFoundError('', name='keyring')\n")

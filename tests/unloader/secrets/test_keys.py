@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,26 +66,6 @@ def test_what_is_no_key_is_refused_and_not_shown(places: Path, text: str) -> Non
     with pytest.raises(ConfigError) as caught:
         parquet_key(parquet_key_reference(places / "key"))
     assert not text.strip() or text.strip() not in str(caught.value)
-
-
-@pytest.fixture
-def open_directory() -> Iterator[Path]:
-    """A directory that every user may enter, unlike the directories of pytest."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as made:
-        Path(made).chmod(0o755)
-        yield Path(made)
-
-
-def test_a_file_that_others_can_read_is_refused(open_directory: Path) -> None:
-    """Of either kind of key; the command that ends it is named."""
-    path = open_directory / "key"
-    path.write_text(CODED)
-    path.chmod(0o644)
-    with pytest.raises(ConfigError, match="other users can read") as caught:
-        parquet_key(parquet_key_reference(path))
-    assert "chmod 600" in caught.value.hint
-    with pytest.raises(ConfigError, match="other users can read"):
-        identities(identity_reference(path))
 
 
 def test_private_keys_are_read_as_age_writes_them(places: Path) -> None:

@@ -22,7 +22,7 @@ from unloader.selection.listing import (
     of_unread_type,
 )
 from unloader.selection.patterns import parse_pattern, parse_schema
-from unloader.selection.problems import TableProblem, TableProblems, unreadable_columns
+from unloader.selection.problems import TableProblems, unreadable_columns
 
 
 def table(schema: str, name: str, kind: str = "table", **more: Any) -> ListedTable:
@@ -133,21 +133,6 @@ def test_all_that_matches_nothing_is_told_at_once() -> None:
     assert (labels(lax), lax.problems, len(lax.notices)) == (["HR.STAFF"], (), 5)
 
 
-def test_names_in_another_case_are_told() -> None:
-    """A pattern of plain letters does not silently pass over a name in mixed case."""
-    (notice,) = chosen(SHOP, "ORD*").notices
-    assert "does not match SALES.Orders" in notice
-    assert chosen(SHOP, '"ORD"*').notices == ()
-
-
-def test_nothing_is_left() -> None:
-    """Excluding everything is a problem, asking for nothing a wrong command."""
-    (problem,) = chosen(SHOP, "HR.*", exclude=("HR.*",)).problems
-    assert problem.what == "none of the requested tables is left"
-    with pytest.raises(UsageError, match="no table is named"):
-        choose(TableChoice(exclude=(parse_pattern("A"),)), SHOP)
-
-
 def test_rows_that_are_read_twice_are_told() -> None:
     """A child by inheritance is a table, and its rows are those of its parent, too."""
     found = listing(table("S", "P"), table("S", "C", part_of=("S", "P")))
@@ -182,14 +167,6 @@ def test_problems_of_tables_come_with_what_mends_them() -> None:
     assert "--exclude f" in error.hint
     assert TableProblems.of(chosen(found, "S.FINE").problems).error() is None
     assert unreadable_columns(made.tables[1], {"other"}) == ()
-
-
-def test_many_problems_are_counted() -> None:
-    """An error has the first dozen, and how many more there are."""
-    many = [TableProblem(kind="gone", table=f"T{at}", what="is gone") for at in range(40)]
-    error = TableProblems.of(many).error()
-    assert error is not None
-    assert error.message.endswith("T11: is gone; and 28 more")
 
 
 NAME = st.text(alphabet='aAbB*?[]."\n\\ é', min_size=1, max_size=4)

@@ -7,14 +7,13 @@ from fnmatch import fnmatchcase
 
 import pytest
 from amounts import examples
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unloader.errors import UsageError
 from unloader.model import NamePart
-from unloader.request.names import parse_table
 from unloader.selection.files import patterns_of
-from unloader.selection.patterns import PartPattern, parse_pattern, parse_schema
+from unloader.selection.patterns import PartPattern, parse_pattern
 
 NAMES = st.text(alphabet="aAbB*?[]!-.\"' \nÄß😀_1", min_size=1, max_size=6)
 """Hostile ones: what is special in patterns, in SQL and in files, and letters of several cases."""
@@ -57,25 +56,6 @@ def test_what_is_no_pattern_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=re.escape(repr(text))) as caught:
         parse_pattern(text)
     assert "NAME or SCHEMA.NAME" in caught.value.hint
-
-
-def test_the_pattern_of_a_schema_has_one_part() -> None:
-    """A dot in it is a slip, unless it is in quotes."""
-    with pytest.raises(UsageError, match="neither the name of a schema"):
-        parse_schema("a.b", "--schema")
-    assert parse_schema('"a.b"', "--schema").literal == NamePart(text="a.b", quoted=True)
-
-
-@settings(max_examples=examples(400))
-@given(st.text(alphabet="aB_1 .\"é\n'", max_size=8))
-@example('"a""b" . c d ')
-def test_a_name_is_read_as_ever(text: str) -> None:
-    """What is a table's name without wildcards is the same name as a pattern."""
-    try:
-        name = parse_table(text)
-    except UsageError:
-        return
-    assert parse_pattern(text).table == name
 
 
 @settings(max_examples=examples(400))
@@ -142,16 +122,6 @@ def test_a_file_of_patterns() -> None:
         "A#B",
     ]
     assert [pattern.origin for pattern in found][-2:] == ["list.txt, line 6", "list.txt, line 8"]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [('a\n"b\nc\n', "list.txt, line 2, has a double quote"), ("a\nb.c.d", "list.txt, line 2")],
-)
-def test_a_wrong_line_is_named(text: str, said: str) -> None:
-    """The error has the number of the line."""
-    with pytest.raises(UsageError, match=said):
-        patterns_of(text, "list.txt")
 
 
 @settings(max_examples=examples(400))

@@ -10,11 +10,10 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
-from routes.one_output import OneOutput
 
 from partition_planner.model import Piece, TableInfo, WholeTable
 from unloader.errors import SourceError
-from unloader.model import Extract, Projection, SourceSpec, ValueOptions
+from unloader.model import Extract, Projection, SourceSpec
 from unloader.request.names import parse_table
 from unloader.sources.projection import OutputNeeds, choose, project
 from unloader.sources.readings import ENCODED_TYPE, TEXT, ColumnReadings, Reading
@@ -99,12 +98,6 @@ def test_a_column_that_no_reading_serves_is_refused_by_name() -> None:
     assert [each.name for each in choose([column(VALUE), zone], [PARQUET]).columns] == ["c", "z"]
 
 
-def test_an_added_column_takes_no_other_name() -> None:
-    """The message has the option that adds the column."""
-    with pytest.raises(SourceError, match="already exists, and --zone-columns would add another"):
-        choose([column(VALUE), column(AS_VALUE, beside="c")], [PARQUET])
-
-
 def duckdb_file(folder: Path) -> SourceSpec:
     """Make a table whose dates and numbers text and Parquet read in different ways."""
     path = folder / "t.db"
@@ -170,15 +163,3 @@ def test_one_scan_feeds_csv_and_parquet(make: object, tmp_path: Path) -> None:
                 a.schema.equals(b.schema, check_metadata=True)
                 for a, b in zip(mine, theirs, strict=True)
             )
-
-
-def test_readings_are_asked_for_once(tmp_path: Path) -> None:
-    """What a source says of its columns holds for every output, as exact text, too."""
-    spec = duckdb_file(tmp_path)
-    with closing(source_of("duckdb").open_catalog(spec)) as catalog:
-        table = catalog.describe(parse_table("t"))
-        readings = catalog.readings(table, None, ValueOptions())
-        for output in (CSV, MASKED, PARQUET):
-            for as_text in ((), ("*",)):
-                alone = OneOutput(text=output.text, as_text=as_text).project(catalog, table, None)
-                assert choose(readings, [output], as_text=as_text) == alone

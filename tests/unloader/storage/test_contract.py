@@ -12,7 +12,7 @@ from publications.memory_storage import MemoryRun, MemoryStorage, Plan
 from unloader.storage.base import RunStorage
 from unloader.storage.directories import leftovers, publishing, run_directories
 from unloader.storage.directories.local import LocalDirectories
-from unloader.storage.model import Claim, Cleaning, Completed, Index, Move, WhoWasHere
+from unloader.storage.model import Claim, Cleaning, Completed, Move, WhoWasHere
 from unloader.storage.testing import check_storage
 from writers.files.readable import RemoteFile
 
@@ -164,26 +164,6 @@ def test_a_broken_promise_is_found(fault: str) -> None:
 
     with pytest.raises(AssertionError, match=FAULTS[fault]):
         check_storage(storage, ["bucket"], cuts=[cut_short])
-
-
-def test_a_wrong_record_is_refused(tmp_path: Path) -> None:
-    """Records have the names that whoever clears a place knows; no other one is written."""
-    for storage in (MemoryStorage(), LocalDirectories()):
-        claim = Claim(
-            places=(str(tmp_path / "out"),), run_id="r", overwrite=False, read_index=no_index
-        )
-        run = storage.take(claim)
-        for write in (run.keep, run.append):
-            with pytest.raises(ValueError, match=r"'mine\.sh' is not the name of a record"):
-                write("mine.sh", b"")
-        run.abandon(None)
-        run.close()
-    assert not (tmp_path / "out").exists()
-
-
-def no_index(data: bytes, place: str) -> Index:
-    """Stand for a reader of manifests where there is none to read."""
-    raise AssertionError(place)
 
 
 def killed(*_: object) -> None:

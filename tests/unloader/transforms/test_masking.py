@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from unloader.errors import ConfigError, OutputFailed, UsageError
+from unloader.errors import OutputFailed, UsageError
 from unloader.transforms.model import (
     EncryptColumn,
     HashColumn,
@@ -139,36 +139,6 @@ def test_what_cannot_be_encrypted_stops_the_run(value: object, mask: EncryptColu
     assert raised.value.__cause__ is None
 
 
-def test_encryption_demands_a_key_of_aes() -> None:
-    """16, 24 or 32 bytes."""
-    with pytest.raises(ConfigError, match="20 bytes"):
-        masked(pa.array(["1234567"]), EncryptColumn(ff1="v", key="k"), key=bytes(20))
-
-
-FORTY_TWO = [
-    (pa.array([42], pa.int8()), {}),
-    (pa.array([42], pa.uint64()), {}),
-    (pa.array([Decimal("42")], pa.decimal128(38, 0)), {}),
-    (pa.array([Decimal("42.00")], pa.decimal128(10, 2)), {}),
-    (pa.array([Decimal("42")], pa.decimal128(38, 37 - 1)), {}),
-    (pa.array(["42"]), {}),
-    (pa.array(["42"], pa.large_string()), {}),
-    (pa.array([b"42"]), {}),
-    (pa.array(["42"]).dictionary_encode(), {}),
-    (pa.array(["42"]), NUMBER),
-    (pa.array(["+042.000"]), NUMBER),
-    (pa.array(["4.2E+1"]), NUMBER),
-]
-
-
-@pytest.mark.parametrize("form", ["text", "uuid", "integer"])
-def test_a_number_has_one_token_whatever_its_type(form: Any) -> None:
-    """An integer of PostgreSQL still joins a NUMBER of Oracle and the text of a wide one."""
-    mask = TokenizeColumn(tokenize="v", key="k", form=form)
-    found = {str(masked(array, mask, **metadata)[0]) for array, metadata in FORTY_TWO}
-    assert len(found) == 1
-
-
 EQUAL_TEXTS = [
     ("-1.5", pa.array([Decimal("-1.50")], pa.decimal128(5, 2)), {}),
     ("0", pa.array([Decimal("0.00")], pa.decimal128(5, 2)), {}),
@@ -227,15 +197,6 @@ def test_tokens_stay_as_they_are() -> None:
     assert found.variant == uuid.RFC_4122
     assert found.hex[:12] == digest.hex()[:12]
     assert found.hex[12] == "8"
-
-
-def test_base64_is_that_of_the_whole_digest() -> None:
-    """With its sign at the end."""
-    expected = hmac.new(KEY, b"a", hashlib.sha256).digest()
-    import base64
-
-    found = masked(pa.array(["a", None]), HashColumn(hmac="v", key="k", encoding="base64"))
-    assert found == [base64.b64encode(expected).decode(), None]
 
 
 def shifted(dates: pa.Array, subjects: pa.Array, days: int = 30, **metadata: str) -> list[Any]:
@@ -315,17 +276,6 @@ def first_day(day: int, to: str) -> int:
     known = date(1, 1, 1) + timedelta(days=within)
     first = known.replace(day=1, month=known.month if to == "month" else 1)
     return (first - date(1, 1, 1)).days + cycles * 146_097 - 719_162
-
-
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
-def test_texts_are_cut_by_characters(kind: pa.DataType) -> None:
-    """Never in the middle of one, and slices and nulls make no difference."""
-    mask = TruncateColumn(truncate="v", characters=2)
-    mixed = pa.array(["out", "é\U0001f600xyz", "aé", "abé", "a", "", None, "out"], kind)
-    assert masked(mixed.slice(1, 6), mask) == ["é\U0001f600", "aé", "ab", "a", "", None]
-    plain = pa.array(["out", "abc", "abé", "", None], kind)
-    assert masked(plain.slice(1), mask) == ["ab", "ab", "", None]
-    assert masked(pa.array([None], kind), mask) == [None]
 
 
 def test_a_redacted_column_has_one_value() -> None:

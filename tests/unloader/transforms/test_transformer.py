@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from unloader.errors import ConfigError, OutputFailed, UsageError
+from unloader.errors import OutputFailed, UsageError
 from unloader.transforms.model import (
     CastColumn,
     ComputeColumn,
@@ -32,7 +32,6 @@ from unloader.transforms.model import (
     TruncateDates,
 )
 from unloader.transforms.transformer import Transformer, check
-from writers.errors import SchemaMismatch
 from writers.large_rows import LargeRow
 from writers.schema import INFINITE
 
@@ -129,14 +128,6 @@ def test_many_batches_are_worked_on_in_bounded_groups(monkeypatch: pytest.Monkey
     assert sum(each.num_rows for each in found) == 990
 
 
-def test_columns_that_no_step_touches_are_not_copied() -> None:
-    """They come out as the very memory that went in."""
-    batch = rows(100)
-    steps = (KeepColumns(keep=("card", "id")), ComputeColumn(compute="n", sql="id + 1"))
-    found = Transformer(Transform(steps=steps), batch.schema, {}).apply(batch)
-    assert found.column("card").buffers()[2].address == batch.column("card").buffers()[2].address
-
-
 def test_columns_are_kept_dropped_renamed_and_set() -> None:
     """In the order of the steps, and names may differ in case alone."""
     batch = pa.record_batch({"A": [1], "a": [2], "B": ["x"]})
@@ -183,32 +174,6 @@ def test_names_that_come_twice_must_be_told_apart() -> None:
     with pytest.raises(UsageError, match="'x'"):
         check(Transform(), schema)
     assert check(Transform(steps=(KeepColumns(keep=("y",)),)), schema).schema.names == ["y"]
-
-
-CASTS: list[tuple[pa.Array, str, list[Any]]] = [
-    (pa.array([1, None]), "decimal(38,2)", [Decimal("1.00"), None]),
-    (pa.array(["1.25", "-0"]), "decimal(5,2)", [Decimal("1.25"), Decimal("0.00")]),
-    (pa.array([Decimal("2.00")]), "int8", [2]),
-    (pa.array([Decimal("0.00000001")], pa.decimal128(20, 8)), "string", ["0.00000001"]),
-    (pa.array(["2024-02-29"]), "date", [date(2024, 2, 29)]),
-    (pa.array([date(2024, 2, 29)]), "timestamp[s]", None),  # type: ignore[list-item]
-    (pa.array([1.5, float("nan")]), "string", ["1.5", "NaN"]),
-    (pa.array([True]), "int8", [1]),
-    (pa.array(["a"]).dictionary_encode(), "string", ["a"]),
-    (pa.array([b"a"]), "string", ["\\x61"]),
-]
-
-
-@pytest.mark.parametrize(("array", "to", "values"), CASTS)
-def test_a_cast_is_exact(array: pa.Array, to: str, values: list[Any] | None) -> None:
-    """Text is what CSV has for a value."""
-    batch = pa.record_batch({"v": array})
-    found = Transformer(Transform(steps=(CastColumn(cast="v", to=to),)), batch.schema, {}).apply(
-        batch
-    )
-    found.validate(full=True)
-    if values is not None:
-        assert found.column(0).to_pylist() == values
 
 
 @pytest.mark.parametrize(
@@ -262,20 +227,6 @@ def test_a_column_says_where_it_comes_from() -> None:
     assert domain.unmasked_inputs == ("email",)
     assert short.masked is not None
     assert (short.masked.method, short.unmasked_inputs) == ("derived", ())
-
-
-def test_a_missing_key_is_told_before_the_first_batch() -> None:
-    """With its name."""
-    schema = pa.schema([("v", pa.string())])
-    with pytest.raises(ConfigError, match="other"):
-        Transformer(Transform(steps=(HashColumn(hmac="v", key="other"),)), schema, KEYS)
-
-
-def test_another_schema_is_refused() -> None:
-    """Columns are known by their places, so others must not come in them."""
-    transformer = Transformer(Transform(), pa.schema([("v", pa.string())]), {})
-    with pytest.raises(SchemaMismatch):
-        transformer.apply(pa.record_batch({"v": [1]}))
 
 
 class Endless:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-import re
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from processes import command
 from sweep_curves import PUBLISHED, answer, bent, curve, knee_of, rows, scaled
-
-from unloader.errors import ConfigError
 
 LEVELS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 
@@ -83,25 +79,6 @@ def test_a_spread_that_hides_the_knee_is_the_reason() -> None:
     assert "the repeats of 1 worker differ by more than 10%" in found["doubts"][-1]
 
 
-def test_the_slower_of_two_repeats_is_their_median() -> None:
-    """So all figures of a level come from one measurement."""
-    found = answer(rows([(1, 10.0), (1, 9.8), (2, 6.0), (2, 5.9), (3, 5.0), (3, 5.1)]))
-    assert [each["seconds"] for each in found["levels"]] == [10.0, 6.0, 5.1]
-
-
-def test_the_order_of_the_points_changes_nothing() -> None:
-    """Sorted, reversed and shuffled points have the same answer."""
-    text = PUBLISHED.read_text()
-    points = [(int(a), float(b)) for a, b in re.findall(r"^(\d+),(\d+)$", text, re.MULTILINE)]
-    assert len(points) == 10
-    expected = answer(rows(sorted(points)))
-    assert answer(rows(sorted(points, reverse=True))) == expected
-    assert answer(rows(noisy(points, 1, 0.0))) == expected
-    hours = answer(rows([(level, seconds / 3600) for level, seconds in points]))
-    for key in ("knee", "knee_interval", "outliers", "recommended"):
-        assert hours[key] == expected[key], "the unit of time changes no level"
-
-
 @pytest.mark.parametrize(
     ("seconds", "knee"),
     [
@@ -119,30 +96,6 @@ def test_the_knee_of_a_known_curve(seconds: Any, knee: float, seed: int) -> None
     assert between(knee, found)
     at = LEVELS.index(found["knee"])
     assert LEVELS[max(0, at - 1)] <= knee <= LEVELS[min(at + 1, len(LEVELS) - 1)]
-
-
-def test_throughput_that_falls_is_no_outlier() -> None:
-    """Levels beyond the peak are slower, as each worker waits for the others."""
-    found = answer(rows(curve(scaled(0.03, 0.003), (1, 2, 4, 8, 16, 24, 32))))
-    assert found["outliers"] == ()
-    assert found["recommended"] == 16
-    assert found["knee"] == 8
-
-
-@pytest.mark.parametrize("levels", [LEVELS, tuple(range(1, 33))])
-def test_linear_has_no_knee(levels: tuple[int, ...]) -> None:
-    """It is not reached, which the note says, however near to each other the levels are."""
-    found = answer(rows(noisy(curve(scaled(0), levels), 3, 0.01)))
-    assert found["knee"] is None
-    assert found["knee_interval"]["high"] is None
-    assert f"not reached at {levels[-1]} workers" in found["knee_interval"]["note"]
-    assert found["recommended"] >= levels[-2]
-
-
-def test_a_plateau() -> None:
-    """Where more workers bring nothing, the fewest that are as fast are recommended."""
-    found = answer(rows(noisy(curve(bent(6, 0.0), LEVELS), 5, 0.004)))
-    assert (found["knee"], found["recommended"], found["outliers"]) == (6, 6, ())
 
 
 @pytest.mark.parametrize(("disturbed", "factor"), [(2, 0.3), (3, 1.6), (8, 1.6), (16, 1.3)])
@@ -165,15 +118,6 @@ def test_noise_alone_makes_few_outliers() -> None:
     points = curve(scaled(0.03, 0.001), LEVELS)
     found = [answer(rows(noisy(points, seed, 0.015)))["outliers"] for seed in range(40)]
     assert sum(map(bool, found)) <= 2
-
-
-def test_points_that_scatter_are_reported() -> None:
-    """Nothing is named where everything is out of order."""
-    scattered = [(1, 5.0), (2, 9.0), (3, 4.0), (4, 11.0), (5, 3.0), (6, 12.0), (7, 8.0)]
-    found = answer(rows(scattered))
-    assert found["outliers"] == ()
-    assert found["knee"] is None
-    assert "scatter" in found["notices"][0]
 
 
 def test_repeats_are_one_level_and_determine_the_spread() -> None:
@@ -200,17 +144,6 @@ def test_the_spread_is_by_student_s_t(repeats: int, expected: float) -> None:
     deviation = (sum((each - mean) ** 2 for each in logs) / (repeats - 1)) ** 0.5
     share = 2.718281828 ** (expected * deviation * (2 / repeats) ** 0.5) - 1
     assert found["spread"]["share"] == pytest.approx(share, rel=1e-3)
-
-
-def test_a_small_dip_counts_where_repeats_are_close() -> None:
-    """1.5 % on a plateau is nothing for single points, and an outlier for repeats within 0.1 %."""
-    points = [(n, s * (1.015 if n == 12 else 1)) for n, s in curve(bent(6, 0.0), LEVELS)]
-    single = answer(rows(points))
-    assert (single["spread"], single["outliers"]) == ({"share": 0.03, "measured": False}, ())
-    repeats = [(n, s * factor) for n, s in points for factor in (0.9995, 1.0, 1.0005)]
-    repeated = answer(rows(repeats))
-    assert (repeated["spread"], repeated["outliers"]) == ({"share": 0.01, "measured": True}, (12,))
-    assert answer(rows(points), spread=0.01)["outliers"] == (12,)
 
 
 def test_samples_of_different_sizes_are_compared_by_their_rates() -> None:
@@ -323,12 +256,6 @@ def test_too_few_levels_have_no_knee(points: list[tuple[int, float]]) -> None:
     assert found["recommended"] == fastest[0]
 
 
-def test_levels_that_are_all_alike() -> None:
-    """More workers bring nothing from the first one on: the knee is 1, and so is the advice."""
-    found = answer(rows([(n, 10.0) for n in LEVELS]))
-    assert (found["knee"], found["recommended"], found["outliers"]) == (1, 1, ())
-
-
 def test_odd_curves_have_an_answer() -> None:
     """Random seconds over nine powers of ten, at random levels: figures that are in order."""
     chance = random.Random(8)
@@ -339,40 +266,6 @@ def test_odd_curves_have_an_answer() -> None:
         interval = found["knee_interval"]
         known = [each for each in (interval["low"], found["knee"], interval["high"]) if each]
         assert all(before <= after for before, after in pairwise(known))
-
-
-def test_too_many_levels_are_refused() -> None:
-    """One clear error, before anything is computed."""
-    with pytest.raises(ConfigError, match="299 levels of parallelism"):
-        answer(rows([(n, 10.0) for n in range(1, 300)]))
-
-
-def test_the_page_has_the_fields_of_the_json() -> None:
-    """docs/tuning.md names every key of an answer that has all of them, and no other."""
-    text = "parallelism,seconds,cpu\n" + "".join(
-        f"{n},{bent(8, 0.1)(n) * (2 if n == 6 else 1)!r},{n}\n" for n in LEVELS
-    )
-    found = set(keys(answer(text)))
-    page = (PUBLISHED.parents[1] / "docs" / "tuning.md").read_text()
-    table = page.partition("## The answer in JSON")[2].partition("\n## ")[0]
-    lines = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
-    assert set(re.findall(r"`([^`]+)`", "".join(lines))) == found
-
-
-def keys(value: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the paths of an answer's fields, as the page writes them."""
-    for key, item in value.items():
-        path = prefix + key
-        if path == "levels[].load":
-            yield path
-        elif isinstance(item, dict):
-            if path in ("sustained", "production"):
-                yield path
-            yield from keys(item, f"{path}.")
-        elif isinstance(item, tuple) and item and isinstance(item[0], dict):
-            yield from keys(item[0], f"{path}[].")
-        else:
-            yield path
 
 
 @pytest.mark.parametrize(

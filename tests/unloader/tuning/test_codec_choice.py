@@ -12,11 +12,10 @@ from msgspec.structs import replace
 from partition_planner.model import WholeTable, WorkUnit
 from unloader import api
 from unloader.errors import Interrupted
-from unloader.events import Event, Notice, PhaseStarted
+from unloader.events import Event, Notice
 from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec
 from unloader.request.names import parse_table
 from unloader.resolve.preparation import prepared
-from unloader.resolve.resolution import resolved
 from unloader.tuning.codec_choice import (
     BEFORE_A_RUN,
     SAMPLED_UNITS,
@@ -102,13 +101,3 @@ def test_a_source_that_gives_no_sample_does_not_end_the_run(job: Request) -> Non
     assert isinstance(notice, Notice)
     assert "no codec could be measured" in notice.text
     assert "nonsense" in notice.text
-
-
-def test_without_a_preset_nothing_is_measured(job: Request) -> None:
-    """A request that names its codec gets that one, and nobody is told of a measurement."""
-    named = replace(job, output=replace(job.output, compression=Compression(codec="gzip")))
-    told: list[Event] = []
-    with resolved(named, observe=told.append) as ready:
-        assert ready.run.output.compression == Compression(codec="gzip")
-        assert ready.run.output.choice is None
-    assert "measuring" not in {each.phase for each in told if isinstance(each, PhaseStarted)}

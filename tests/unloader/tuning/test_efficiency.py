@@ -12,7 +12,6 @@ from long_tests import OTHER_ROUTES
 from msgspec.structs import replace
 from processes import command
 
-from unloader.errors import ConfigError
 from unloader.tuning.ceiling_records import Ceilings, Machine, read_ceilings
 from unloader.tuning.efficiency import RunRates, efficiency
 
@@ -136,38 +135,6 @@ def test_only_what_was_measured_is_compared(
     assert any(each.startswith(reason) for each in result.not_compared)
 
 
-def test_another_file_system_is_not_compared(found: Ceilings) -> None:
-    """What counts is the device that is mounted, not the path."""
-    (mount,) = found.disks[0].mounts
-    assert mount is not None
-    result = efficiency(
-        found, "c.json", rates(found, mounts=(replace(mount, source="/dev/other"),))
-    )
-    assert [each.what for each in result.parts] == ["source", "encoder"]
-
-
-HOSTILE = {
-    "nothing": "",
-    "no JSON": "ceilings",
-    "another version": '{"format_version": 99}',
-    "a list": "[]",
-    "cut off": '{"format_version": 1, "machine": {"name"',
-    "parts missing": '{"format_version": 1}',
-    "deep": "[" * 5000,
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_file_that_holds_no_ceilings_is_refused(tmp_path: Path, name: str) -> None:
-    """A file of something else is a wrong configuration, and the error names it."""
-    path = tmp_path / "c.json"
-    path.write_text(HOSTILE[name])
-    with pytest.raises(ConfigError) as refused:
-        read_ceilings(path)
-    assert str(path) in refused.value.message
-    assert "--save" in str(refused.value.hint)
-
-
 def test_a_wrong_file_is_refused_before_the_run(database: str, tmp_path: Path) -> None:
     """Nothing is unloaded if the ceilings cannot be read, or are not there."""
     to = tmp_path / "out"
@@ -186,13 +153,3 @@ def test_a_wrong_file_is_refused_before_the_run(database: str, tmp_path: Path) -
     )
     assert "--save" in text
     assert not to.exists()
-
-
-@pytest.mark.parametrize("value", [0, -5, float("nan"), "fast", None])
-def test_a_rate_that_nobody_measures_is_refused(
-    ceilings: Path, tmp_path: Path, value: object
-) -> None:
-    """An edited rate that cannot be divided by is named."""
-    path = changed(ceilings, tmp_path, lambda each: each["disks"][0].update(bytes_per_second=value))
-    with pytest.raises(ConfigError, match=r"bytes_per_second|malformed"):
-        read_ceilings(Path(path))

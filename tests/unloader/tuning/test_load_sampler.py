@@ -39,13 +39,6 @@ def test_cpu_of_children_that_have_ended_counts(tmp_path: Path) -> None:
     assert sampler.moments()
 
 
-def test_a_sampler_that_was_not_started_says_nothing() -> None:
-    """A run that fails before its first unit has no figures."""
-    sampler = Sampler(machine_of([]), "duckdb")
-    sampler.stop()
-    assert (sampler.load(), sampler.moments()) == (None, ())
-
-
 def test_without_psutil_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every figure is blank, and none is zero."""
     monkeypatch.setitem(sys.modules, "psutil", None)

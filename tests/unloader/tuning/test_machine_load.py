@@ -102,20 +102,3 @@ def test_a_quota_is_a_limit_of_its_own() -> None:
     load = load_between(BEFORE, AFTER, half, clock_mhz=None, peak=None)
     assert load.used == pytest.approx(0.85)
     assert load.throttled is None
-
-
-def test_a_quota_that_was_used_up() -> None:
-    """The group that was held up most often counts; one without a period in between does not."""
-    before = replace(BEFORE, throttled={"/a": (100, 50), "/b": (10, 0), "/idle": (9, 9)})
-    after = replace(AFTER, throttled={"/a": (200, 140), "/b": (110, 10), "/idle": (9, 9)})
-    load = load_between(before, after, MACHINE, clock_mhz=None, peak=None)
-    assert load.throttled == pytest.approx(0.9)
-
-
-def test_a_link_that_is_full() -> None:
-    """The busier direction is held against the link's speed; a link that tells none has no share."""
-    load = load_between(BEFORE, AFTER, MACHINE, clock_mhz=None, peak=None)
-    assert load.networks[0].busy is None
-    known = replace(MACHINE, link_speeds={"eth0": 125.0})
-    load = load_between(BEFORE, AFTER, known, clock_mhz=None, peak=None)
-    assert load.networks[0].busy == pytest.approx(0.8)

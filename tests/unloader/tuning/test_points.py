@@ -159,18 +159,6 @@ def test_any_text_is_understood_or_refused(
         assert point.load.cpu is None or 0 <= point.load.cpu <= 1
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    """The system's reason is in the one error of the command."""
-    missing = command.error_of("sweep", "--replay", str(tmp_path / "none.csv"), status=3)
-    assert "none.csv: No such file or directory" in missing
-    assert "--replay" in missing.partition("Next: ")[2]
-
-
-def test_without_points() -> None:
-    """A sweep without a source or a file says what is missing."""
-    assert "--replay" in command.error_of("sweep", status=2)
-
-
 def test_columns_that_it_does_not_know_are_kept(tmp_path: Path) -> None:
     """They are told by name, and `unloader size` finds what a sweep has written for it."""
     text = HEAD.strip() + ",who,row_bytes\n4,5,me,165\n8,3\n"
@@ -184,10 +172,3 @@ def test_points_of_several_curves_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "parallelism,seconds,compression\n1,9,none\n1,7,zstd\n")
     text = command.error_of("sweep", "--replay", str(path), status=3)
     assert "compression is none, zstd" in text
-
-
-def test_a_replay_measures_nothing(tmp_path: Path) -> None:
-    """An option of the measuring beside it is a mistake, and is named."""
-    path = written(tmp_path, HEAD + "4,5\n")
-    text = command.error_of("sweep", "--replay", str(path), "--csv", "x.csv", status=2)
-    assert "--csv" in text

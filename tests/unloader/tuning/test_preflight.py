@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,6 @@ import psutil
 import pytest
 from long_tests import OTHER_ROUTES, also
 from processes import command
-
-from unloader.model import AttemptFailure
-from unloader.tuning import preflight_worker as process
-from unloader.tuning.ceiling_records import WriteSettings
-from unloader.tuning.measuring_tasks import WriteTask, Written
 
 SMALL = (
     *("--disk-bytes", "256kB", "--rounds", "2", "--overlap-buffer", "16KiB"),
@@ -122,15 +116,6 @@ def test_a_connection_has_its_figures(postgres: Any) -> None:
         assert connection["bytes_per_second"] > 0
 
 
-@pytest.mark.long(OTHER_ROUTES)
-def test_an_empty_table_is_blank(database: str) -> None:
-    """Without rows there is no rate, not one of 0."""
-    found = measured(database, "--table", "empty", "--levels", "1", *SMALL)
-    assert (found["source"], found["encoder"]) == (None, None)
-    assert reasons(found)["disk"] == "no --to is given"
-    assert reasons(found)["source"]
-
-
 def test_a_disk_that_cannot_be_measured_is_blank(tmp_path: Path) -> None:
     """A file in the way and a disk without room have reasons, and the other directory a figure."""
     (tmp_path / "file").write_text("mine")
@@ -186,48 +171,6 @@ def _written(running: command.Running) -> int:
         with suppress(psutil.Error):
             most = max(most, worker.io_counters().write_bytes)
     return most
-
-
-@pytest.fixture
-def writing() -> Callable[[Path], WriteTask]:
-    """Make the task of writing a small file into a directory."""
-
-    def task(directory: Path) -> WriteTask:
-        settings = WriteSettings(
-            overlap_buffer=65536, overlap_buffers=2, checksum="xxh3", direct_io=False
-        )
-        return WriteTask(directory=str(directory), writing=settings, bytes=200_000, seconds=60.0)
-
-    return task
-
-
-def test_a_file_with_a_name_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writing: Callable[[Path], WriteTask]
-) -> None:
-    """Where the file system has no files without a name, the one that is made is removed."""
-    seen = []
-    real = process.Sink
-
-    def watched(path: str, **options: Any) -> Any:
-        seen.extend(each.name for each in tmp_path.iterdir())
-        return real(path, **options)
-
-    monkeypatch.delattr(os, "O_TMPFILE")
-    monkeypatch.setattr(process, "Sink", watched)
-    done = process.work(writing(tmp_path), lambda message: None)
-    assert isinstance(done, Written)
-    assert done.bytes == 200_000
-    assert [name.startswith(process.PREFIX) for name in seen] == [True]
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_directory_that_is_gone_is_a_failure_with_its_name(
-    tmp_path: Path, writing: Callable[[Path], WriteTask]
-) -> None:
-    """A directory that vanishes meanwhile is an error that names it."""
-    done = process.work(writing(tmp_path / "gone"), lambda message: None)
-    assert isinstance(done, AttemptFailure)
-    assert "gone" in done.message
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 
 import msgspec
 import pytest
@@ -12,9 +11,8 @@ from msgspec.structs import replace
 from reports.manifests import BYTES, HOSTILE, ROWS, manifest
 from reports.reading import Page, agrees, at
 
-from unloader.errors import ConfigError
 from unloader.tuning.report_page import page_of
-from unloader.tuning.run_report import MOST_BARS, bars_of, run_report
+from unloader.tuning.run_report import MOST_BARS, run_report
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +57,6 @@ def test_nothing_is_fetched(hostile: Page) -> None:
     assert ("content", f"{policy}form-action 'none'") in hostile.attributes
 
 
-def test_every_chart_is_told_in_words(hostile: Page) -> None:
-    """A chart has a name and a summary for who does not see it; there are two, for two widths."""
-    names = [value for name, value in hostile.attributes if name == "aria-label"]
-    for title in ("What each worker did", "Load of the NUMA nodes", "Stages, by worker"):
-        assert sum(each.startswith(f"{title}. ") for each in names) == 2
-    speed = [each for each in names if each.startswith("Rows per second. ")]
-    assert len(speed) == 2
-    assert all("the intended number of workers" in each for each in speed)
-    assert hostile.tags.count("svg") == 8
-
-
 def test_what_a_run_was_like() -> None:
     """Skew, stages and speed are worked out from the manifest."""
     found = run_report(manifest(units=4, workers=2, failed=1))
@@ -102,17 +89,6 @@ def test_many_units_share_bars() -> None:
     assert sum(bar.units for bar in found.bars) == 20_000
     assert sum(bar.rows for bar in found.bars) == run.totals.rows
     assert len(found.slowest) == 50
-
-
-def test_no_units_no_bars() -> None:
-    """More workers than bars have a bar each; a run without rows has a page."""
-    run = run_report(manifest(units=40, workers=40, failed=0))
-    bars, together = bars_of(run.bars, most=10)
-    assert (len(bars), together) == (40, 1)
-    empty = manifest(units=0, workers=1, failed=0)
-    found = run_report(replace(empty, samples=(), nodes=()))
-    assert found.spread.median_s is None
-    assert "svg" in Page(page_of(found)).tags
 
 
 def test_units_of_an_earlier_process() -> None:
@@ -162,24 +138,3 @@ def test_efficiency(hostile: Page) -> None:
     plain = page_of(run_report(replace(run, efficiency=None, parallelism_steps=None)))
     assert "Efficiency" not in plain
     assert "Changes of the number of workers" not in plain
-
-
-def test_a_merged_manifest() -> None:
-    """It has a page without a timeline, which says why there is none."""
-    found = manifest()
-    units = tuple(replace(unit, worker=None, started_s=None) for unit in found.units)
-    report = run_report(replace(found, units=units, failed_attempts=(), samples=()))
-    assert report.bars == report.samples == ()
-    page = page_of(report)
-    assert "The manifest does not tell which worker did what when" in page
-    assert "Slowest units" in page
-
-
-@pytest.mark.parametrize("module", ["vl_convert", "jinja2"])
-def test_missing_library(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named, with the command that brings it."""
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ConfigError) as raised:
-        page_of(run_report(manifest(units=1, workers=1)))
-    assert module in str(raised.value)
-    assert raised.value.hint == "pip install 'unloader[report]'"

@@ -100,30 +100,6 @@ def test_the_published_question_has_an_answer() -> None:
     assert any("record" in each for each in found["assumptions"])
 
 
-def test_the_page_shows_each_line_of_the_arithmetic() -> None:
-    """A reader finds the answer first, and the product and quotient that it rests on."""
-    page = command.run("size", *QUESTION, "--like", "record")
-    assert page.startswith("No: ")
-    assert "10,000,000,000 x 165" in page
-    assert "1,650,000,000,000 / 3,600" in page
-    assert "471,833,000 x (1 - 0.2)" in page
-
-
-def test_no_record_is_used_unless_it_is_named(tmp_path: Path) -> None:
-    """Without a measurement there is no answer, and with one of the user's own no other."""
-    assert "--like record" in command.error_of("size", *QUESTION, status=2)
-    text = "parallelism,seconds,rows,bytes,cores\n4,100,1000000,165000000,4\n"
-    found = sized(*QUESTION, "--from", points(tmp_path, text))
-    assert "published" not in json.dumps(found)
-
-
-def test_the_median_of_repeated_points_counts(tmp_path: Path) -> None:
-    """A slow and a fast repeat change nothing."""
-    text = "# a remark\nparallelism,seconds,rows,bytes\n2,50,1e6,1e8\n2,10,1e6,1e8\n2,20,1e6,1e8\n"
-    found = sized("--rows", "1M", "--cores", "2", "--from", points(tmp_path, text))
-    assert found["on_cores"]["seconds_without_discount"] == 20
-
-
 def test_the_fastest_settings_of_a_sweep_count(tmp_path: Path) -> None:
     """Points of other settings are left out, and compressed bytes are not taken for text."""
     text = (
@@ -134,14 +110,6 @@ def test_the_fastest_settings_of_a_sweep_count(tmp_path: Path) -> None:
     found = sized(*asked, points(tmp_path, text))
     assert found["on_cores"]["seconds"] == 40
     assert any("compression lz4" in each for each in found["assumptions"])
-
-
-def test_points_without_rows_are_of_the_table_that_is_asked_about(tmp_path: Path) -> None:
-    """A curve of parallelism and seconds alone is enough; the page says what was taken for it."""
-    path = points(tmp_path, "parallelism,seconds\n1,400\n4,100\n")
-    found = sized("--rows", "1M", "--row-bytes", "10", "--cores", "4", "--from", path)
-    assert found["on_cores"]["seconds_without_discount"] == 100
-    assert any("assumed to be as in this question" in each for each in found["assumptions"])
 
 
 def test_another_cpu_and_another_discount(tmp_path: Path) -> None:
@@ -166,34 +134,6 @@ def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     assert found["space"][0]["disks"] is None
 
 
-def test_cores_that_nobody_measured_are_a_perhaps(tmp_path: Path) -> None:
-    """Eight cores, of which two were measured, fit only if each adds as much."""
-    path = points(tmp_path, "parallelism,seconds,rows,bytes\n1,160,1e6,1e8\n2,100,1e6,1e8\n")
-    asked = ("--rows", "1M", "--cores", "8", "--discount", "0", "--from", path, "--window")
-    found = sized(*asked, "40s")
-    there = found["on_cores"]
-    assert (there["measured_cores"], there["seconds"]) == (2, 25)
-    assert found["answer"].startswith("Perhaps: ")
-    assert "measure with more workers" in found["answer"]
-    assert sized(*asked, "20s")["answer"].startswith("No: ")
-    two = ("--rows", "1M", "--cores", "2", "--discount", "0", "--from", path, "--window")
-    assert sized(*two, "2min")["answer"].startswith("Yes: ")
-
-
-def test_a_curve_that_falls_off_is_not_exceeded(tmp_path: Path) -> None:
-    """Between two levels the higher one is a limit, however well the lower one did."""
-    path = points(tmp_path, "parallelism,seconds,rows,bytes\n4,100,1e6,1e8\n16,90,1e6,1e8\n")
-    found = sized("--rows", "1M", "--cores", "12", "--discount", "0", "--from", path)
-    assert found["on_cores"]["seconds"] == pytest.approx(90, rel=1e-5)
-
-
-def test_wider_rows_take_longer(tmp_path: Path) -> None:
-    """Rates are in bytes: the same rows twice as wide take twice the time."""
-    path = points(tmp_path, "parallelism,seconds,rows,bytes\n4,100,1e6,1e8\n")
-    asked = ("--rows", "1M", "--row-bytes", "200", "--cores", "4", "--discount", "0")
-    assert sized(*asked, "--from", path)["on_cores"]["seconds"] == 200
-
-
 def test_ceilings_give_space_and_disks_for_each_codec(tmp_path: Path) -> None:
     """Text of 360 GB in an hour is 100 MB/s: one disk of 50 MB/s with zstd, three without."""
     path = ceilings(tmp_path, level(1, 1e5), level(8, 7e5), disk=50e6)
@@ -203,15 +143,6 @@ def test_ceilings_give_space_and_disks_for_each_codec(tmp_path: Path) -> None:
     assert (small["codec"], small["bytes"], small["disks"]) == ("zstd:3", 9e10, 1)
     assert small["extra_cores"] == pytest.approx(3.6e11 / 200e6 / 3600 / 0.75, rel=1e-4)
     assert any("no run was measured" in each for each in found["assumptions"])
-
-
-def test_the_cpu_limit_counts_beside_the_rate(tmp_path: Path) -> None:
-    """A row costs 3 microseconds of CPU: 8 cores at half their time do 1.33 million a second."""
-    path = ceilings(tmp_path, level(1, 1e6), level(8, 8e6))
-    asked = ("--rows", "3600M", "--cores", "8", "--discount", "0", "--from", path)
-    there = sized(*asked, "--cpu-limit", "50%")["on_cores"]
-    assert there["limited_by"] == "CPU limit"
-    assert there["seconds"] == pytest.approx(3.6e9 / (8 * 0.5 / 3e-6), rel=1e-4)
 
 
 def test_a_source_that_levels_off_is_a_limit(tmp_path: Path) -> None:
@@ -232,14 +163,6 @@ def test_disks_and_network_limit_what_is_asked_about(tmp_path: Path) -> None:
     assert (disks["limited_by"], disks["seconds"]) == ("disks", 2)
     network = sized(*asked, "--network-rate", "10MB")["on_cores"]
     assert (network["limited_by"], network["seconds"]) == ("network", 10)
-
-
-def test_the_network_is_what_was_received(tmp_path: Path) -> None:
-    """Where the kernel has told what a row took on the network, that counts, not its text."""
-    path = ceilings(tmp_path, level(1, 1e5, network=5e6), level(2, 2e5, network=10e6))
-    found = sized("--rows", "3600M", "--window", "1h", "--from", path)
-    assert found["needed"]["network_bytes_per_second"] == 50e6
-    assert found["needed"]["network_gigabits_per_second"] == 0.4
 
 
 def test_a_finished_run_is_enough(tmp_path: Path) -> None:
@@ -306,13 +229,6 @@ def test_a_file_that_says_nothing_is_one_clear_error(tmp_path: Path, name: str) 
     assert found.value.hint
 
 
-def test_a_wrong_file_is_told_in_one_line(tmp_path: Path) -> None:
-    """The command names the file and the line, and what to write."""
-    path = points(tmp_path, HOSTILE["a word"])
-    text = command.error_of("size", *QUESTION, "--from", path, status=3)
-    assert "line 2" in text
-
-
 def test_a_sweep_is_taken_as_it_was_saved(tmp_path: Path) -> None:
     """The JSON and the CSV of a real sweep give the same answer: width, cores and CPU are in both."""
     path = tmp_path / "t.db"
@@ -342,15 +258,6 @@ def test_a_sweep_is_taken_as_it_was_saved(tmp_path: Path) -> None:
     assert not any("one core for each worker" in each for each in found["assumptions"])
     again = sized("--rows", "40k", *asked, str(listed))
     assert again["on_cores"] == found["on_cores"]
-
-
-def test_levels_of_an_analysis_are_for_all_of_its_work(tmp_path: Path) -> None:
-    """The seconds of levels are for the work of the analysis, not for the rows of the question."""
-    replayed = points(tmp_path, "parallelism,seconds,rows\n2,10,1e6\n")
-    document = command.run("sweep", "--replay", replayed, "--json")
-    path = points(tmp_path, document, "replayed.json")
-    asked = ("--rows", "10M", "--row-bytes", "10", "--cores", "2", "--discount", "0")
-    assert sized(*asked, "--from", path)["on_cores"]["seconds"] == 100
 
 
 @pytest.mark.parametrize(

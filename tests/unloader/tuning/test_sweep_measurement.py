@@ -84,11 +84,3 @@ def test_a_wait_for_a_codec_is_not_the_disk_s() -> None:
     assert waits(unit(load, **seconds)) == pytest.approx((0.0, 0.0, 0.2))
     behind = replace(load, compress_blocked_s=8.0)
     assert waits(unit(behind, **seconds))[1] == pytest.approx(0.4)
-
-
-def test_what_is_not_told_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of units without figures, and of a system that does not tell delays, nothing is made up."""
-    assert waits(unit(None)) == (None, None, None)
-    assert waits_of([]).source is None
-    monkeypatch.setattr(cpu_delay, "is_known", lambda: False)
-    assert waits(unit(IDLE)) == (0.0, 0.0, None)

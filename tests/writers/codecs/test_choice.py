@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from msgspec import to_builtins
 
 from writers.codecs.choice import (
     CANDIDATES,
@@ -89,19 +88,6 @@ def test_elapsed_is_that_of_the_scarcest(
     assert found.predicted_bytes == round(GB / figures.ratio)
 
 
-def test_a_slow_disk_makes_a_light_codec_the_fastest() -> None:
-    """Where the disk is the limit, none is slower than a codec that keeps up with it."""
-    assert picks(load(disk=1e9))["fastest"] == "lz4:1"
-    assert picks(load(disk=5e7))["fastest"] == "zstd:9"
-    assert picks(load())["fastest"] == "none"
-
-
-def test_where_the_source_is_the_limit_compression_costs_nothing() -> None:
-    """balanced takes the smallest output then, and fastest the lightest codec."""
-    found = picks(load(fetch=40e-9))
-    assert found == {"fastest": "none", "balanced": "zstd:9", "smallest": "zstd:9"}
-
-
 def test_smallest_has_a_bound() -> None:
     """A codec that makes the run more than four times as long is not taken."""
     assert picks(load())["smallest"] == "zstd:1"
@@ -125,25 +111,6 @@ def test_equals_are_decided_by_their_order() -> None:
     made = (predict(work, MIDDLE), predict(work, twin))
     for preset in PRESETS:
         assert pick(preset, made) is made[0]
-
-
-def test_parquet_compresses_in_the_encoding_thread() -> None:
-    """One worker's encoding and compressing add up, and do not overlap."""
-    work = Workload(
-        fetch_seconds_per_byte=0.0, fetch_cpu_per_byte=0.0, encode_cpu_per_byte=3e-9,
-        one_thread=True, parallelism=1, cores=8, disk_bytes_per_second=None,
-    )  # fmt: skip
-    assert predict(work, MIDDLE).predicted_seconds == pytest.approx(6.0)
-
-
-def test_a_choice_says_what_it_rests_on() -> None:
-    """The manifest gets the rule, the limit and every candidate with its figures."""
-    choice = choose("balanced", predictions(load(disk=9e8)))
-    assert "lz4:1 ratio 1.20, 0.926 s" in choice.reason
-    document = to_builtins(choice)
-    assert (document["codec"], document["level"]) == ("zstd", 1)
-    assert [each["codec"] for each in document["candidates"]] == ["none", "lz4", "zstd", "zstd"]
-    assert document["candidates"][2]["bytes_per_cpu_second"] == 333_333_333
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -14,7 +14,6 @@ import pytest
 import zstandard
 
 from writers.codecs.compression import FRAMED, SUFFIXES, open_compressor
-from writers.errors import FormatError
 from writers.model import Compression
 
 PIECES = [
@@ -46,15 +45,6 @@ def test_each_frame_stands_alone(codec: str) -> None:
     assert [decompressed(codec, frame) for frame in frames(codec)] == PIECES
 
 
-@pytest.mark.parametrize("codec", FRAMED)
-@pytest.mark.parametrize("kind", [bytearray, memoryview])
-def test_frames_depend_on_the_bytes_alone(codec: Any, kind: Any) -> None:
-    """Neither the kind of object, nor the time, nor earlier frames change a frame."""
-    compressor = open_compressor(Compression(codec=codec))
-    again = [bytes(compressor.frame(kind(piece))) for piece in reversed(PIECES)]
-    assert again[::-1] == frames(codec)
-
-
 def test_zstd_frames_tell_their_size_and_check_themselves() -> None:
     """A reader knows from the frame's first bytes how much memory it needs, and finds damage."""
     for frame, piece in zip(frames("zstd"), PIECES, strict=True):
@@ -80,9 +70,3 @@ def test_others_read_all_frames(tmp_path: Path, codec: str, program: str) -> Non
         pytest.skip(f"the program {program} is not installed")
     ran = subprocess.run([program, "-dc", str(path)], check=True, capture_output=True)
     assert ran.stdout == b"".join(PIECES)
-
-
-def test_no_frames_without_a_codec() -> None:
-    """Asking for frames of no codec is refused, for there are none."""
-    with pytest.raises(FormatError, match=r"none.*Next: use one of gzip, zstd, lz4"):
-        open_compressor(Compression())

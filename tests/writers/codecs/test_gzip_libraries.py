@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from writers import registry
 from writers.codecs.compression import open_compressor
 from writers.codecs.gzip_libraries import gzip_library
-from writers.codecs.libraries import codec_library, text_libraries
+from writers.codecs.libraries import codec_library
 from writers.model import Compression
 
 PIECES = [b"".join(b"%d,n%d\n" % (at, at % 89) for at in range(9000)), b"", b"x", bytes(300_000)]
@@ -54,23 +53,3 @@ def test_the_library_of_a_level_follows_from_what_is_installed(level: int | None
     assert library.level == (level or {"isal": 3, "zlib-ng": 6, "zlib": 6}[library.name])
     said = codec_library("csv", Compression(codec="gzip", level=level))
     assert said == f"{library.name} {library.version}, level {library.level}"
-
-
-def test_the_listing_names_each_library_once() -> None:
-    """What `formats` shows covers all levels, in their order."""
-    said = text_libraries("gzip")
-    assert said is not None
-    assert list(dict.fromkeys(served_by(level) for level in range(1, 10))) == [
-        part.split(" ")[0] for part in said.split(", ")
-    ]
-
-
-def test_each_codec_says_who_compresses() -> None:
-    """No codec, no library; Parquet's pages are pyarrow's whatever the codec."""
-    assert codec_library("csv", Compression()) is None
-    for codec in ("gzip", "zstd", "lz4", "snappy"):
-        said = codec_library("parquet", Compression(codec=codec))  # type: ignore[arg-type]
-        assert said is not None
-        assert said.startswith("pyarrow ")
-    listed = {entry["codec"]: entry["library"] for entry in registry.codecs()}
-    assert {codec for codec, library in listed.items() if library} == {"gzip", "zstd", "lz4"}

@@ -48,18 +48,6 @@ def test_the_ratio_is_that_of_the_frames_of_a_run() -> None:
     assert (found[0].ratio, found[0].cpu_seconds_per_byte) == (1.0, 0.0)
 
 
-def test_time_that_is_up_leaves_codecs_out() -> None:
-    """Without time only that is measured which takes none."""
-    assert [each.compression.codec for each in measure_text(FRAMES, CANDIDATES, 0.0)] == ["none"]
-
-
-def test_a_short_time_takes_frames_from_all_over() -> None:
-    """The share of a codec that is too slow is one frame, not the whole sample."""
-    (_, figures) = measure_text(FRAMES * 40, (Compression(), CANDIDATES[3]), 1e-3)
-    assert figures.sample_bytes < len(TEXT) * 40
-    assert figures.sample_bytes >= len(FRAMES[0])
-
-
 def test_parquet_is_held_against_the_same_file_without_a_codec(tmp_path: Path) -> None:
     """A ratio is that of whole files, and none of them is left."""
     candidates = (Compression(), Compression(codec="zstd", level=1))

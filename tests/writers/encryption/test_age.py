@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from encrypted_files.age import NotDecrypted, decrypted, new_keys
 
 from writers.encryption.age import Decrypted, public_keys
-from writers.errors import FormatError, WriteError
+from writers.errors import FormatError
 from writers.files.sink import Sink
 from writers.model import Compression, Encryption, OutputSpec, TextFormat
 from writers.registry import open_encoded_writer
@@ -33,13 +32,6 @@ def sink(path: Path, *recipients: str, codec: Any = "none", **options: Any) -> S
         recipients=recipients or (KEYS.public,),
         **options,
     )
-
-
-def filled(output: Sink) -> None:
-    """Write some megabytes."""
-    for _ in range(50):
-        output.write(bytes(100_000))
-    output.close()
 
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 1_000_000])
@@ -70,13 +62,6 @@ def test_frames_are_encrypted_and_each_recipient_reads_them(tmp_path: Path, dire
         assert gzip.decompress(decrypted(file, keys.private)) == data * 2
     with pytest.raises(NotDecrypted, match="no recipient"):
         decrypted(file, new_keys().private)
-
-
-def test_a_disk_that_is_full_is_named(tmp_path: Path) -> None:
-    """The error is the system's, and not the library's text of it."""
-    output = sink(Path("/dev/full"))
-    with pytest.raises(WriteError, match="No space left on device"):
-        filled(output)
 
 
 def test_what_is_given_up_has_no_valid_end(tmp_path: Path) -> None:
@@ -130,17 +115,6 @@ def test_what_is_damaged_is_not_read(tmp_path: Path, change: Any) -> None:
         opened.readall()
 
 
-def test_a_reader_may_leave_early(tmp_path: Path) -> None:
-    """It keeps the bytes that it read, and no thread stays."""
-    output = sink(tmp_path / "t")
-    output.write(b"id\n" * 1_000_000)
-    output.close()
-    before = threading.active_count()
-    with open(tmp_path / "t", "rb") as file, Decrypted(file, (KEYS.private,)) as opened:
-        assert opened.read(6) == b"id\nid\n"
-    assert threading.active_count() == before
-
-
 def test_keys_that_are_none_are_refused_and_not_shown(tmp_path: Path) -> None:
     """A recipient before there is a file, for it may be a private key."""
     for text in (KEYS.private, KEYS.public[:-1], "age1x", ""):
@@ -167,11 +141,3 @@ def test_text_that_arrives_ready_is_encrypted_too(tmp_path: Path) -> None:
     (file,) = writer.close(2)
     assert file.path == "t.csv.age.part"
     assert decrypted((tmp_path / file.path).read_bytes(), KEYS.private) == b"id\n1\n2\n"
-
-
-def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With the command that brings it."""
-    monkeypatch.setitem(sys.modules, "pyrage", None)
-    with pytest.raises(FormatError, match=r"pip install 'unloader\[encryption\]'"):
-        sink(tmp_path / "t")
-    assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,6 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet.encryption as pe
 import pytest
 
 from writers.content.reading import file_sums
@@ -136,10 +135,3 @@ def test_a_key_is_in_no_representation() -> None:
     shown = repr(Encryption(keyed=True, key=KEY, identities=("AGE-SECRET-KEY-1X",)))
     assert repr(KEY) not in shown
     assert "SECRET" not in shown
-
-
-def test_an_old_pyarrow_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It knows encryption by key servers alone."""
-    monkeypatch.delattr(pe, "create_encryption_properties")
-    with pytest.raises(FormatError, match="cannot encrypt Parquet with a key"):
-        written(spec(tmp_path))

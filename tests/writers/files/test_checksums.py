@@ -61,11 +61,3 @@ def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "crc32c", None)
     with pytest.raises(FormatError, match=r"crc32c.*Next: pip install 'unloader\[checksums\]'"):
         open_digest("crc32c")
-
-
-def test_unknown_checksums_are_refused() -> None:
-    """A name that is none, and a checksum of a later version, are told with what there is."""
-    with pytest.raises(FormatError, match=r"'md5'.*Next: use one of xxh3, crc32c, sha256"):
-        open_digest("md5")
-    with pytest.raises(FormatError, match=r"'blake9:00'.*Next: "):
-        checksum_name("blake9:00")

@@ -13,7 +13,6 @@ import xxhash
 from sinks import open_sink, text, unzstd
 
 from writers.codecs.compression import open_compressor
-from writers.errors import FormatError
 from writers.model import Compression
 
 if TYPE_CHECKING:
@@ -84,13 +83,3 @@ def test_same_input_gives_same_bytes(tmp_path: Path, codec: str) -> None:
         sink.close()
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert codec != "gzip" or (tmp_path / "a").read_bytes()[4:8] == bytes(4)
-
-
-@pytest.mark.parametrize(
-    ("codec", "level", "limits"), [("gzip", 10, "1 to 9"), ("zstd", 23, "1 to 22"), ("lz4", 0, "1")]
-)
-def test_level_out_of_range_is_refused(tmp_path: Path, codec: str, level: int, limits: str) -> None:
-    """The refusal names the levels there are, and no file is created."""
-    with pytest.raises(FormatError, match=f"no level {level}.*use {limits}"):
-        open_sink(tmp_path / "f", codec, level)
-    assert not list(tmp_path.iterdir())

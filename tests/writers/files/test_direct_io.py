@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import resource
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +79,6 @@ def test_no_space_is_kept(direct_directory: Path) -> None:
     filled(direct_directory / "f", [5_000_001])
     taken = (direct_directory / "f").stat().st_blocks * 512
     assert taken <= 5_000_001 + 64 * 1024
-
-
-@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="there is no /dev/shm")
-def test_file_systems_in_memory_do(tmp_path: Path) -> None:
-    """Where there is no device, whatever the kernel says to direct writes, the bytes are right."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
-        assert filled(Path(place, "f"), [3_000_001]) == RANDOM[:3_000_001]
 
 
 def test_directories_that_cannot_be_tried_say_why(tmp_path: Path) -> None:

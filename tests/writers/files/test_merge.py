@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -103,19 +102,6 @@ def test_text_is_joined_in_order(tmp_path: Path, codec: Any) -> None:
     assert merged.path.endswith(".part")
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
-def test_joined_text_is_read_by_duckdb(tmp_path: Path, codec: Any) -> None:
-    """A reader that decompresses by itself goes on behind the first stream."""
-    files = [write_text(tmp_path, f"u{n}", range(n * 100, n * 100 + 100), codec) for n in range(3)]
-    merged = merge_files(files, text_spec(tmp_path, codec), "all", header=HEADER)
-    with duckdb.connect() as connection:
-        found = connection.execute(
-            "select count(*), sum(number) from read_csv(?, header = true, compression = ?)",
-            [str(tmp_path / merged.path), codec],
-        ).fetchone()
-    assert found == (300, sum(range(300)))
-
-
 def test_parquet_is_joined_in_full_row_groups(tmp_path: Path) -> None:
     """Rows keep their order and the short row groups at the ends of the inputs are filled."""
     files = [
@@ -149,19 +135,6 @@ def test_inputs_from_elsewhere_are_joined(tmp_path: Path, kind: str) -> None:
 
     merged = merge_files(files, merge_spec(tmp_path, output_format), "remote", read=read)
     assert (merged.checksum, merged.rows) == (expected.checksum, 200)
-
-
-def test_one_file_is_joined_too(tmp_path: Path) -> None:
-    """A table of one unit gets its header and its name the same way."""
-    file = write_text(tmp_path, "u0", range(3), "none")
-    merged = merge_files([file], text_spec(tmp_path, "none"), "all", header=HEADER)
-    assert (tmp_path / merged.path).read_bytes() == HEADER + b"0,row 0\n1,row 1\n2,row 2\n"
-
-
-def test_nothing_to_join_is_refused(tmp_path: Path) -> None:
-    """No files at all is an error, not an empty file."""
-    with pytest.raises(WriteError, match=r"no files were given to join.*Next: "):
-        merge_files([], text_spec(tmp_path, "none"), "all")
 
 
 @pytest.mark.parametrize("output_format", [TextFormat(), ParquetFormat()], ids=["csv", "parquet"])

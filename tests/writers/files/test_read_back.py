@@ -57,15 +57,6 @@ def test_a_remote_file_is_read_like_a_local_one(
     assert read_back(remote(path), output_format, compression, rows=True) == local
 
 
-def test_a_damaged_remote_file_is_named() -> None:
-    """The message has the name that the file was given, for it has no path."""
-    file = RemoteFile(name="bucket/t.parquet", open=lambda: io.BytesIO(b"PAR1 and no more"))
-    with pytest.raises(
-        WriteError, match=r"bucket/t\.parquet differs from the data that was written"
-    ):
-        read_back(file, ParquetFormat(), Compression(), rows=True)
-
-
 class ShortReads(io.BytesIO):
     """A file that returns some bytes at a time, however many are asked for."""
 
@@ -131,21 +122,6 @@ def test_a_record_without_an_end_is_damage(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(WriteError, match="the last record has no end"):
         read_back(path, TextFormat(), Compression(), rows=True)
-
-
-@pytest.mark.parametrize("name", ["tsv", "mysql", "sqlldr-var"])
-def test_a_value_is_whole_however_many_pieces_it_comes_in(tmp_path: Path, name: str) -> None:
-    """A value of 6 MB in which every fourth character is escaped, read some MiB at a time."""
-    rows = pa.record_batch({"v": ["ab\\c~~" * 1_000_000, None, "\\"]})
-    spec = OutputSpec(directory=str(tmp_path), format=dialect(name), compression=Compression())
-    writer = open_writer(spec, rows.schema, "t")
-    writer.write(rows)
-    (file,) = writer.close()
-    sums = ColumnSums(rows.schema)
-    sums.add(rows.columns, rows.num_rows)
-    message = schema_text(rows.schema)
-    path = tmp_path / file.path
-    assert file_sums(path, spec, message, header=True, check=lambda: None) == sums.result()
 
 
 @pytest.mark.parametrize(

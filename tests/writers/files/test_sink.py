@@ -11,14 +11,12 @@ import threading
 import time
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 import xxhash
 import zstandard
 from sinks import PATIENCE, open_sink, text, unzstd
 
-from writers.errors import FormatError, WriteError
-from writers.files.checksums import open_digest
+from writers.errors import WriteError
 from writers.files.sink import Sink
 from writers.model import Compression
 
@@ -37,16 +35,6 @@ def test_bytes_arrive_in_order(tmp_path: Path, buffers: int, size: int) -> None:
     assert found == data
     assert written == len(data) == sink.bytes_accepted == sink.bytes_written
     assert checksum == f"xxh3:{xxhash.xxh3_64_hexdigest(found)}"
-
-
-def test_large_object_is_cut(tmp_path: Path) -> None:
-    """An object larger than all buffers together is written whole, without copying it first."""
-    data = text(1_000_000)
-    sink = open_sink(tmp_path / "f", size=128 * 1024, buffers=2)
-    sink.write(b"x")
-    sink.write(pa.py_buffer(data))
-    sink.close()
-    assert (tmp_path / "f").read_bytes() == b"x" + data
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
@@ -70,44 +58,6 @@ def test_buffers_are_filled_in_place(tmp_path: Path, codec: str, buffers: int) -
     sink.close()
     found = (tmp_path / "f").read_bytes() if codec == "none" else unzstd(tmp_path / "f")
     assert found == data
-
-
-def test_memory_starts_at_a_page(tmp_path: Path) -> None:
-    """Each buffer begins where a page begins, as devices and vector instructions like it."""
-    sink = open_sink(tmp_path / "f", size=5000)
-    for _ in range(6):
-        room = sink.room()
-        assert ctypes.addressof(ctypes.c_char.from_buffer(room)) % mmap.PAGESIZE == 0
-        sink.advance(len(room))
-    del room
-    sink.close()
-
-
-def test_more_than_there_is_room_for_is_refused(tmp_path: Path) -> None:
-    """Claiming bytes that nobody can have written is a mistake of the producer, and said so."""
-    sink = open_sink(tmp_path / "f", size=100)
-    with pytest.raises(ValueError, match="no space was reserved"):
-        sink.advance(1)
-    assert len(sink.room()) == 100
-    for count in (101, -1):
-        with pytest.raises(ValueError, match="do not fit"):
-            sink.advance(count)
-    assert sink.close()[0] == 0
-
-
-def test_no_bytes_leave_an_empty_file(tmp_path: Path) -> None:
-    """A sink closed at once leaves an empty file and the checksum of nothing."""
-    sink = open_sink(tmp_path / "f")
-    assert sink.close() == (0, f"xxh3:{xxhash.xxh3_64_hexdigest(b'')}")
-    assert (tmp_path / "f").read_bytes() == b""
-
-
-def test_buffers_below_one_are_refused(tmp_path: Path) -> None:
-    """No buffers, or buffers of no bytes, are refused before a file is created."""
-    for size, buffers in ((0, 4), (4096, 0)):
-        with pytest.raises(FormatError, match="impossible"):
-            open_sink(tmp_path / "f", size=size, buffers=buffers)
-    assert not list(tmp_path.iterdir())
 
 
 def test_settle_makes_the_count_exact(tmp_path: Path) -> None:
@@ -250,22 +200,3 @@ def test_memory_is_used_again(tmp_path: Path, codec: str) -> None:
     del room
     sink.close()
     assert len(places) <= 3
-
-
-@pytest.mark.parametrize("name", ["crc32c", "sha256"])
-def test_other_checksums(tmp_path: Path, name: str) -> None:
-    """The checksum asked for is that of the file, compressed as it is."""
-    if name == "crc32c":
-        pytest.importorskip("crc32c", reason="the extra `checksums` is not installed")
-    sink = Sink(
-        tmp_path / "f",
-        compression=Compression(codec="zstd"),
-        buffer_bytes=4096,
-        buffers=2,
-        checksum=name,
-    )
-    sink.write(text(50_000))
-    _, checksum = sink.close()
-    digest = open_digest(name)
-    digest.update((tmp_path / "f").read_bytes())
-    assert checksum == digest.text()

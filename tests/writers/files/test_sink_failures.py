@@ -47,15 +47,6 @@ def test_full_disk_stops_the_producer(full_disk: Path, codec: str) -> None:
     assert not list(full_disk.iterdir())
 
 
-def test_full_disk_met_at_close(full_disk: Path) -> None:
-    """An error that only the last bytes meet comes out of close, and the file is gone."""
-    sink = open_sink(full_disk / "f.part", size=4 << 20)
-    sink.write(random.Random(1).randbytes(2 << 20))
-    with pytest.raises(WriteError, match=r"\((ENOSPC|EFBIG)\)\. Next: "):
-        in_time(lambda: (sink.close(), None)[1])
-    assert not list(full_disk.iterdir())
-
-
 def test_file_size_limit_is_an_error(tmp_path: Path) -> None:
     """A write cut short by the kernel's limit on file sizes fails; it is never taken as done."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -90,16 +81,6 @@ def test_file_removed_meanwhile_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "staging").rmdir()
     with pytest.raises(WriteError, match=r"f\.part: .*\(ENOENT\)"):
         sink.close()
-
-
-def test_abort_removes_the_file(tmp_path: Path) -> None:
-    """Abort leaves nothing, also while buffers wait, and twice does no harm."""
-    sink = open_sink(tmp_path / "f.part", "zstd")
-    for _ in range(100):
-        sink.write(text(10_000))
-    sink.abort()
-    sink.abort()
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])

@@ -3,11 +3,8 @@
 Where the plain encoder refuses, the native one must refuse with the same words.
 """
 
-from random import Random
-
 import hypothesis.strategies as st
 import pyarrow as pa
-import pytest
 from amounts import tries
 from encoders.random_batches import tables
 from encoders.random_formats import formats
@@ -68,23 +65,6 @@ def test_every_slice_is_its_own_rows(data):
 
 
 @tries(40)
-@given(st.data(), st.integers(1, 700), st.integers(1, 700), st.integers(0, 2**32))
-def test_long_batches_in_chunks_of_different_sizes(data, first, second, seed):
-    """Rows in the thousands, cut anywhere, are the records of the rows one after the other."""
-    form = data.draw(formats())
-    batches = data.draw(tables(form, most_columns=3))
-    batch = max(batches, key=lambda each: each.num_rows)
-    assume(batch.num_rows)
-    random = Random(seed)
-    try:
-        whole = batch.take([random.randrange(batch.num_rows) for _ in range(1500)])
-    except pa.ArrowNotImplementedError:
-        assume(False)  # Arrow takes no rows of some types, such as views in dictionaries.
-    cut = [whole.slice(0, first), whole.slice(first, second), whole.slice(first + second)]
-    assert story("native", cut, form) == story("plain", cut, form)
-
-
-@tries(40)
 @given(st.data())
 def test_large_rows_between_batches(data):
     """A row with a value in pieces gives what the plain encoder gives, and is counted."""
@@ -105,23 +85,3 @@ def test_large_rows_between_batches(data):
         except FormatError as error:
             found.append(str(error))
     assert found[0] == found[1]
-
-
-@pytest.mark.parametrize("bits", [8, 16, 32, 64])
-@pytest.mark.parametrize("sign", ["int", "uint"])
-def test_dictionaries_of_every_index_type(bits, sign):
-    """Values are looked up through indices of any width, nulls in either place."""
-    from writers.text.dialects import DIALECTS
-
-    index = getattr(pa, f"{sign}{bits}")()
-    texts = pa.array(["a", None, 'q"', "", "long enough to lie outside of a view"])
-    indices = pa.array([4, None, 0, 2, 1, 3, 3], index)
-    columns = [
-        pa.DictionaryArray.from_arrays(indices, texts.cast(kind)).slice(1)
-        for kind in (pa.string(), pa.large_string(), pa.string_view())
-    ]
-    columns.append(pa.DictionaryArray.from_arrays(indices, pa.array([1, None, 3, -4, 5])).slice(1))
-    batch = pa.RecordBatch.from_arrays(columns, ["a", "b", "c", "d"])
-    for name in ("rfc4180", "tsv", "mysql"):
-        form = DIALECTS[name]
-        assert story("native", [batch], form) == story("plain", [batch], form)

@@ -155,12 +155,6 @@ def test_every_day_of_centuries(mask):
     check(column([*range(-26_000, 50_000, step), *near], pa.date32()), form(mask))
 
 
-def test_dates_that_follow_each_other():
-    """A date written again, and one written after another, are each their own."""
-    days = [0, 0, 1, 1, 0, -719_162, -719_162, 2_932_896, 2_932_896, 0]
-    check(column([day * DAY + 7 for day in days], pa.timestamp("s")), form(COMPACT))
-
-
 @pytest.mark.parametrize("unit", sorted(TICKS))
 def test_every_minute_of_a_day(unit):
     """Times of day, 24:00 and what is outside, and the clock of a timestamp."""
@@ -171,12 +165,6 @@ def test_every_minute_of_a_day(unit):
     check(column([s * per + s % per for s in seconds] + outside, kind), form(None))
     clock = form("HH24:MI:SS.FF4 HH12 a.m. PM HH FMHH24 FMMI SS SSSSS")
     check(column([s * per for s in seconds], pa.timestamp(unit)), clock)
-
-
-def test_texts_of_a_date_mask_for_dates_with_a_time():
-    """A date64 without a mask must be whole days; a mask may show its time of day."""
-    check(column([0, 1, DAY * 1000, -1, LAST * 1000, LAST * 1000 + 5], pa.date64()), form(None))
-    check(column([0, 1, -1, 45_296_789], pa.date64()), form("YYYY-MM-DD HH24:MI:SS.FF"))
 
 
 def test_named_zones_are_left_to_the_plain_side():

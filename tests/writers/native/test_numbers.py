@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from amounts import examples
-from encoders.native_texts import native_decimals, native_floats, native_integers
+from encoders.native_texts import native_decimals, native_floats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,18 +48,6 @@ def check_floats(array):
         pytest.skip("the library was built without std::to_chars of floats")
     expected = float_texts(array).to_pylist()
     assert [pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]] == []
-
-
-@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64()])
-def test_integers(kind):
-    """Every number of digits, both ends, and numbers of any length."""
-    low, high = (-(2**63), 2**63 - 1) if kind == pa.int64() else (0, 2**64 - 1)
-    chance = random.Random(1)
-    values = [low, high, 0, *edges(20), *edges(19)]
-    values += [chance.getrandbits(chance.randrange(1, 65)) for _ in range(20_000)]
-    values += [-value for value in values]
-    values = [value for value in values if low <= value <= high]
-    assert native_integers(pa.array(values, kind)) == [str(value) for value in values]
 
 
 @pytest.mark.parametrize("bits", sorted(WIDEST))
@@ -121,25 +109,3 @@ def test_floats_of_few_digits(kind):
     chance = random.Random(5)
     even = [float(f"{chance.randrange(1, 10**6)}e{chance.randrange(10, 24)}") for _ in range(9000)]
     check_floats(pa.array([1e23, -1e23, 9.8e9, 8.5e9, -0.0, 0.0, *few, *even], kind))
-
-
-@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
-def test_prices_and_turns_of_notation(kind):
-    """Few digits behind the point, whole numbers, and where exponents begin and end."""
-    chance = random.Random(6)
-    prices = [round(chance.uniform(-(10**d), 10**d), p) for d in range(13) for p in range(8)] * 30
-    turns = [sign * 10.0**e * (1 + by) for e in range(-7, 18) for by in (-1e-7, 0, 1e-15, 1e-6)
-             for sign in (1, -1)]  # fmt: skip
-    # From here on neighbours are 1 and then 2 apart.
-    whole = [float(2**p + n) for p in (24, 53) for n in range(-300, 300)]
-    check_floats(pa.array([*prices, *turns, *whole], kind))
-
-
-def test_separator_of_floats():
-    """A separator of any length replaces the point."""
-    array = pa.array([1.5, -2.25e-9, 0.1 + 0.2, 7.0])
-    if native_floats(array)[0] is None:
-        pytest.skip("the library was built without std::to_chars of floats")
-    for mark in (",", "::", ""):
-        expected = pc.replace_substring(float_texts(array), ".", mark).to_pylist()
-        assert native_floats(array, mark) == expected

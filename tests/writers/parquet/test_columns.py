@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from encoders.parquet_files import read_duckdb, reference_rows, write
 
-from writers.model import Compression, ParquetFormat
+from writers.model import ParquetFormat
 
 
 def chunks(path: Path) -> dict[str, Any]:
@@ -30,21 +30,6 @@ def test_columns_are_encoded_by_their_values(tmp_path: Path) -> None:
     assert encodings[1] == encodings[2] == {"RLE", "DELTA_BINARY_PACKED"}
     assert "RLE_DICTIONARY" in encodings[3]
     assert encodings[4] == {"RLE", "PLAIN"}
-
-
-def test_dictionary_can_be_turned_off(tmp_path: Path) -> None:
-    """Without dictionaries a repeating column is delta encoded like any other."""
-    (path,) = write(tmp_path, reference_rows(5000), format=ParquetFormat(dictionary=False))
-    group = pq.read_metadata(path).row_group(0)
-    assert not any("DICTIONARY" in name for i in range(5) for name in group.column(i).encodings)
-
-
-def test_old_version_has_no_delta_encodings(tmp_path: Path) -> None:
-    """Version 1.0 is for readers that know plain values and dictionaries only."""
-    (path,) = write(tmp_path, reference_rows(2000), format=ParquetFormat(version="1.0"))
-    group = pq.read_metadata(path).row_group(0)
-    used = {name for i in range(5) for name in group.column(i).encodings}
-    assert used == {"RLE", "PLAIN", "PLAIN_DICTIONARY"}
 
 
 def test_file_is_smaller_than_with_arrow_defaults(tmp_path: Path) -> None:
@@ -101,15 +86,6 @@ def test_trial_finds_what_the_types_do_not_tell(tmp_path: Path, tried: pa.Table)
     assert read_duckdb([path]).cast(tried.schema).equals(tried)
 
 
-@pytest.mark.parametrize("codec", ["none", "lz4", "gzip", "snappy"])
-def test_other_codecs_keep_the_values(tmp_path: Path, tried: pa.Table, codec: Any) -> None:
-    """What is chosen for a codec, its level included, is read back by another reader."""
-    level = 3 if codec == "gzip" else None
-    few = tried.slice(0, 66_000).select(["words", "cents", "price"])
-    (path,) = write(tmp_path, few, compression=Compression(codec=codec, level=level))
-    assert read_duckdb([path]).cast(few.schema).equals(few)
-
-
 def test_byte_stream_split_is_for_those_who_ask(tmp_path: Path, tried: pa.Table) -> None:
     """Floating point goes byte by byte where the option allows it, and only there."""
     few = tried.select(["price"])
@@ -123,15 +99,6 @@ def test_byte_stream_split_is_for_those_who_ask(tmp_path: Path, tried: pa.Table)
     assert read_duckdb([path]).equals(sums)
     (path,) = write(tmp_path, few, format=ParquetFormat(byte_stream_split=True))
     assert read_duckdb([path]).equals(few)
-
-
-def test_choices_do_not_depend_on_batches(tmp_path: Path, tried: pa.Table) -> None:
-    """The sample is the same rows in whatever batches they come."""
-    found = []
-    for batch_rows in (999, 70_000):
-        (path,) = write(tmp_path, tried, batch_rows)
-        found.append(path.read_bytes())
-    assert found[0] == found[1]
 
 
 def test_nested_columns_and_dots_keep_the_codec(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import tempfile
 import tracemalloc
@@ -22,7 +21,7 @@ from hypothesis import strategies as st
 
 from writers import __version__
 from writers.errors import ValueNotRepresentable
-from writers.model import Compression, ParquetFormat, SortColumn, TextFormat
+from writers.model import Compression, ParquetFormat, TextFormat
 from writers.parquet.encoders import why_not_native
 from writers.parquet.native.file import prepared
 from writers.parquet.writer import ParquetWriter
@@ -261,22 +260,6 @@ def test_a_dictionary_that_grows_too_large_is_given_up() -> None:
     assert data == written(table.cast(schema).to_batches(), encoder="native", format=format)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 128, 129, 1024, 1025])
-def test_few_rows_and_columns_of_nothing_but_null(rows: int) -> None:
-    """One row, a block's rows and one more, and columns without a value are whole."""
-    table = pa.table(
-        {
-            "nothing": pa.nulls(rows, pa.string()),
-            "no number": pa.nulls(rows, pa.int64()),
-            "no decimal": pa.nulls(rows, pa.decimal128(38, 2)),
-            "no truth": pa.nulls(rows, pa.bool_()),
-            "last": pa.array([None] * (rows - 1) + [1.5]),
-            "one": pa.array(["x"] * rows),
-        }
-    )
-    assert is_native(same_as_arrow([*table.slice(0, 0).to_batches(), *table.to_batches()]))
-
-
 def test_no_rows_and_empty_batches(tmp_path: Path) -> None:
     """A file without rows has its schema, whatever batches without rows were given."""
     empty = typed_rows().slice(0, 0)
@@ -396,14 +379,6 @@ def test_page_index_leads_to_the_pages(tmp_path: Path) -> None:
             assert pq.read_table(path, filters=[(column, "==", value)]).to_pylist() == wanted
 
 
-def test_order_is_recorded() -> None:
-    """The declared order of the rows is in the metadata of each row group."""
-    order = (SortColumn(name="b", descending=True, nulls_first=True), SortColumn(name="a"))
-    table = pa.table({"a": [1, 1, 2, None], "b": [None, 9, 8, 8]})
-    format = ParquetFormat(sorted_by=order, row_group_rows=3)
-    assert is_native(same_as_arrow(table.to_batches(), format=format))
-
-
 @pytest.mark.parametrize(
     "array",
     [
@@ -446,14 +421,3 @@ def test_what_the_library_does_not_know_is_left_to_arrow(tmp_path: Path) -> None
         assert pq.read_table(path).equals(rows)
     (path,) = write(tmp_path, table)
     assert is_native(path.read_bytes())
-
-
-def test_files_of_one_unit_are_each_whole(tmp_path: Path) -> None:
-    """A file size makes several native files, with the same encodings and all rows."""
-    changes = {"format": ParquetFormat(row_group_rows=500), "file_size_bytes": 40_000}
-    table = reference_rows(10_000)
-    paths = write(tmp_path, table, 700, encoder="native", **changes)
-    assert len(paths) > 3
-    assert all(is_native(path.read_bytes()) for path in paths)
-    assert pa.concat_tables([pq.read_table(path) for path in paths]).equals(table)
-    assert os.path.getsize(paths[0]) > 40_000

@@ -84,16 +84,3 @@ def test_impossible_order_is_refused(tmp_path: Path, name: str, said: str) -> No
     with pytest.raises(FormatError, match=said):
         ParquetWriter(spec(tmp_path, format=ordered(SortColumn(name=name))), TABLE.schema, "t")
     assert not list(tmp_path.iterdir())
-
-
-def test_message_repeats_the_order(tmp_path: Path) -> None:
-    """The refusal shows the order as the option takes it."""
-    columns = (
-        SortColumn(name="day", descending=True),
-        SortColumn(name="price", nulls_first=True),
-    )
-    writer = ParquetWriter(spec(tmp_path, format=ordered(*columns)), TABLE.schema, "t")
-    with pytest.raises(ValueNotRepresentable) as caught:
-        writer.write(TABLE.to_batches()[0])
-    writer.abort()
-    assert "order day desc nulls last, price nulls first. Next: " in str(caught.value)

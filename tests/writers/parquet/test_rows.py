@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from amounts import examples
-from encoders.parquet_files import reference_rows, write
+from encoders.parquet_files import write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from writers.model import ParquetFormat
 from writers.parquet.rows import RowGroups
 
 
@@ -22,23 +20,6 @@ def group_rows(path: Path) -> list[int]:
     return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
 
 
-@pytest.mark.parametrize("batch_rows", [1, 37, 500, 5000])
-def test_row_groups_are_exact(tmp_path: Path, batch_rows: int) -> None:
-    """Row groups have the size asked for, however the batches were cut."""
-    table = pa.table({"n": range(2300)})
-    (path,) = write(tmp_path, table, batch_rows, format=ParquetFormat(row_group_rows=500))
-    assert group_rows(path) == [500, 500, 500, 500, 300]
-    assert pq.read_table(path).equals(table)
-
-
-def test_wide_rows_end_a_row_group_early(tmp_path: Path) -> None:
-    """A row group of large objects ends with the row that brings it to its bytes."""
-    wide = pa.array([bytes(1 << 20)] * 40, pa.binary())
-    shape = ParquetFormat(row_group_bytes=16 << 20)
-    (path,) = write(tmp_path, pa.table({"lob": wide}), 40, format=shape)
-    assert group_rows(path) == [16, 16, 8]
-
-
 def test_usual_row_group_has_32_mib(tmp_path: Path) -> None:
     """Without options a row group has 32 MiB in memory, or a million rows."""
     wide = pa.array([bytes(1 << 20)] * 40, pa.binary())
@@ -46,21 +27,6 @@ def test_usual_row_group_has_32_mib(tmp_path: Path) -> None:
     assert group_rows(path) == [32, 8]
     (path,) = write(tmp_path, pa.table({"n": pa.nulls(1_100_000, pa.bool_())}), 1_100_000)
     assert group_rows(path) == [1_048_576, 51_424]
-
-
-@pytest.mark.parametrize(
-    "shape",
-    [{"row_group_rows": 1000}, {"row_group_bytes": 50_000}, {"row_group_rows": 2900}],
-    ids=str,
-)
-def test_batches_do_not_show_in_the_bytes(tmp_path: Path, shape: dict[str, int]) -> None:
-    """The same rows give the same bytes, however they were cut into batches."""
-    table = reference_rows(3000)
-    found = []
-    for batch_rows in (100, 777, 3000):
-        (path,) = write(tmp_path, table, batch_rows, format=ParquetFormat(**shape))
-        found.append(path.read_bytes())
-    assert found[0] == found[1] == found[2]
 
 
 VALUES = st.fixed_dictionaries(

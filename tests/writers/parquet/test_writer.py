@@ -95,13 +95,6 @@ def test_schema_is_kept(tmp_path: Path) -> None:
     assert found.schema.field("d").metadata[b"source"] == b"NUMBER"
 
 
-def test_columns_of_one_name(tmp_path: Path) -> None:
-    """Two columns of the same name and different types are both written."""
-    table = pa.table([pa.array(range(100)), pa.array(map(str, range(100)))], names=["x", "x"])
-    (path,) = write(tmp_path, table)
-    assert pq.ParquetFile(path).read().equals(table)
-
-
 @pytest.mark.parametrize("bad", [pa.month_day_nano_interval(), pa.date64(), pa.struct([])], ids=str)
 def test_type_without_a_parquet_form_is_refused(tmp_path: Path, bad: pa.DataType) -> None:
     """The refusal comes before any row, names the column, and leaves no file."""
@@ -189,13 +182,6 @@ def test_new_file_after_file_size(tmp_path: Path) -> None:
     assert read_arrow(paths).equals(table)
 
 
-def test_size_met_exactly_at_the_end_adds_no_empty_file(tmp_path: Path) -> None:
-    """A file is begun only when there is a row for it."""
-    changes = {"format": ParquetFormat(row_group_rows=10), "file_size_bytes": 1}
-    paths = write(tmp_path, pa.table({"n": range(20)}), 10, **changes)
-    assert [pq.read_metadata(path).num_rows for path in paths] == [10, 10]
-
-
 def test_abandoned_file_has_no_footer(tmp_path: Path) -> None:
     """What a writer given up had written cannot be opened as Parquet, even if it survived."""
     table = reference_rows(3000)
@@ -242,22 +228,3 @@ def test_full_disk_while_writing(full_disk: Path) -> None:
         produce()
     writer.abort()
     assert not list(full_disk.iterdir())
-
-
-def test_missing_directory_is_named(tmp_path: Path) -> None:
-    """A directory that is not there is an error at once."""
-    with pytest.raises(WriteError, match=r"gone.*ENOENT.*Next: create"):
-        ParquetWriter(spec(tmp_path / "gone"), pa.schema([("a", pa.int32())]), "t")
-
-
-def test_progress_is_reported(tmp_path: Path) -> None:
-    """Bytes grow while row groups are written, and both stages take time."""
-    table = reference_rows(4000)
-    changes = {"format": ParquetFormat(row_group_rows=1000), "buffer_bytes": 1000, "buffers": 1}
-    writer = ParquetWriter(spec(tmp_path, **changes), table.schema, "t")
-    writer.write(table.to_batches()[0])
-    assert writer.bytes_written > 10_000
-    (file,) = writer.close()
-    assert writer.bytes_written == file.bytes
-    assert writer.stages.encode_s > 0
-    assert writer.stages.write_s > 0

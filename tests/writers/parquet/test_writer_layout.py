@@ -9,12 +9,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from encoders.parquet_files import read_duckdb, reference_rows, spec, typed_rows, write
+from encoders.parquet_files import read_duckdb, reference_rows, typed_rows, write
 
 from writers.errors import FormatError
 from writers.model import ParquetFormat
 from writers.parquet.options import check_options, supported
-from writers.parquet.writer import ParquetWriter
 
 
 def in_duckdb(sql: str) -> list[tuple[Any, ...]]:
@@ -34,15 +33,6 @@ def test_statistics_and_index_are_there(tmp_path: Path) -> None:
     assert all(group.column(i).has_offset_index for i in range(2))
     found = in_duckdb(f"select stats_min_value, stats_max_value from parquet_metadata('{path}')")
     assert found == [("1", "3"), ("a", "b")]
-
-
-def test_statistics_can_be_left_out(tmp_path: Path) -> None:
-    """Without statistics there is no index of pages either."""
-    table = pa.table({"n": [3, 1, 2]})
-    (path,) = write(tmp_path, table, format=ParquetFormat(statistics=False))
-    column = pq.read_metadata(path).row_group(0).column(0)
-    assert not column.is_stats_set
-    assert not column.has_column_index
 
 
 @pytest.mark.parametrize("letters", [4000, 1 << 20])
@@ -93,18 +83,6 @@ def test_bloom_filter_needs_its_pyarrow() -> None:
             check_options(parquet)
 
 
-@pytest.mark.parametrize("name", ["gone", "flag", "list", "real"])
-def test_bloom_filter_for_no_such_column(tmp_path: Path, name: str) -> None:
-    """A column that is not there or can have none is refused before a file is created."""
-    if not supported("bloom_filter_options"):
-        pytest.skip(f"pyarrow {pa.__version__} writes no Bloom filters")
-    kinds = {"n": pa.int32(), "flag": pa.bool_(), "list": pa.list_(pa.int8()), "real": pa.float32()}
-    schema = pa.schema(list(kinds.items()))
-    with pytest.raises(FormatError, match=f"'{name}'.*Next: "):
-        ParquetWriter(spec(tmp_path, format=ParquetFormat(bloom_filters=(name,))), schema, "t")
-    assert not list(tmp_path.iterdir())
-
-
 def test_types_are_those_that_all_readers_know(tmp_path: Path) -> None:
     """Decimals up to 18 digits are integers, moments 64-bit integers of milli- or microseconds."""
     (path,) = write(tmp_path, typed_rows())
@@ -130,15 +108,6 @@ def test_types_are_those_that_all_readers_know(tmp_path: Path) -> None:
     }
     assert "MICROS" in found["local"][1]
     assert "MILLIS" in found["second"][1]
-
-
-def test_polars_reads_the_same(tmp_path: Path) -> None:
-    """A reader of Python's world gets every value, by an engine that shares no code with ours."""
-    table = typed_rows()
-    (path,) = write(tmp_path, table)
-    rows = table.to_pylist()
-    polars = pytest.importorskip("polars", reason="polars is not installed")
-    assert polars.read_parquet(path).to_dicts() == rows
 
 
 def test_metadata_of_fields_and_file_is_kept(tmp_path: Path) -> None:

@@ -21,18 +21,6 @@ def test_dialects_are_free_of_contradictions(name):
         check(replace(dialect(name), encoding=encoding))
 
 
-def test_unknown_dialect_names_the_known_ones():
-    """The error lists what there is."""
-    with pytest.raises(FormatError, match="excel, mysql, postgres, rfc4180, sqlldr-var, tsv"):
-        dialect("cvs")
-
-
-def test_rfc4180_is_the_default():
-    """The default format is rfc4180; only some dialects have a header."""
-    assert dialect("rfc4180") == TextFormat()
-    assert {n for n in DIALECTS if dialect(n).header} == {"rfc4180", "tsv", "excel"}
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -72,24 +60,6 @@ def test_contradictions_are_refused_with_a_way_out(options, words):
     with pytest.raises(FormatError, match=words.replace("'\\", "'\\\\")) as caught:
         check(TextFormat(**options))
     assert "Next: " in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"delimiter": ";", "decimal_separator": ","},
-        {"decimal_separator": ","},
-        {"decimal_separator": ",", "enclose": "none", "escape": "backslash"},
-        {"enclosure": "", "enclose": "none"},
-        {"delimiter": "\x01", "eol": "\x02", "enclosure": "", "enclose": "none"},
-        {"delimiter": "||", "enclosure": "~~", "eol": "\r\n"},
-        {"null": "\\N", "escape": "backslash"},
-        {"record_length_digits": 20, "header": True},
-    ],
-)
-def test_unusual_but_clear_formats_pass(options):
-    """Formats that a reader can take apart are not refused."""
-    check(TextFormat(**options))
 
 
 def test_null_may_not_end_in_the_escape_character():

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from encoders.text_encoders import native_or_skip
 
 from writers.errors import FormatError
 from writers.model import TextFormat
-from writers.text.delimited import PlainEncoder
 from writers.text.encoders import open_encoder
 
 SCHEMA = pa.schema([("a", pa.string())])
@@ -35,20 +33,6 @@ def told(code: str) -> str:
         check=True,
     )
     return done.stdout
-
-
-def test_plain_is_plain_whatever_was_built() -> None:
-    """The choice by name is kept."""
-    assert isinstance(open_encoder(SCHEMA, TextFormat(), "plain"), PlainEncoder)
-
-
-def test_auto_and_native_take_the_native_one_where_it_was_built() -> None:
-    """Both give the same encoder then."""
-    native_or_skip()
-    from writers.native.encoder import NativeEncoder
-
-    for choice in ("auto", "native"):
-        assert isinstance(open_encoder(SCHEMA, TextFormat(), choice), NativeEncoder)
 
 
 def test_an_impossible_format_is_refused_in_the_same_words() -> None:
@@ -76,13 +60,6 @@ def test_auto_is_the_plain_encoder_without_a_library_and_native_is_refused() -> 
     assert lines[0] == "PlainEncoder"
     assert "switches it off" in lines[1]
     assert "Next: install a C++ compiler" in lines[1]
-
-
-def test_formats_says_which_encoder_is_used_and_why_not_the_other() -> None:
-    """`unloader formats` is where a user looks for it."""
-    text = told("from unloader.cli import main\nsys.argv = ['unloader', 'formats']\nmain()\n")
-    assert "text encoder     plain" in text
-    assert "switches it off" in text
 
 
 def test_help_loads_neither_the_library_nor_pyarrow() -> None:

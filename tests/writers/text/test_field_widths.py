@@ -12,7 +12,7 @@ import pytest
 
 from writers.model import TextFormat
 from writers.text.encoded_widths import most_bytes_of_characters, most_bytes_of_utf8
-from writers.text.field_widths import binary_text, decimal_text, longest_text, timestamp_text
+from writers.text.field_widths import longest_text, timestamp_text
 from writers.text.text_values import text_of
 
 EXTREMES: list[tuple[pa.DataType, list[Any]]] = [
@@ -118,20 +118,6 @@ def test_timestamps_carried_as_text_follow_their_masks() -> None:
     assert len(timestamp_text(format, digits=7, zone="") or "") == 20
     region = TextFormat(timestamp_tz_format="YYYY TZR")
     assert timestamp_text(region, digits=7, zone="") is None
-
-
-def test_text_and_what_is_carried_as_text_have_no_width_of_their_own() -> None:
-    """Their source knows it, or the user."""
-    number = pa.field("n", pa.string(), metadata={"text_class": "number"})
-    for field in (number, *(pa.field("c", kind) for kind in (pa.string(), pa.binary()))):
-        assert longest_text(field, TextFormat()) is None
-    assert longest_text(pa.field("c", pa.list_(pa.int32())), TextFormat()) is None
-
-
-def test_binary_and_decimals_by_their_forms() -> None:
-    """Each form of binary, and a separator of several bytes."""
-    assert [len(binary_text(5, form)) for form in ("prefixed-hex", "hex", "base64")] == [12, 10, 8]
-    assert decimal_text(5, 2, "٫") == "-999٫99"
 
 
 @pytest.mark.parametrize(

@@ -155,19 +155,6 @@ def test_a_value_whose_end_a_reader_strips_is_refused(end: str) -> None:
     assert written(table(name=[" x"]), fixed_format())[11:23] == b" x" + b" " * 10
 
 
-def test_a_char_column_needs_no_room_for_its_blanks() -> None:
-    """What the database filled up fits into a narrower field."""
-    assert written(table(code=["AB" + " " * 30]), fixed_format())[23:27] == b"AB  "
-
-
-def test_a_character_that_the_encoding_lacks_is_refused_or_substituted() -> None:
-    """As in delimited text; the substitute's bytes count."""
-    assert "has no character U+20AC" in refusal(fixed_format(encoding="latin-1"), name=["1 €"])
-    format = fixed_format(encoding="latin-1", substitute="EUR")
-    assert written(table(name=["1 €"]), format)[11:23] == b"1 EUR       "
-    assert "needs 15 bytes" in refusal(format, name=["€" * 5])
-
-
 def test_a_large_value_is_written_if_it_fits() -> None:
     """Otherwise it is refused before more of it is read than its field has room for."""
     schema = pa.schema([("id", pa.int32()), ("note", pa.string())])

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from writers.large_rows import LargeRow
 from writers.model import Compression, OutputSpec, TextFormat
 from writers.text.formulas import FormulaGuard
-from writers.text.text_writer import TextWriter, start_of_names
+from writers.text.text_writer import TextWriter
 
 
 class InPieces:
@@ -114,14 +114,6 @@ def test_what_is_no_text_is_not_touched(tmp_path: Path, encoder: str) -> None:
     table = pa.Table.from_arrays(columns, schema=pa.schema(fields))
     text = written(tmp_path, table, encoder=encoder).decode()
     assert text.splitlines()[1] == "-1,-1.50,-0.5,-12345678901234567890,2026-01-02"
-
-
-def test_names_of_columns_are_guarded_too(tmp_path: Path) -> None:
-    """A header is a row of fields to a spreadsheet, on either way that one is made."""
-    table = pa.table({"=cmd": ["x"], "plain": ["y"]})
-    assert written(tmp_path, table).startswith(b"'=cmd,plain\n")
-    assert start_of_names(["=cmd", "plain"], TextFormat(guard_formulas=True)) == b"'=cmd,plain\n"
-    assert start_of_names(["=cmd"], TextFormat()) == b"=cmd\n"
 
 
 @pytest.mark.parametrize("value", ["=" + "x" * 100_000, "x=" * 50_000])

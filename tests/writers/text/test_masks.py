@@ -1,6 +1,6 @@
 """Oracle masks: what they accept, and that every element says what the calendar says."""
 
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
 import pyarrow as pa
 import pytest
@@ -14,7 +14,6 @@ from writers.text.masks import parse
 from writers.text.text_values import text_of
 
 DAY_US = 86_400 * 10**6
-EPOCH = datetime(1970, 1, 1)
 
 
 def written(values, mask, kind=None):
@@ -80,19 +79,6 @@ def test_every_year_of_oracle(year, month, day, time_us):
     assert text == f"{counted} {month:02} {day:02} {days + 2_440_588:07} {weekday} {seconds:05}"
 
 
-def test_every_day_of_a_cycle():
-    """All 146,097 days of 400 years follow Python's calendar, as date32."""
-    first = date(1900, 1, 1).toordinal() - date(1970, 1, 1).toordinal()
-    got = written(list(range(first, first + 146_097)), "YYYY-MM-DD DDD", pa.date32())
-    days = (date(1900, 1, 1) + timedelta(days=n) for n in range(146_097))
-    assert got == [f"{d.isoformat()} {d.timetuple().tm_yday:03}" for d in days]
-
-
-def test_the_mask_of_the_published_sample():
-    """YYYYMMDDHH24MISS writes a date of the year 3844 in 14 digits."""
-    assert one(datetime(3844, 11, 27, 2, 57, 31), "YYYYMMDDHH24MISS") == "38441127025731"
-
-
 @pytest.mark.parametrize(
     ("mask", "text"),
     [
@@ -123,13 +109,6 @@ def test_mask_texts(mask, text):
     assert written([value, None], mask) == [text, None]
 
 
-@pytest.mark.parametrize("hour", range(24))
-def test_twelve_hour_clock(hour):
-    """Noon is 12 PM and midnight 12 AM."""
-    value = datetime(2024, 1, 1, hour)
-    assert one(value, "HH12 AM") == f"{value:%I %p}"
-
-
 @pytest.mark.parametrize(
     ("mask", "position"),
     [
@@ -145,13 +124,6 @@ def test_unknown_elements_are_named_with_their_position(mask, position):
         return
     with pytest.raises(FormatError, match=f"at position {position}. Next: "):
         parse(mask)
-
-
-def test_empty_mask_is_refused():
-    """A mask without an element would write nothing."""
-    for mask in ("", "FM"):
-        with pytest.raises(FormatError, match="empty"):
-            parse(mask)
 
 
 @pytest.mark.parametrize("mask", ["YYYY", "RRRR", "YYY", "YY", "Y", "RR", "DD YY", "IYYY"])
@@ -212,17 +184,6 @@ def test_offsets_with_seconds_do_not_fit_tzm():
     kind = pa.timestamp("s", "Europe/Paris")
     with pytest.raises(ValueNotRepresentable, match="row 2: its offset in the zone Europe/Paris"):
         written([0, -3_000_000_000], "HH24:MI TZH:TZM", kind)
-
-
-@settings(max_examples=examples(50), deadline=None)
-@given(st.lists(st.none() | st.datetimes(), max_size=8), st.integers(0, 8), st.integers(0, 8))
-def test_slices(values, start, length):
-    """A slice is written as its own values."""
-    kind = pa.timestamp("us")
-    array = pa.array(values, kind).slice(start, length)
-    form = TextFormat(timestamp_format="YYYYMMDDHH24MISSFF6")
-    expected = [v and f"{v.year:04}" + f"{v:%m%d%H%M%S%f}" for v in array.to_pylist()]
-    assert text_of(array, pa.field("c", kind), form).to_pylist() == expected
 
 
 def test_many_rows_are_written_like_few():

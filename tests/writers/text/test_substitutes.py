@@ -51,26 +51,9 @@ def test_a_substitute_is_enclosed_and_escaped_like_any_text() -> None:
     assert written(["€"], encoding="latin-1", substitute="NIL", null="NIL") == b'"NIL"\n'
 
 
-def test_an_empty_substitute_leaves_the_character_out() -> None:
-    """What is left empty is enclosed, for it is not NULL."""
-    assert written(["a€b", "€"], encoding="ascii", substitute="") == b'ab\n""\n'
-
-
-def test_record_lengths_count_what_was_written() -> None:
-    """The substitute's bytes are in the length."""
-    format = {"encoding": "latin-1", "substitute": "<?>", "record_length_digits": 3}
-    assert written(["€", "é"], **format) == b"004<?>\n002\xe9\n"
-
-
 def test_what_would_read_back_as_another_character_is_substituted() -> None:
     """Shift JIS has a code for the yen sign that reads back as a backslash."""
     assert written(["¥5"], encoding="shift_jis", substitute="JPY ") == b"JPY 5\n"
-
-
-def test_a_unicode_encoding_has_no_use_for_it() -> None:
-    """Nothing is substituted where nothing is lacking."""
-    for encoding in ("utf-8", "utf-16-le", "gb18030"):
-        assert written(["€𝄞"], encoding=encoding, substitute="?") == "€𝄞\n".encode(encoding)
 
 
 def test_a_substitute_must_be_encodable_itself() -> None:

@@ -11,7 +11,7 @@ from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from writers.errors import FormatError, ValueNotRepresentable
+from writers.errors import ValueNotRepresentable
 from writers.model import TextFormat
 from writers.text.text_values import text_of
 
@@ -33,22 +33,7 @@ def compact(value):
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-STRING_KINDS = [
-    pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string()),
-]  # fmt: skip
 BINARY_KINDS = [pa.binary(), pa.large_binary(), pa.binary_view()]
-
-
-@settings(max_examples=examples(80), deadline=None)
-@given(
-    st.sampled_from(STRING_KINDS),
-    st.lists(st.none() | st.text(max_size=5), max_size=6),
-    st.integers(0, 3),
-)
-def test_strings_stay_as_they_are(kind, values, start):
-    """Every string type, sliced, is its own text."""
-    array = pa.array(values, kind).slice(start)
-    assert texts(array) == values[start:]
 
 
 @settings(max_examples=examples(80), deadline=None)
@@ -66,15 +51,6 @@ def test_binary_in_its_three_forms(kind, values, start, length):
     assert texts(array, binary="hex") == [v if v is None else v.hex() for v in values]
     expected = [v if v is None else base64.b64encode(v).decode() for v in values]
     assert texts(array, binary="base64") == expected
-
-
-def test_fixed_size_binary():
-    """Fixed-size binary is written like the rest."""
-    array = pa.array([b"ab", None, b"\x00\xff", b"cd"], pa.binary(2))
-    assert texts(array.slice(1)) == [None, "\\x00ff", "\\x6364"]
-    assert texts(array.slice(2, 1), binary="hex") == ["00ff"]
-    assert texts(array.slice(1), binary="base64") == [None, "AP8=", "Y2Q="]
-    assert texts(pa.array([b"", None], pa.binary(0))) == ["\\x", None]
 
 
 def test_uuids_are_canonical():
@@ -255,20 +231,6 @@ def raw_array(kind, values):
 
 def entry_of(kind):
     return [pa.field("key", kind.key_type, False), pa.field("value", kind.item_type)]
-
-
-def test_row_numbers_start_where_they_are_told():
-    """`first_row` is the row of the first value."""
-    array = pa.array([0, 1], pa.int64()).view(pa.date64())
-    with pytest.raises(ValueNotRepresentable, match="row 42: "):
-        text_of(array, pa.field("c", array.type), TextFormat(), first_row=41)
-
-
-def test_unions_have_no_text():
-    """A union is refused by name."""
-    array = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
-    with pytest.raises(FormatError, match="column c"):
-        texts(array)
 
 
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])

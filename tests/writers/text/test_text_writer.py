@@ -14,8 +14,8 @@ import xxhash
 import zstandard
 from long_tests import OTHER_ROUTES, also
 
-from writers.errors import FormatError, SchemaMismatch, ValueNotRepresentable, WriteError
-from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.errors import SchemaMismatch, ValueNotRepresentable, WriteError
+from writers.model import Compression, OutputSpec, TextFormat
 from writers.testing import check_writer
 from writers.text.text_writer import EncodedTextWriter, TextWriter, file_start, text_extension
 
@@ -108,16 +108,6 @@ def test_no_rows_leave_the_header(tmp_path: Path) -> None:
     assert path.read_bytes() == file_start(SCHEMA, TextFormat()) == b"number,name\n"
 
 
-def test_start_can_be_left_out(tmp_path: Path) -> None:
-    """Files that are going to be joined have neither byte order mark nor header."""
-    text = TextFormat(encoding="utf-8-sig")
-    assert file_start(SCHEMA, text) == b"\xef\xbb\xbfnumber,name\n"
-    writer = TextWriter(spec(tmp_path, format=text), SCHEMA, "t", writes_header=False)
-    writer.write(pa.record_batch([[1], ["a"]], schema=SCHEMA))
-    writer.close()
-    assert (tmp_path / "t.csv.part").read_bytes() == b"1,a\n"
-
-
 def test_new_file_after_file_size(tmp_path: Path) -> None:
     """Each file but the last reaches the size, exceeds it by little, and has the header."""
     batches = [rows(range(n, n + 5000)) for n in range(0, 20_000, 5000)]
@@ -144,15 +134,6 @@ def test_file_size_counts_compressed_bytes(tmp_path: Path, codec: Any) -> None:
     # What a codec holds back is not counted: up to 128 KiB for zstd.
     assert all(400_000 <= path.stat().st_size < 600_000 for path in paths[:-1])
     assert sum(content(path).count(b"\n") - 1 for path in paths) == 50_000
-
-
-def test_reported_rows_are_those_of_the_file(tmp_path: Path) -> None:
-    """Each file is reported with its own records, the header not counted."""
-    writer = TextWriter(spec(tmp_path, file_size_bytes=10_000), SCHEMA, "t")
-    for start in range(0, 3000, 1000):
-        writer.write(rows(range(start, start + 1000)))
-    for file in writer.close():
-        assert (tmp_path / file.path).read_bytes().count(b"\n") - 1 == file.rows
 
 
 def test_row_that_outgrows_the_pieces(tmp_path: Path) -> None:
@@ -204,18 +185,6 @@ def test_batch_of_another_schema_is_refused(tmp_path: Path) -> None:
     writer.abort()
 
 
-def test_other_formats_are_refused(tmp_path: Path) -> None:
-    """Neither writer of text takes a Parquet format, or a codec text does not have."""
-    parquet = spec(tmp_path, format=ParquetFormat())
-    with pytest.raises(FormatError, match="ParquetFormat"):
-        TextWriter(parquet, SCHEMA, "t")
-    with pytest.raises(FormatError, match="ParquetFormat"):
-        EncodedTextWriter(parquet, "t")
-    with pytest.raises(FormatError, match="snappy"):
-        TextWriter(spec(tmp_path, "snappy"), SCHEMA, "t")
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd", "lz4"])
 def test_ready_bytes_pass_unchanged(tmp_path: Path, codec: Any) -> None:
     """Ready text is written as it is behind the header, into one file of the rows told."""
@@ -230,31 +199,4 @@ def test_ready_bytes_pass_unchanged(tmp_path: Path, codec: Any) -> None:
     assert (file.rows, file.bytes) == (5000, path.stat().st_size)
     assert file.checksum == f"xxh3:{xxhash.xxh3_64_hexdigest(path.read_bytes())}"
     assert writer.bytes_written == file.bytes
-    assert writer.stages.write_s > 0
-
-
-def test_ready_bytes_abort(tmp_path: Path) -> None:
-    """Abort of a writer of ready bytes leaves nothing."""
-    writer = EncodedTextWriter(spec(tmp_path), "t", b"head\n")
-    writer.write(b"1\n")
-    writer.abort()
-    assert not list(tmp_path.iterdir())
-
-
-def test_ready_bytes_meet_a_full_disk(full_disk: Path) -> None:
-    """The error comes out of write or close, and nothing is left."""
-    writer = EncodedTextWriter(spec(full_disk), "t")
-    writer.write(bytes(2 << 20))
-    with pytest.raises(WriteError, match=r"t\.csv\.part: .*(ENOSPC|EFBIG).*Next: "):
-        writer.close(1)
-    assert not list(full_disk.iterdir())
-
-
-def test_progress_is_reported(tmp_path: Path) -> None:
-    """Bytes and seconds grow while batches are written, and stay over several files."""
-    writer = TextWriter(spec(tmp_path, "zstd", file_size_bytes=20_000), SCHEMA, "t")
-    writer.write(rows(range(5000), 40))
-    files = writer.close()
-    assert writer.bytes_written == sum(file.bytes for file in files) > 20_000
-    assert writer.stages.encode_s > 0
     assert writer.stages.write_s > 0

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from writers.errors import ValueNotRepresentable
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 from writers.registry import open_writer
-from writers.text.delimited import PlainEncoder
 from writers.text.dialects import dialect
 from writers.text.text_values import text_of
 
@@ -112,15 +111,6 @@ def test_without_a_mask_the_text_is_that_of_typed_timestamps():
     assert written([], timestamp_format="YYYY") == []
 
 
-def test_all_nine_digits_of_a_fraction_reach_the_mask():
-    """FF writes nine digits, FF1 to FF9 as many as they say, cutting what the author left out."""
-    text = "2024-01-01 00:00:00.123456789"
-    masks = {"FF": "123456789", "FF9": "123456789", "FF7": "1234567", "FF1": "1", "SS": "00"}
-    for mask, expected in masks.items():
-        assert written([text], timestamp_format=mask) == [expected]
-    assert written(["2024-01-01 00:00:00.01"], timestamp_format="FF9") == ["010000000"]
-
-
 def test_a_fraction_that_a_dialects_mask_would_cut_is_refused():
     """Where the mask is the dialect's choice a fraction is not lost; a zero one may go."""
     form = dialect("sqlldr-var")
@@ -174,26 +164,6 @@ def test_other_text_is_refused_by_name_and_value(text):
 def test_a_day_that_does_not_exist_is_refused(text):
     """A mask is not fed a day that its month does not have, or the year 0."""
     assert f"{text!r} is not a day of the calendar" in refusal(text, timestamp_format="SYYYY")
-
-
-def test_a_zone_in_the_mask_of_unzoned_timestamps_is_refused():
-    """TZH, TZM and TZR have nothing to say about a value without a zone."""
-    for mask in ("TZH", "YYYY TZR"):
-        message = refusal("2024-01-01 00:00:00", timestamp_format=mask)
-        assert "has no zone" in message
-        assert "--timestamp-format" in message
-
-
-@quick
-@given(st.lists(st.none() | st.datetimes(), max_size=5), st.sampled_from(["string", "large"]))
-def test_records_hold_the_texts_enclosed_by_the_dialect(values, kind):
-    """They are text to the dialect: enclosed where dates are, and read back as they were."""
-    field = FIELD.with_type(pa.string() if kind == "string" else pa.large_string())
-    texts = [v and f"{v:%Y}".rjust(4, "0") + f"{v:-%m-%d %H:%M:%S.%f}" for v in values]
-    batch = pa.record_batch([pa.array(texts, field.type)], schema=pa.schema([field]))
-    encoder = PlainEncoder(batch.schema, TextFormat(enclose="strings"))
-    lines = bytes(encoder.encode(batch)).decode().splitlines()
-    assert lines == ["" if text is None else f'"{text}"' for text in texts]
 
 
 def test_parquet_keeps_the_text(tmp_path):

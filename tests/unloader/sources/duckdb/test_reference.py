@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from unloader.errors import Interrupted, OutputFailed, UsageError
+from unloader.errors import Interrupted, OutputFailed
 from unloader.sources.duckdb.reference import build_reference_table, is_current
-from writers.model import Compression, OutputSpec
-from writers.registry import open_writer
-from writers.text.dialects import dialect
 
 duckdb = pytest.importorskip("duckdb", reason="needs the extra duckdb")
 
@@ -59,58 +55,6 @@ def test_columns_have_the_published_order_and_types(reference: Path) -> None:
     ]
 
 
-def test_a_record_of_the_published_dialect_has_165_bytes_on_average(
-    reference: Path, tmp_path: Path
-) -> None:
-    """In the dialect of the published sample the mean record has 165 bytes, its prefix included."""
-    spec = OutputSpec(
-        directory=str(tmp_path), format=dialect("sqlldr-var"), compression=Compression()
-    )
-    with duckdb.connect(str(reference), read_only=True) as database:
-        rows = database.sql("FROM HASH_PART_0160").to_arrow_table()
-    writer = open_writer(spec, rows.schema, "reference")
-    for batch in rows.to_batches():
-        writer.write(batch)
-    (written,) = writer.close()
-    assert written.bytes / written.rows == pytest.approx(165, abs=1)
-
-
-def test_text_has_the_published_lengths(reference: Path) -> None:
-    """Keys have 5 to 15 characters, CHAR(8) is padded with blanks, long numbers have 15 digits."""
-    found = query(
-        reference,
-        "SELECT min(length(REF_KEY)), max(length(REF_KEY)), min(length(CODE)), max(length(CODE)), "
-        "count(*) FILTER (CODE LIKE '% '), min(length(SERIAL_NO::VARCHAR)) FROM HASH_PART_0160",
-    )[0]
-    shortest, longest, code_shortest, code_longest, padded, digits = found
-    assert (shortest, longest, code_shortest, code_longest, digits) == (5, 15, 8, 8, 15)
-    assert padded > ROWS / 2
-
-
-def test_text_uses_all_letters_and_digits(reference: Path) -> None:
-    """Each of the 62 letters and digits comes about as often as the others."""
-    counts = query(
-        reference,
-        "SELECT letter, count(*) FROM (SELECT unnest(string_split(REMARK, '')) AS letter "
-        "FROM HASH_PART_0160) GROUP BY letter",
-    )
-    total = sum(count for _, count in counts)
-    assert len(counts) == 62
-    assert all(0.8 < count * 62 / total < 1.25 for _, count in counts)
-
-
-def test_dates_reach_both_ends_of_the_calendar(reference: Path) -> None:
-    """The last second of 9999 and the first of year 1 occur, and the years between are spread."""
-    first, last, centuries = query(
-        reference,
-        "SELECT min(VALID_FROM), max(VALID_TO), count(DISTINCT year(VALID_FROM) // 100) "
-        "FROM HASH_PART_0160",
-    )[0]
-    assert first == datetime(1, 1, 1)
-    assert last == datetime(9999, 12, 31, 23, 59, 59)
-    assert centuries == 100
-
-
 def test_partitions_tile_the_table_by_the_hash_of_the_key(reference: Path) -> None:
     """The 32 rowid ranges follow each other without a gap, and each row is in its hash's range."""
     parts = query(
@@ -144,16 +88,6 @@ def test_the_content_follows_from_the_number_of_rows(reference: Path, tmp_path: 
     ) == [(ROWS, ROWS)]
 
 
-def test_more_partitions_than_rows_leave_empty_ranges(tmp_path: Path) -> None:
-    """A partition without rows is still listed, as a range that ends before it begins."""
-    path = tmp_path / "small.duckdb"
-    build_reference_table(path, 3, partitions=8, table="SMALL", stop=never)
-    sizes = query(path, "SELECT last_rowid - first_rowid + 1 FROM unloader_partitions")
-    assert len(sizes) == 8
-    assert sum(size for (size,) in sizes) == 3
-    assert min(size for (size,) in sizes) == 0
-
-
 def test_a_finished_file_is_used_again_and_another_size_replaces_it(tmp_path: Path) -> None:
     """The same arguments leave the file untouched; other ones build it anew."""
     path = tmp_path / "reference.duckdb"
@@ -165,15 +99,6 @@ def test_a_finished_file_is_used_again_and_another_size_replaces_it(tmp_path: Pa
     assert not is_current(path, 2_000)
     build_reference_table(path, 2_000, stop=never)
     assert query(path, "SELECT count(*) FROM HASH_PART_0160") == [(2_000,)]
-
-
-def test_progress_ends_with_all_rows(tmp_path: Path) -> None:
-    """The observer is told growing numbers of rows, the last of them all."""
-    told: list[int] = []
-    build_reference_table(tmp_path / "t.duckdb", 300_000, observe=told.append, stop=never)
-    assert len(told) > 1
-    assert told == sorted(told)
-    assert told[-1] == 300_000
 
 
 @pytest.mark.parametrize("answers_before_stop", [0, 1])
@@ -204,15 +129,6 @@ def asked_to_stop() -> Callable[[int], Callable[[], bool]]:
     return after
 
 
-def test_what_a_killed_build_left_is_replaced(tmp_path: Path) -> None:
-    """A half-built file of a dead process does not stand in the way."""
-    path = tmp_path / "reference.duckdb"
-    (tmp_path / "reference.duckdb.building").write_bytes(b"half a database")
-    (tmp_path / "reference.duckdb.building.wal").write_bytes(b"half a log")
-    build_reference_table(path, 100, stop=never)
-    assert os.listdir(tmp_path) == ["reference.duckdb"]
-
-
 def test_a_foreign_file_is_refused_and_kept(tmp_path: Path) -> None:
     """A file that is no reference table is named in the error and not touched."""
     text = tmp_path / "notes.txt"
@@ -225,17 +141,3 @@ def test_a_foreign_file_is_refused_and_kept(tmp_path: Path) -> None:
             build_reference_table(path, 100, stop=never)
     assert text.read_text() == "mine"
     assert query(other, "SELECT mine FROM HASH_PART_0160") == [(1,)]
-
-
-def test_a_directory_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
-    """A file in the place of the directory is an OutputFailed with the reason."""
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputFailed, match="cannot build the reference table"):
-        build_reference_table(tmp_path / "file" / "t.duckdb", 100, stop=never)
-
-
-@pytest.mark.parametrize(("rows", "partitions"), [(0, 32), (10, 0), (10, 257)])
-def test_impossible_sizes_are_refused(tmp_path: Path, rows: int, partitions: int) -> None:
-    """No rows, no partitions and more than 256 partitions are usage errors."""
-    with pytest.raises(UsageError, match="Next: "):
-        build_reference_table(tmp_path / "t.duckdb", rows, partitions=partitions, stop=never)

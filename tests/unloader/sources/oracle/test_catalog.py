@@ -10,7 +10,7 @@ from pathlib import Path
 import oracledb
 import pytest
 from msgspec.structs import replace
-from oracle.accounts import ID_AND_NAME, NUMBER, PASSWORD, database, rows, source
+from oracle.accounts import ID_AND_NAME, PASSWORD, database, rows, source
 from oracle_server import Fault, OracleServer
 from oracle_server.data.tables import PartitionSpec
 from oracle_server.model import Column, Type
@@ -27,7 +27,6 @@ from unloader.errors import (
 )
 from unloader.model import Extract, SessionOptions, Snapshot
 from unloader.request.names import parse_table
-from unloader.sources.abilities import describe_query
 from unloader.sources.oracle.catalog import OracleCatalog
 from unloader.sources.oracle.source import OracleSource
 
@@ -255,13 +254,6 @@ def test_looking_back_takes_a_right(server: OracleServer, catalog: OracleCatalog
     assert catalog.count(extract) == 50
 
 
-def test_reading_takes_a_right(server: OracleServer, catalog: OracleCatalog) -> None:
-    """A table that may not be read at all is as good as not there."""
-    catalog.snapshot("snapshot")
-    with pytest.raises(SourceError, match=r"the table hr\.staff"):
-        catalog.describe(parse_table("hr.staff"))
-
-
 @pytest.mark.parametrize("change", ["truncate", "exchange"])
 def test_a_part_that_was_replaced_is_refused(
     server: OracleServer, catalog: OracleCatalog, change: str
@@ -309,17 +301,6 @@ def test_counting_after_a_long_silence(server: OracleServer, catalog: OracleCata
     catalog.check_snapshot()
 
 
-def test_counting_a_part_of_the_table(catalog: OracleCatalog) -> None:
-    """Chosen partitions are counted one by one, the whole table by one statement."""
-    snapshot = catalog.snapshot("snapshot")
-    table = catalog.describe(parse_table("PARTED"))
-    extract = extract_of(catalog, table, snapshot, where="ID < 600")
-    names = [part.name for part in table.partitions]
-    each = [catalog.count(replace(extract, partitions=(name,))) for name in names]
-    assert sum(each) == catalog.count(extract) == 600
-    assert all(0 < count < 600 for count in each)
-
-
 def test_conditions_are_parsed(catalog: OracleCatalog) -> None:
     """A condition must stand by itself: what would take parentheses apart, or a bind, is refused."""
     snapshot = catalog.snapshot("snapshot")
@@ -354,27 +335,6 @@ def test_queries_are_described(server: OracleServer, catalog: OracleCatalog) -> 
     )
     server.database.delete("SCOTT", "PLAIN", lambda row: row[0] < 50)
     assert catalog.count(extract) == 100
-
-
-@pytest.mark.parametrize(
-    ("query", "words"),
-    [
-        ("SELECT ID, NAME AS ID FROM PLAIN", "named 'ID'|ORA-00918"),
-        ("DROP TABLE PLAIN", "not a query"),
-        ("/* SELECT */ PURGE RECYCLEBIN -- SELECT", "not a query"),
-        ("SELECT 1 FROM DUAL) a, (SELECT 2 FROM DUAL", "ORA-"),
-        ("SELECT ID FROM PLAIN WHERE ID = :x", ":X"),
-        ("SELECT NOSUCH FROM PLAIN", "ORA-00904"),
-    ],
-)
-def test_queries_that_are_none(
-    server: OracleServer, catalog: OracleCatalog, query: str, words: str
-) -> None:
-    """What is no single query, or has columns of one name, is refused; nothing of it is run."""
-    with pytest.raises(SourceError, match=words) as caught:
-        describe_query(catalog, query)
-    assert caught.value.hint != caught.value.usual_hint
-    assert ("SCOTT", "PLAIN") in server.database.catalog.tables
 
 
 def test_ending_the_sessions_of_a_run(server: OracleServer, tmp_path: Path) -> None:
@@ -424,14 +384,6 @@ def test_types_as_oracle_prints_them(server: OracleServer, catalog: OracleCatalo
     found = catalog.describe(parse_table("TYPES")).columns
     assert [column.native_type for column in found] == list(types)
     assert [column.nullable for column in found] == [number > 0 for number in range(len(types))]
-
-
-def test_an_integer_has_38_digits(server: OracleServer, catalog: OracleCatalog) -> None:
-    """INTEGER, of which the dictionary has a scale alone, is described as SQL*Plus does."""
-    columns = (Column(name="I", type=Type(name="NUMBER", scale=0)), Column(name="N", type=NUMBER))
-    server.database.create_table("SCOTT", "INTEGERS", columns=columns)
-    found = catalog.describe(parse_table("INTEGERS")).columns
-    assert found[0].native_type == "NUMBER(38)"
 
 
 def test_active_sessions_of_others_are_counted(

@@ -12,7 +12,6 @@ import pytest
 from unloader.errors import SourceError, TransientSourceError
 from unloader.model import SourceSpec
 from unloader.sources.postgres.errors import (
-    BadSetting,
     Broken,
     LibpqError,
     ServerError,
@@ -47,28 +46,6 @@ def test_lost_connection_has_one_name(error: LibpqError) -> None:
     found = translated(error, phase="connecting")
     assert isinstance(found, TransientSourceError)
     assert "the connection failed: " in found.message
-
-
-def test_fault_on_a_closed_connection_is_its_loss() -> None:
-    """An error without a code counts as the loss where the connection is closed, only there."""
-    error = ServerError("lost synchronization with server")
-    assert isinstance(translated(error, phase="closed"), TransientSourceError)
-    assert not isinstance(translated(error, phase="open"), TransientSourceError)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        BadSetting('invalid sslmode value: "x"'),
-        ServerError("password authentication failed", "28P01"),
-        ServerError('relation "t" does not exist', "42P01"),
-    ],
-    ids=str,
-)
-def test_what_stays_wrong_is_not_tried_again(error: LibpqError) -> None:
-    """Wrong settings and the server's refusals are no lost connection."""
-    for phase in ("connecting", "open"):
-        assert not isinstance(translated(error, phase=phase), TransientSourceError)  # type: ignore[arg-type]
 
 
 def test_an_error_within_a_session_does_not_end_it(sessions: tuple[Session, Session]) -> None:
@@ -138,10 +115,3 @@ def test_cancelling_is_no_loss(sessions: tuple[Session, Session]) -> None:
     canceller.join()
     assert not raised.value.retryable
     assert victim.value("SELECT 1") == 1
-
-
-def test_cancel_of_an_idle_session_is_forgotten(sessions: tuple[Session, Session]) -> None:
-    """What comes too late for one call does not stop the next."""
-    session, _ = sessions
-    session.cancel()
-    assert session.value("SELECT 1") == 1

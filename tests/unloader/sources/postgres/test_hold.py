@@ -316,14 +316,6 @@ def test_a_function_whose_tables_may_not_be_read_is_logged(
     assert "except public.plain; " in done.stderr
 
 
-def test_built_in_functions_are_not_logged(url: str, tmp_path: Path) -> None:
-    """They read no tables of users."""
-    to = str(tmp_path / "o")
-    done = command.ended("run", url, "--table", "plain", "--where", "abs(v) = 1", "--to", to)
-    assert done.returncode == 0, done.stderr
-    assert "functions" not in done.stderr
-
-
 @pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize(
     ("name", "statement"),
@@ -408,13 +400,6 @@ def test_nobody_waits_for_ever(url: str) -> None:
         list(session.copy("SELECT v FROM plain", CopyDialect(), 1024))
     other.close()
     session.close()
-
-
-def test_a_wait_beyond_the_servers_longest_is_that_one(url: str) -> None:
-    """Who gives years to wait for ever is not refused."""
-    session = SessionOptions(lock_timeout_seconds=10.0**9)
-    with closing(Session(SourceSpec(kind="postgresql", location=url, session=session))) as ours:
-        assert ours.value("SHOW lock_timeout") == "2147483647ms"
 
 
 @pytest.mark.long(OTHER_ROUTES)

@@ -21,7 +21,6 @@ from unloader.selection.patterns import parse_pattern
 from unloader.sources.many_tables import (
     count_tables,
     describe_tables,
-    described_or_obstacle,
     hold_tables,
     list_tables,
 )
@@ -149,30 +148,3 @@ def test_tables_are_listed_and_described_beside_one_that_is_locked(
         described = describe_tables(catalog, choose(wanted, listing))
         assert described.problems == ()
         assert {table.name for table in described.tables} >= set(SIZES)
-
-
-def test_counted_together_is_as_counted_alone(catalog: PostgresCatalog, spec: SourceSpec) -> None:
-    """Quoted names, partitions and conditions among them; what is gone is one error."""
-    wanted = extracts(catalog, spec, (*SIZES, "parted"))
-    wanted[1] = replace(wanted[1], where="k > 5 -- the rest")
-    wanted.append(replace(wanted[0], where="k / 0 = 1"))
-    found = count_tables(catalog, wanted)
-    assert found[:-1] == (1, 15, 30, 40, 50, 0, 7)
-    assert isinstance(found[-1], SourceError)
-    assert "division by zero" in found[-1].message
-    assert count_tables(catalog, wanted[:-1]) == found[:-1]
-
-
-def test_what_the_server_refuses_leaves_the_snapshot(
-    catalog: PostgresCatalog, spec: SourceSpec
-) -> None:
-    """A name or a query that it does not take is an error of its own."""
-    wanted = extracts(catalog, spec, ("one",))
-    obstacle = described_or_obstacle(catalog, parse_table('"no"."such"'))
-    assert obstacle.__class__.__name__ == "Obstacle"
-    for query in ("SELECT 1 / 0 FROM nowhere", "nonsense"):
-        with pytest.raises(SourceError):
-            catalog.describe_query(query)
-    with pytest.raises(SourceError):
-        catalog.check_where(replace(wanted[0], where="no_such_column = 1"))
-    assert catalog.count(wanted[0]) == 1

@@ -44,13 +44,6 @@ def test_one_column_of_nulls() -> None:
     assert rows_of(b"\n1\n", a=pa.int64()) == [(None,), (1,)]
 
 
-def test_text_is_kept_to_the_character() -> None:
-    """Delimiters, quotes, ends of line of all kinds, blanks and `\\.` come out as they were."""
-    values = ["a,b", 'say "hi"', "two\nlines", "cr\rlf\r\n", " lead ", "\\.", "ü😀", "\t", "'"]
-    data = "".join('"' + value.replace('"', '""') + '"\n' for value in values).encode()
-    assert rows_of(data, a=pa.string()) == [(value,) for value in values]
-
-
 @given(st.lists(st.none() | st.text(alphabet=st.characters(codec="utf-8")), min_size=1))
 def test_any_text_comes_out_as_it_was(values: list[str | None]) -> None:
     """Whatever UTF-8 text COPY encloses is what arrives, NULLs between it included."""
@@ -85,21 +78,6 @@ def test_values_of_every_type() -> None:
     values, nulls = rows_of(data, **types)
     assert values == tuple(value for _, _, value in columns.values())
     assert nulls == (None,) * len(columns)
-
-
-def test_not_a_number_stays_one() -> None:
-    """NaN of a float is a value, not NULL."""
-    ((value,),) = rows_of(b"NaN\n", a=pa.float64())
-    assert isinstance(value, float)
-    assert math.isnan(value)
-
-
-@given(st.lists(st.none() | st.binary(max_size=40), min_size=1, max_size=30))
-def test_any_bytes_come_out_as_they_were(values: list[bytes | None]) -> None:
-    """Hex text becomes the very bytes; NULL and no bytes stay apart."""
-    lines = ["" if value is None else f'"{value.hex()}"' for value in values]
-    data = "".join(f"{line},1\n" for line in lines).encode()
-    assert [row[0] for row in rows_of(data, a=pa.binary(), b=pa.int8())] == values
 
 
 @pytest.mark.parametrize(
@@ -173,12 +151,6 @@ def test_text_that_is_no_utf8_is_refused(kind: pa.DataType) -> None:
     error = refusal_of(b"1,caf\xe9\n", k=pa.int64(), v=kind)
     assert "column v" in error.message
     assert "\ufffd" not in error.message
-
-
-def test_bytes_that_are_no_utf8_beside_a_value_that_does_not_fit() -> None:
-    """Of several faults at least one is told; none is passed over."""
-    error = refusal_of(b"infinity,caf\xe9\n", d=pa.date32(), v=pa.string())
-    assert "column" in error.message
 
 
 def test_a_record_of_another_width_is_the_sources_fault() -> None:

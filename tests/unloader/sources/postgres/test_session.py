@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import gc
-import io
 import os
 import subprocess
 import sys
@@ -45,29 +43,6 @@ def still_there(postgres: Any, pid: object) -> bool:
     return bool(postgres.run(f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid}"))
 
 
-@pytest.mark.parametrize("piece_bytes", [1, 10_000, 1 << 30])
-def test_every_chunk_holds_whole_records(session: Session, piece_bytes: int) -> None:
-    """Each chunk parses by itself, whatever its size; together they are all rows in order."""
-    rows = []
-    for piece in session.copy(SELECT, CopyDialect(), piece_bytes):
-        assert piece
-        for chunk in piece:
-            assert bytes(chunk).endswith(b"\n")
-            rows += list(csv.reader(io.StringIO(bytes(chunk).decode(), newline=""), strict=True))
-    assert [int(row[0]) for row in rows] == list(range(1, ROWS + 1))
-    assert all(row[1] == "x\n" * (int(row[0]) % 50) for row in rows)
-    assert session.rows_copied == ROWS
-
-
-def test_pieces_are_about_as_large_as_asked_for(session: Session) -> None:
-    """A piece has less than piece_bytes, and room for no further row."""
-    sizes = [
-        sum(len(chunk) for chunk in piece) for piece in session.copy(SELECT, CopyDialect(), 100_000)
-    ]
-    assert len(sizes) > 5
-    assert all(100_000 - 200 < size < 100_000 for size in sizes[:-1])
-
-
 def test_a_slow_reader_stops_the_server_not_the_memory(session: Session) -> None:
     """With one piece read of a hundred megabytes, only about a piece is in memory."""
     sql = "SELECT repeat('x', 1000) FROM generate_series(1, 100000) g"
@@ -81,22 +56,6 @@ def test_a_slow_reader_stops_the_server_not_the_memory(session: Session) -> None
         tracemalloc.stop()
     pieces.close()  # type: ignore[attr-defined]
     assert peak < 8 * 1024 * 1024
-
-
-def test_the_dialect_is_the_servers(session: Session) -> None:
-    """Delimiter, quote, NULL and forced quotes are those of the call."""
-    sql = "SELECT 1 AS a, NULL AS b, 'x''y' AS c"
-    dialect = CopyDialect(delimiter="|", quote="'", null="NULL", force_quote=("a",))
-    assert list(session.copy(sql, dialect, 1)) == [(b"'1'|NULL|'x''y'\n",)]
-    everything = CopyDialect(force_quote=True)
-    assert list(session.copy(sql, everything, 1)) == [(b'"1",,"x\'y"\n',)]
-
-
-def test_an_empty_result_has_no_piece(session: Session) -> None:
-    """No rows are no chunks, and the count is zero, not that of the copy before."""
-    assert list(session.copy("SELECT 1", CopyDialect(), 100)) == [(b"1\n",)]
-    assert list(session.copy("SELECT 1 WHERE false", CopyDialect(), 100)) == []
-    assert session.rows_copied == 0
 
 
 @pytest.mark.long("faults of a source")
@@ -161,62 +120,6 @@ def test_a_terminated_backend_is_worth_a_retry(postgres: Any, session: Session) 
     with pytest.raises(TransientSourceError):
         session.value("SELECT 1")
     assert not session.alive
-
-
-def test_bad_sql_is_not_worth_a_retry(session: Session) -> None:
-    """The server's own words and its code; the session goes on."""
-    for ask in (
-        lambda: session.value("SELECT nope"),
-        lambda: session.execute("SELECT nope"),
-        lambda: session.column_names("SELECT nope"),
-        lambda: list(session.copy("SELECT nope", CopyDialect(), 100)),
-    ):
-        with pytest.raises(SourceError, match=r'"nope" does not exist.*42703') as caught:
-            ask()
-        assert not isinstance(caught.value, TransientSourceError)
-        assert session.value("SELECT 1") == 1
-
-
-def test_an_error_among_the_rows_comes_after_them(session: Session) -> None:
-    """A row that fails on the server ends the copy with its error, never with a short count."""
-    sql = "SELECT 1 / (g - 5000) FROM generate_series(1, 9999) g"
-    with pytest.raises(SourceError, match=r"division by zero.*22012"):
-        list(session.copy(sql, CopyDialect(), 1000))
-
-
-@pytest.mark.parametrize(
-    ("state", "transient"),
-    [("40001", True), ("40P01", True), ("57P01", True), ("53300", True), ("53100", False)],
-)
-def test_states_that_pass_are_worth_a_retry(session: Session, state: str, transient: bool) -> None:
-    """Serialization failures, deadlocks and shutdowns pass; a full disk of the server does not."""
-    sql = f"DO $$ BEGIN RAISE EXCEPTION 'it happens' USING ERRCODE = '{state}'; END $$"
-    with pytest.raises(SourceError, match=f"it happens .SQLSTATE {state}") as caught:
-        session.execute(sql)
-    assert caught.value.retryable == transient
-
-
-@pytest.mark.parametrize(
-    ("location", "transient", "said"),
-    [
-        ("postgresql://postgres@127.0.0.1:1/none", True, "Connection refused"),
-        ("postgresql://postgres@/postgres?host=/nowhere", True, "No such file"),
-        ("NO SUCH DATABASE", False, "3D000"),
-        ("NO SUCH ROLE", False, "28000"),
-    ],
-)
-def test_a_server_that_cannot_be_had(
-    postgres: Any, location: str, transient: bool, said: str
-) -> None:
-    """Nobody listening may pass; a database or a user that is not there will not."""
-    if location == "NO SUCH DATABASE":
-        location = postgres.url.replace("/postgres?", "/no-such?")
-    elif location == "NO SUCH ROLE":
-        location = postgres.url.replace("postgres@", "nobody@")
-    with pytest.raises(SourceError, match=said) as caught:
-        Session(spec_of(location))
-    assert caught.value.retryable == transient
-    gc.collect()
 
 
 def test_values_are_printed_one_way_whatever_the_servers_settings(postgres: Any) -> None:

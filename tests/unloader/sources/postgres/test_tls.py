@@ -173,14 +173,6 @@ def test_what_is_on_a_network_is_verified(
     assert verified(url) == url
 
 
-def test_a_service_may_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An sslmode in the service file is somebody's word, too; so is a host in PGHOST."""
-    (tmp_path / ".pg_service.conf").write_text("[sales]\nhost=db01\nsslmode=require\n")
-    assert verified("postgresql:///d?service=sales") == "postgresql:///d?service=sales"
-    monkeypatch.setenv("PGHOST", "db01")
-    assert "verify-full" in verified("postgresql:///d")
-
-
 LONG_RECORDS = """
 import sys
 from contextlib import closing

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from partition_planner.model import RowExtent, RowRange, TableInfo, WholeTable
+from partition_planner.model import RowExtent, RowRange, TableInfo
 from unloader.errors import SourceError
 from unloader.model import Extract, SourceSpec
 from unloader.request.names import parse_table
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.sqlite.source import SQLiteCatalog, SQLiteSource
-
-WHOLE = WholeTable()
 
 SCRIPT = """
 CREATE TABLE plain (id INTEGER PRIMARY KEY, name TEXT NOT NULL, price DECIMAL(10,2));
@@ -70,17 +68,6 @@ def extract_of(catalog: SQLiteCatalog, table: TableInfo, where: str | None = Non
     )
 
 
-def test_tables_are_listed_by_name(catalog: SQLiteCatalog) -> None:
-    """Tables, views and virtual tables are listed, SQLite's own are not."""
-    kinds = {table.name: table.kind for table in catalog.tables()}
-    assert kinds["plain"] == kinds["bare"] == "table"
-    assert kinds["dear"] == "view"
-    assert kinds["boxes"] == "virtual table"
-    assert not [name for name in kinds if name.startswith("sqlite_")]
-    assert list(kinds) == sorted(kinds)
-    assert {table.name: table.rows for table in catalog.tables()}["plain"] == 3
-
-
 def test_a_table_has_extent_and_estimates(catalog: SQLiteCatalog) -> None:
     """A rowid table is cut between its first and last rowid; ANALYZE gives the rows."""
     table = described(catalog, "PLAIN")
@@ -94,11 +81,6 @@ def test_a_table_has_extent_and_estimates(catalog: SQLiteCatalog) -> None:
         ("name", False),
         ("price", True),
     ]
-
-
-def test_an_empty_table_has_an_empty_extent(catalog: SQLiteCatalog) -> None:
-    """A table without rows has a known extent without addresses."""
-    assert described(catalog, "vacant").extents == (RowExtent(first=0, last=0),)
 
 
 @pytest.mark.parametrize("name", ["bare", "eclipsed", "dear", "boxes"])
@@ -126,20 +108,6 @@ def test_a_descending_key_is_no_alias(catalog: SQLiteCatalog) -> None:
     assert "typeof" in extract_of(catalog, table).projection.columns[0].expression
 
 
-@pytest.mark.parametrize("name", ["missing", "other.plain", '"PLAIN "', "sqlite_master"])
-def test_unknown_tables(catalog: SQLiteCatalog, name: str) -> None:
-    """A name that no table has is an error with a hint."""
-    with pytest.raises(SourceError, match="is not in") as caught:
-        described(catalog, name)
-    assert caught.value.hint
-
-
-def test_quoted_and_qualified_names(catalog: SQLiteCatalog) -> None:
-    """A name may carry its schema and quotes."""
-    assert described(catalog, 'main."Mixed Case"').name == "Mixed Case"
-    assert described(catalog, "mixed case").name == "Mixed Case"
-
-
 @pytest.mark.parametrize(
     ("query", "message"),
     [
@@ -157,17 +125,6 @@ def test_queries_that_are_not_accepted(catalog: SQLiteCatalog, query: str, messa
     with pytest.raises(SourceError, match=message):
         catalog.describe_query(query)
     assert described(catalog, "plain").rows == 3
-
-
-def test_a_query_is_a_table_called_query(catalog: SQLiteCatalog) -> None:
-    """A query has columns with types and can be counted, and is not cut."""
-    query = "WITH x AS (SELECT id, name FROM plain) SELECT * FROM x -- comment;"
-    table = catalog.describe_query(query)
-    assert (table.name, table.row_ranges) == ("query", False)
-    assert [(column.name, column.native_type) for column in table.columns] == [
-        ("id", "INTEGER"),
-        ("name", "TEXT"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -194,11 +151,3 @@ def test_conditions_that_are_not_accepted(catalog: SQLiteCatalog, where: str) ->
     extract = extract_of(catalog, described(catalog, "plain"), where)
     with pytest.raises(SourceError, match="--where"):
         catalog.check_where(extract)
-
-
-def test_statements_show_types_and_table(catalog: SQLiteCatalog) -> None:
-    """The statement is what a worker sends: a row that fixes the types, then those of the unit."""
-    extract = extract_of(catalog, described(catalog, "vacant"))
-    statement = catalog.statement(extract, WHOLE)
-    assert statement.startswith("SELECT 0 UNION ALL SELECT ")
-    assert statement.endswith('FROM "main"."vacant" NOT INDEXED')

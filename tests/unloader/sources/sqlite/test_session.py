@@ -125,26 +125,6 @@ def test_no_writer_commits_while_the_snapshot_is_held(path: Path) -> None:
     assert write_from_outside(path) == "written"
 
 
-def test_without_a_snapshot_writers_go_on(path: Path) -> None:
-    """`--consistency none` reserves nothing."""
-    with closing(SQLiteSource().open_catalog(spec_of(path))) as catalog:
-        assert catalog.snapshot("none").kind == "none"
-        catalog.describe(parse_table("t"))
-        assert write_from_outside(path) == "written"
-        catalog.check_snapshot()
-
-
-def test_a_snapshot_tells_states_apart(path: Path) -> None:
-    """Two snapshots have the same value if, and only if, nobody wrote between them."""
-    values = []
-    for write in (False, False, True):
-        if write:
-            assert write_from_outside(path) == "written"
-        with closing(SQLiteSource().open_catalog(spec_of(path))) as catalog:
-            values.append(catalog.snapshot("snapshot").value)
-    assert values[0] == values[1] != values[2]
-
-
 def test_a_file_in_place_of_the_reserved_one_is_refused(path: Path, tmp_path: Path) -> None:
     """A worker reads no file that nobody has reserved, though it has the same size and time."""
     source, status = SQLiteSource(), path.stat()

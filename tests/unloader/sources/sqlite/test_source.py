@@ -16,14 +16,12 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 
-from partition_planner.model import Piece, PlanLimits, RowRange, WholeTable
-from partition_planner.planner import plan
+from partition_planner.model import Piece, RowRange, WholeTable
 from unloader.errors import ConfigError, OutputFailed, SourceError
 from unloader.model import Extract, SourceSpec
 from unloader.request.names import parse_table
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.sqlite.source import SQLiteSource
-from writers.schema import read_schema
 from writers.text.number_texts import float_texts
 
 WHOLE = Piece(unit="0001", selector=WholeTable())
@@ -93,29 +91,6 @@ def types_of(extract: Extract) -> list[str]:
     return [column.output_type for column in extract.projection.columns]
 
 
-HOSTILE = [
-    (1, 1.5, "x", b"y"),
-    (None, None, None, None),
-    (TOP, math.inf, "", b""),
-    (-TOP - 1, -math.inf, "a\0b", b"\0"),
-    (0, 5e-324, "ü\U0001f600\n\"',;\r\n", bytes(range(256))),
-    (2**53 + 1, 1.7976931348623157e308, "y" * 100_000, b"z" * 100_000),
-    (-1, 0.1 + 0.2, "NULL", b"\xff\xfe"),
-    (7, 1e22, " ", b" "),
-]
-
-
-@pytest.mark.parametrize("batch_bytes", [1, 5000, 1 << 25])
-def test_typed_columns_keep_every_value(make: Callable[..., Path], batch_bytes: int) -> None:
-    """Integers, reals, texts and blobs come as sqlite3 reads them, however small the batches."""
-    path = make("CREATE TABLE t (i INTEGER, r DOUBLE, s VARCHAR(9), b BLOB)", HOSTILE)
-    extract = extract_of(path)
-    assert types_of(extract) == ["int64", "double", "string", "binary"]
-    with closing(sqlite3.connect(path)) as connection:
-        stored = connection.execute("SELECT * FROM t ORDER BY rowid").fetchall()
-    assert rows_of(extract, batch_bytes=batch_bytes) == stored == HOSTILE
-
-
 def test_fetch_memory_bounds_batches(make: Callable[..., Path]) -> None:
     """The rows of a batch follow from the width of the rows and the memory allowed."""
     path = make("CREATE TABLE t (s TEXT)", [("x" * 1000,)] * 2000)
@@ -170,13 +145,6 @@ def test_foreign_storage_classes_are_refused(
     assert shown == (r"\x" + value.hex() if isinstance(value, bytes) else _exact(value))
 
 
-def test_booleans_are_integers(make: Callable[..., Path]) -> None:
-    """A column declared BOOLEAN holds 0 and 1, and they stay what they are."""
-    extract = extract_of(make("CREATE TABLE t (b BOOLEAN)", [(True,), (False,), (None,)]))
-    assert types_of(extract) == ["int64"]
-    assert rows_of(extract) == [(1,), (0,), (None,)]
-
-
 @pytest.mark.parametrize("declared", ["", "NUMERIC", "DECIMAL(10,2)", "DATETIME", "ANY"])
 def test_columns_of_any_kind_become_exact_text(make: Callable[..., Path], declared: str) -> None:
     """Where the declared type fixes no class, each value is written as its own exact text."""
@@ -228,24 +196,6 @@ def test_text_that_is_not_utf8_is_refused(make: Callable[..., Path]) -> None:
         assert value in (r"\xff61", b"\xffa")  # SQLite calls the expression BLOB since 3.41.
 
 
-def test_an_empty_table_has_the_schema_and_no_rows(make: Callable[..., Path]) -> None:
-    """No row comes from a table without rows, and its column types are those declared."""
-    path = make("CREATE TABLE t (i INT, r REAL, s TEXT, b BLOB, n NUMERIC)")
-    extract = extract_of(path)
-    assert types_of(extract) == ["int64", "double", "string", "binary", "string"]
-    assert rows_of(extract) == []
-
-
-def test_columns_of_nulls_keep_their_types(make: Callable[..., Path]) -> None:
-    """Batches that hold nothing but NULL have the types of all others."""
-    path = make("CREATE TABLE t (i INT, r REAL, s TEXT, b BLOB, n NUMERIC)", [(None,) * 5] * 100)
-    extract = extract_of(path)
-    schema = read_schema(extract.projection.schema)
-    batches = batches_of(extract, batch_bytes=10)
-    assert all(batch.schema.equals(schema) for batch in batches)
-    assert sum(batch.num_rows for batch in batches) == 100
-
-
 def test_strict_tables_need_no_guards(make: Callable[..., Path]) -> None:
     """STRICT columns are read as they are, ANY as exact text."""
     path = make(
@@ -258,26 +208,6 @@ def test_strict_tables_need_no_guards(make: Callable[..., Path]) -> None:
         '"t"."i"', '"t"."r"', '"t"."s"', '"t"."b"',
     ]  # fmt: skip
     assert rows_of(extract) == [(1, 2.0, "x", b"y", "007"), (None, None, None, None, "7")]
-
-
-def test_generated_columns_are_read(make: Callable[..., Path]) -> None:
-    """Virtual and stored generated columns are part of the table."""
-    path = make(
-        "CREATE TABLE t (a INT, v TEXT AS (a || 'x') VIRTUAL, s INT AS (a * 2) STORED);"
-        "INSERT INTO t (a) VALUES (21)"
-    )
-    assert rows_of(extract_of(path)) == [(21, "21x", 42)]
-
-
-def test_tables_without_rowid_are_one_unit(make: Callable[..., Path]) -> None:
-    """A WITHOUT ROWID table is read whole, and refusals name no row."""
-    path = make("CREATE TABLE t (k TEXT PRIMARY KEY, v INT) WITHOUT ROWID", [("a", 1), ("b", "x")])
-    extract = extract_of(path)
-    assert not extract.table.row_ranges
-    with pytest.raises(OutputFailed) as caught:
-        rows_of(extract)
-    assert "rowid" not in caught.value.message
-    assert rows_of(extract_of(path, as_text=("v",))) == [("a", "1"), ("b", "x")]
 
 
 def test_views_and_queries_keep_values(make: Callable[..., Path]) -> None:
@@ -294,25 +224,6 @@ def test_views_and_queries_keep_values(make: Callable[..., Path]) -> None:
     )
 
 
-def test_a_query_of_constants_is_read(make: Callable[..., Path]) -> None:
-    """Expressions without any type are told apart by their values, row by row."""
-    path = make("CREATE TABLE t (i)")
-    extract = extract_of(path, query="VALUES (1, 'a'), (0.5, NULL);")
-    assert rows_of(extract) == [("1", "a"), ("0.5", None)]
-
-
-def test_units_have_each_rowid_once(make: Callable[..., Path]) -> None:
-    """Ranges over the whole span of 64 bits read every row once, the outermost rowids too."""
-    ids = [-TOP - 1, -TOP, -5, 0, 1, 2, 3, TOP - 1, TOP]
-    path = make("CREATE TABLE t (id INTEGER PRIMARY KEY, s TEXT)", [(key, str(key)) for key in ids])
-    extract = extract_of(path)
-    limits = PlanLimits(parallelism=3, split="range", unit_bytes=500)
-    units = plan(extract.table, limits).units
-    assert len(units) > 3
-    found = [row for unit in units for row in rows_of(extract, *unit.pieces)]
-    assert sorted(found) == [(key, str(key)) for key in ids]
-
-
 @pytest.mark.parametrize(
     ("first", "last", "expected"),
     [(0, 0, []), (2, 3, [2]), (TOP + 1, None, []), (None, TOP + 1, [1, 2, 3]), (3, TOP, [3])],
@@ -324,17 +235,6 @@ def test_ranges_are_half_open(
     path = make("CREATE TABLE t (id INTEGER PRIMARY KEY)", [(1,), (2,), (3,)])
     piece = Piece(unit="0001", selector=RowRange(first=first, last=last))
     assert [row[0] for row in rows_of(extract_of(path), piece)] == expected
-
-
-def test_names_that_need_quotes(tmp_path: Path) -> None:
-    """Files, tables and columns may be named in any way."""
-    path = tmp_path / "a b?#%25ü'.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute('CREATE TABLE "se""lect `x]" ("from" INT, "a""b" TEXT, "ä \n" REAL)')
-        connection.execute('INSERT INTO "se""lect `x]" VALUES (1, \'q\', 2.5)')
-    extract = extract_of(path, '"se""lect `x]"')
-    assert [column.name for column in extract.projection.columns] == ["from", 'a"b', "ä \n"]
-    assert rows_of(extract) == [(1, "q", 2.5)]
 
 
 def test_wide_tables_are_read_and_searched(make: Callable[..., Path]) -> None:
@@ -356,13 +256,6 @@ def test_a_dropped_column_is_an_error(make: Callable[..., Path]) -> None:
         connection.executescript("DROP TABLE t; CREATE TABLE t (a INT); INSERT INTO t VALUES (1)")
     with pytest.raises(SourceError, match=r"no such column: t\.b"):
         rows_of(extract)
-
-
-def test_an_overflow_of_the_user_is_not_taken_for_ours(make: Callable[..., Path]) -> None:
-    """An error of the user's own expression is reported in SQLite's words."""
-    path = make("CREATE TABLE t (i INTEGER)", [(-TOP - 1,)])
-    with pytest.raises(SourceError, match="integer overflow"):
-        rows_of(extract_of(path, where="abs(i) > 0"))
 
 
 def test_a_reader_closes_everything(make: Callable[..., Path]) -> None:

@@ -8,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from faulty_sources import SourceThatNeedsItsKey, SourceThatReadsTwice
 from msgspec import NODEFAULT
 from msgspec.structs import replace
 
@@ -169,32 +168,6 @@ def test_broken_promises_are_named(spec: SourceSpec, breaks: str, sentence: str)
     """Each broken promise of the catalog has its sentence."""
     with pytest.raises(AssertionError, match=sentence):
         check_source(BrokenSource(breaks), spec, parse_table("t"), ROWS)
-
-
-def test_the_text_of_a_workers_error_is_shown(spec: SourceSpec) -> None:
-    """A worker that fails tells why: here a value that its column does not admit."""
-    with closing(sqlite3.connect(database_path(spec))) as connection, connection:
-        connection.execute("UPDATE t SET s = x'00' WHERE i = 3")
-    with pytest.raises(AssertionError, match="holds a value of storage class blob"):
-        check_source(SQLiteSource(), spec, parse_table("t"), ROWS)
-
-
-def test_what_is_left_behind_is_found(spec: SourceSpec) -> None:
-    """The caller's own check of what is left runs after everything is closed."""
-    calls = []
-    check_source(SQLiteSource(), spec, parse_table("t"), ROWS, after_close=lambda: calls.append(1))
-    assert calls == [1]
-
-
-def test_a_source_whose_ranges_need_a_chosen_column_fails(spec: SourceSpec) -> None:
-    """`--exclude` of the column that ranges go by must not matter."""
-    with pytest.raises(AssertionError, match="no such column: i"):
-        check_source(SourceThatNeedsItsKey(), spec, parse_table("t"), ROWS)
-
-
-def test_a_reader_may_ask_to_read_again(spec: SourceSpec) -> None:
-    """What it gave of the unit before counts for nothing, as in a run."""
-    check_source(SourceThatReadsTwice(), spec, parse_table("t"), ROWS)
 
 
 def test_every_ability_is_checked_and_on_the_page() -> None:

@@ -41,14 +41,6 @@ def unload(path: Path, *names: str, overwrite: bool = False, **asked: Any) -> No
         directory.commit(moves, as_bytes(manifest_of(names)))
 
 
-def test_the_umask_makes_no_difference(tmp_path: Path, umask: int) -> None:
-    """Files and manifest have the rights asked for, new directories those that go with them."""
-    unload(tmp_path / "a" / "out", "1.csv", "2.csv", mode=0o640)
-    out = tmp_path / "a" / "out"
-    assert {rights(out / name) for name in ("1.csv", "2.csv", "_manifest.json")} == {0o640}
-    assert (rights(out), rights(out.parent)) == (0o750, 0o750)
-
-
 def test_a_directory_that_was_there_keeps_its_rights(tmp_path: Path) -> None:
     """Whoever made it has decided, whether it is exchanged or files go in one by one."""
     tmp_path.chmod(0o711)
@@ -93,14 +85,6 @@ def test_owner_and_group_are_given(tmp_path: Path) -> None:
         assert (path.stat().st_uid, path.stat().st_gid) == (OTHER, 12345)
     assert rights(out / "2.csv") == 0o440
     assert not (out / "1.csv").exists()
-
-
-@needs_root
-def test_a_group_alone_leaves_the_owner(tmp_path: Path) -> None:
-    """`:GROUP` changes the group and nothing else."""
-    unload(tmp_path / "out", "1.csv", owner_group=":12345")
-    found = (tmp_path / "out" / "1.csv").stat()
-    assert (found.st_uid, found.st_gid) == (os.geteuid(), 12345)
 
 
 def let_through(path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -88,18 +87,6 @@ def test_all_directories_of_a_run_are_cleaned(tmp_path: Path, named: int) -> Non
     found = api.clean([pair[named]])
     assert {each["directory"] for each in found["removed"]} == {str(path) for path in pair}
     assert names(tmp_path) == ["x", "y"]
-
-
-@pytest.mark.parametrize("several", [False, True])
-def test_cleaning_a_copy_leaves_the_run_that_was_copied(tmp_path: Path, several: bool) -> None:
-    """The lock in a copy names the directories of that run, which may still be resumed."""
-    directories = [tmp_path / "x", *([tmp_path / "y"] if several else [])]
-    left_behind(*directories)
-    shutil.copytree(tmp_path / "x", tmp_path / "copy")
-    before = [name for name in names(tmp_path) if not name.startswith("copy/")]
-    found = api.clean([tmp_path / "copy"])
-    assert [each["directory"] for each in found["removed"]] == [str(tmp_path / "copy")]
-    assert names(tmp_path) == before
 
 
 def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
@@ -246,11 +233,3 @@ def test_what_others_put_into_the_old_directory_moves_over(tmp_path: Path) -> No
     api.clean([out])
     assert (out / "late.txt").read_text() == "mine"
     assert [path.name for path in out.parent.iterdir()] == ["out"]
-
-
-def test_a_moved_directory_is_completed_where_it_is(tmp_path: Path) -> None:
-    """The record holds where it was; one directory is found by what lies in it."""
-    out = killed(tmp_path, "rename", "/e.csv", foreign=True)
-    moved = out.rename(tmp_path / "moved")
-    api.clean([moved])
-    assert json.loads((moved / "_manifest.json").read_text())["run_id"] == "new"

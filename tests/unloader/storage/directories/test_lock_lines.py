@@ -41,13 +41,6 @@ def broken_off(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             directory.commit(moves, as_bytes(manifest_of(["a.csv"], "dead")))
 
 
-def test_one_file_is_made_for_three(tmp_path: Path) -> None:
-    """Beside it lie the staged files."""
-    with begun(tmp_path / "out") as directory:
-        stage(directory, "a.csv")
-        assert sorted(os.listdir(tmp_path / "out" / "_run")) == ["a.csv.part", "lock"]
-
-
 def test_who_goes_on_has_the_journal(tmp_path: Path) -> None:
     """And the staged files; from then on the journal has a file of its own."""
     out = tmp_path / "out"

@@ -84,20 +84,6 @@ def test_a_journal_is_synced_behind_the_way_to_it(
     assert synced[-1] == str(out / "_run" / "lock")
 
 
-def test_a_file_that_a_worker_has_not_synced_is_synced_before_its_line(
-    tmp_path: Path, calls: list[tuple[str, str]]
-) -> None:
-    """One that is gone by then, as its table is published, is passed over."""
-    out = tmp_path / "out"
-    with taken([out], overwrite=False, home="home") as directory:
-        stage(directory, "a.csv")
-        del calls[:]
-        directory.sync_later([(0, "a.csv.part"), (0, "gone.part")])
-        directory.append(JOURNAL, b"{}\n")
-    file = calls.index(("sync", str(out / "_run" / "a.csv.part")))
-    assert file < calls.index(("sync", str(out / "_run" / "lock")))
-
-
 def test_a_file_that_a_worker_has_not_synced_is_synced_before_it_is_on_record(
     tmp_path: Path, calls: list[tuple[str, str]]
 ) -> None:
@@ -110,20 +96,6 @@ def test_a_file_that_a_worker_has_not_synced_is_synced_before_it_is_on_record(
         directory.commit(moves, as_bytes(manifest_of(["a.csv"])))
     record = calls.index(("sync", str(out / "_run" / "lock")))
     assert ("sync", str(out / "_run" / moves[0].staged)) in calls[:record]
-
-
-def test_the_directory_above_is_synced_once_for_all(
-    tmp_path: Path, calls: list[tuple[str, str]]
-) -> None:
-    """Behind the last one that is made in it."""
-    made = [taken([tmp_path / f"{number}"], overwrite=False, home="home") for number in range(3)]
-    for directory in made:
-        published(directory)
-        directory.close()
-    assert calls.count(("sync", str(tmp_path))) == 1
-    with taken([tmp_path / "later"], overwrite=False, home="home") as directory:
-        published(directory)
-    assert calls.count(("sync", str(tmp_path))) == 2
 
 
 def test_a_published_directory_gives_its_files_and_its_thread_back(tmp_path: Path) -> None:
@@ -152,22 +124,3 @@ def test_what_was_cut_short_beside_many_directories_is_completed(tmp_path: Path)
     assert twin.exists()
     taken([tmp_path / "one"], overwrite=False, home="home").close()
     assert not twin.exists()
-
-
-def test_what_lies_beside_many_directories_is_listed_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A night that replaces a thousand tables does not read a thousand names for each of them."""
-    places = [tmp_path / str(number) for number in range(5)]
-    for place in places:
-        place.mkdir()
-    listdir, listed = os.listdir, []
-
-    def recorded(path: Path) -> list[str]:
-        listed.append(Path(path))
-        return listdir(path)
-
-    monkeypatch.setattr(os, "listdir", recorded)
-    for place in places:
-        taken([place], overwrite=True, home="home").close()
-    assert listed.count(tmp_path) == 1

@@ -12,7 +12,6 @@ import pytest
 from publications.staged_runs import as_bytes, content_of, finish, manifest_of, stage, taken
 
 from unloader.errors import OutputFailed
-from unloader.manifest.read import read_manifest
 from unloader.storage.directories.leftovers import RUN
 from unloader.storage.model import JOURNAL
 from writers.errors import WriteError
@@ -29,22 +28,6 @@ try:
 except OutputFailed as error:
     print(error)
 """
-
-
-def test_a_published_run_is_its_files_and_the_manifest(tmp_path: Path) -> None:
-    """After publishing, nothing but the files under final names and the manifest is there."""
-    finish(tmp_path / "out", "a.csv", "b.csv")
-    assert sorted(content_of(tmp_path / "out")) == ["_manifest.json", "a.csv", "b.csv"]
-    assert not (tmp_path / "out" / RUN).exists()
-    assert read_manifest(tmp_path / "out").run_id == "first"
-
-
-def test_nothing_has_a_final_name_before_publishing(tmp_path: Path) -> None:
-    """Staged files and the journal lie under _run only."""
-    with taken([tmp_path / "out"], overwrite=False) as directory:
-        stage(directory, "a.csv")
-        directory.append(JOURNAL, as_bytes({"unit": "1", "name": "ü\n"}))
-        assert [entry.name for entry in (tmp_path / "out").iterdir()] == [RUN]
 
 
 def test_the_journal_has_a_line_for_each_record(tmp_path: Path) -> None:
@@ -74,18 +57,6 @@ def test_a_destination_in_use_is_refused(tmp_path: Path, overwrite: bool) -> Non
         assert "another run is writing" in done.stdout
         directory.commit(moves, as_bytes(manifest_of(["a.csv"])))
     assert content_of(tmp_path / "out")["a.csv"] == "new\n"
-
-
-def test_a_closed_destination_is_free_again(tmp_path: Path) -> None:
-    """The lock goes with the run, also one that ends in an error."""
-
-    def fail() -> None:
-        with taken([tmp_path], overwrite=False):
-            raise RuntimeError("broken")
-
-    with pytest.raises(RuntimeError):
-        fail()
-    taken([tmp_path], overwrite=False).close()
 
 
 def test_a_refusal_holds_no_lock_and_no_descriptor(tmp_path: Path) -> None:
@@ -326,15 +297,6 @@ def test_what_a_dead_run_left_beside_a_finished_one_does_not_change_the_rule(
     assert sorted(content_of(tmp_path)) == ["_manifest.json", "b.csv"]
 
 
-def test_a_killed_run_without_results_is_in_nobodys_way(tmp_path: Path) -> None:
-    """Staged leftovers of a run that finished no unit are cleared away by the next one."""
-    directory = taken([tmp_path], overwrite=False)
-    stage(directory, "half.csv")
-    directory.close()
-    with taken([tmp_path], overwrite=False) as again:
-        assert list(again.first.staged.iterdir()) == []
-
-
 def test_no_space_for_the_manifest_keeps_the_old_run(tmp_path: Path) -> None:
     """The manifest is written before the first file gets its name: the old run is untouched."""
     finish(tmp_path, "a.csv")
@@ -368,23 +330,6 @@ def test_abandon_leaves_no_trace(tmp_path: Path, existing: int) -> None:
         stage(directory, "x.csv")
         directory.abandon(None)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_abandon_keeps_what_others_put_there(tmp_path: Path) -> None:
-    """A directory of ours in which somebody left a file stays with that file."""
-    with taken([tmp_path / "a" / "out"], overwrite=False) as directory:
-        (tmp_path / "a" / "notes.txt").write_text("mine")
-        directory.abandon(None)
-    assert content_of(tmp_path) == {"a/notes.txt": "mine"}
-
-
-@pytest.mark.parametrize("below", ["file", "file/out"])
-def test_a_path_that_can_be_no_directory_is_refused(tmp_path: Path, below: str) -> None:
-    """A file where the directory should be is named, with what to do."""
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(OutputFailed, match=r"cannot create .*file.*--to"):
-        taken([tmp_path / below], overwrite=True)
-    assert content_of(tmp_path) == {"file": "mine"}
 
 
 @pytest.mark.parametrize("fault", ["gone", "replaced", "foreign"])

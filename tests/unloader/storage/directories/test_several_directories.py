@@ -46,16 +46,6 @@ def pair(tmp_path: Path) -> list[Path]:
     return [tmp_path / "x", tmp_path / "y"]
 
 
-def test_a_published_run_has_one_manifest(pair: list[Path], tmp_path: Path) -> None:
-    """Files lie where the manifest says; it is in the first directory, and nothing else is left."""
-    finish(pair, {"a.csv": 0, "b.csv": 1})
-    assert sorted(content_of(tmp_path)) == ["x/_manifest.json", "x/a.csv", "y/b.csv"]
-    manifest = read_manifest(pair[0])
-    assert directories_of(manifest, pair[0]) == tuple(pair)
-    found = {name: file.directory for name, file in manifest.files.items()}
-    assert found == {"a.csv": 0, "b.csv": 1}
-
-
 def test_the_first_directory_may_have_moved(pair: list[Path], tmp_path: Path) -> None:
     """Where the manifest is found is the first directory; the others are where they were."""
     finish(pair, {"a.csv": 0, "b.csv": 1})
@@ -89,15 +79,6 @@ def test_a_directory_in_the_room_of_staged_files_is_refused(
     with pytest.raises(OutputFailed, match="_run, which is removed when the run ends"):
         taken(pair if inner_first else pair[::-1], overwrite=True)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_second_directory_that_cannot_be_had_leaves_the_first_alone(tmp_path: Path) -> None:
-    """It is named in the refusal; the first is as if nobody had asked for it."""
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(OutputFailed, match=r"cannot create .*file/y"):
-        taken([tmp_path / "new" / "x", tmp_path / "file" / "y"], overwrite=False)
-    assert content_of(tmp_path) == {"file": "mine"}
-    assert not (tmp_path / "new").exists()
 
 
 def test_a_directory_of_another_run_is_no_destination(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import threading
 from pathlib import Path
 
@@ -11,18 +10,6 @@ import pytest
 
 from unloader.errors import OutputFailed
 from unloader.storage.streams.stream import NamedPipe, open_for_reader
-
-
-def test_a_missing_pipe_is_made_and_goes_again(tmp_path: Path) -> None:
-    """One that was there before stays."""
-    os.mkfifo(tmp_path / "theirs")
-    pipes = [NamedPipe(tmp_path / name) for name in ("ours", "theirs")]
-    for pipe in pipes:
-        pipe.provide()
-    assert stat.S_ISFIFO((tmp_path / "ours").stat().st_mode)
-    for pipe in pipes:
-        pipe.close()
-    assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
 
 
 @pytest.mark.parametrize("kind", ["file", "directory"])
@@ -43,12 +30,6 @@ def test_a_pipe_that_became_a_file_is_not_removed(tmp_path: Path) -> None:
     (tmp_path / "new").replace(tmp_path / "p")
     pipe.close()
     assert (tmp_path / "p").read_text() == "mine"
-
-
-def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
-    """The message has the path and what to look at."""
-    with pytest.raises(OutputFailed, match=r"nowhere/p.*directory must exist"):
-        NamedPipe(tmp_path / "nowhere" / "p").provide()
 
 
 def test_the_wait_for_a_reader_ends(tmp_path: Path) -> None:

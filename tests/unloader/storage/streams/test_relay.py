@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import threading
 from pathlib import Path
 
@@ -92,22 +91,6 @@ def test_a_full_disk_is_a_failure() -> None:
     command.wait_for(lambda: not relay.is_alive, "the end of the relay")
     assert relay.failure is not None
     assert relay.failure.strerror == "No space left on device"
-    relay.break_off()
-
-
-def test_bytes_in_front_of_a_failure_are_counted(tmp_path: Path) -> None:
-    """A file may take a part of the bytes and refuse the rest: the part has left."""
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    path = tmp_path / "out"
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limit[1]))
-    try:
-        relay = Relay(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
-        put(relay, b"x" * 30_000)
-        command.wait_for(lambda: not relay.is_alive, "the end of the relay")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    assert relay.failure is not None
-    assert path.stat().st_size == relay.passed == 10_000
     relay.break_off()
 
 

@@ -65,14 +65,6 @@ def test_finish_passes_everything_on(pipe: tuple[Stream, Reader]) -> None:
     assert reader.all() == b"0\n1\n2\n"
 
 
-def test_an_abandoned_stream_ends(pipe: tuple[Stream, Reader]) -> None:
-    """The reader does not wait; passed bytes stay with it."""
-    stream, reader = pipe
-    write(stream, b"half")
-    stream.break_off()
-    assert b"half".startswith(reader.all())
-
-
 def test_a_reader_that_ends_early_is_noticed(tmp_path: Path) -> None:
     """`check` raises from then on, with the number of sent bytes."""
     path = tmp_path / "pipe"

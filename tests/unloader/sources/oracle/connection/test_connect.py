@@ -138,13 +138,6 @@ def test_an_account_that_is_locked(server: OracleServer, tmp_path: Path) -> None
     assert "ACCOUNT UNLOCK" in caught.value.hint
 
 
-def test_settings_that_make_no_sense(server: OracleServer, tmp_path: Path) -> None:
-    """A setting that is no number is a fault of the configuration."""
-    spec = source(server, tmp_path, url=server.url("scott") + "?retry_count=many")
-    with pytest.raises(ConfigError, match="many"):
-        open_connection(spec)
-
-
 def test_a_client_library_that_is_not_there(server: OracleServer, tmp_path: Path) -> None:
     """Thick mode is asked for by name, and a directory without the library is named."""
     script = (

@@ -9,7 +9,6 @@ from oracledb import exceptions
 from oracledb.errors import _create_err, _Error
 
 from unloader.errors import (
-    ConfigError,
     SnapshotGone,
     SnapshotTooOld,
     SourceError,
@@ -17,9 +16,7 @@ from unloader.errors import (
     UnloaderError,
 )
 from unloader.sources.oracle.connection.errors import (
-    CONFIGURATION,
     HINTS,
-    TRANSIENT,
     is_dead,
     translated,
 )
@@ -94,12 +91,6 @@ def test_the_drivers_own_errors() -> None:
     assert is_dead(exceptions.InternalError(_create_err(5000, message_type=9, position=1)))
 
 
-def test_wrong_settings_are_no_fault_of_a_database() -> None:
-    """A connect string that cannot be read is a matter of configuration."""
-    error = exceptions.DatabaseError(_create_err(4018, data="x y"))
-    assert isinstance(translated(error), ConfigError)
-
-
 def test_the_systems_errors_end_the_session() -> None:
     """A broken connection without any code is transient, and the session dead; our own stay."""
     error = ConnectionResetError(104, "Connection reset by peer")
@@ -107,13 +98,6 @@ def test_the_systems_errors_end_the_session() -> None:
     assert isinstance(translated(error), TransientSourceError)
     own = SourceError("as it is")
     assert translated(own) is own
-
-
-def test_codes_are_written_alike() -> None:
-    """Every code in the tables has the form that errors are looked up by."""
-    for code in {*HINTS, *TRANSIENT, *CONFIGURATION} - {"CERTIFICATE_VERIFY_FAILED"}:
-        kind, _, number = code.partition("-")
-        assert (kind, len(number)) in {("ORA", 5), ("DPY", 4), ("DPI", 4)}, code
 
 
 def test_a_host_that_is_not_known_is_told_in_words() -> None:

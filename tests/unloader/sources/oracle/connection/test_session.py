@@ -41,17 +41,6 @@ def test_settings_of_a_session(server: OracleServer, tmp_path: Path) -> None:
     session.close()
 
 
-def test_settings_that_were_not_wanted(server: OracleServer, tmp_path: Path) -> None:
-    """Parallel query stays, direct reads are not asked for, and the parent's cache is its own."""
-    options = SessionOptions(parallel_query=True, direct_read=False)
-    for spec, scans in ((source(server, tmp_path, session=options), True),):
-        Session(spec, action="x", scans=scans).close()
-        assert "PARALLEL QUERY" not in server.sessions[-1].settings
-        assert "_SERIAL_DIRECT_READ" not in server.sessions[-1].settings
-    Session(source(server, tmp_path), action="x", scans=False).close()
-    assert "_SERIAL_DIRECT_READ" not in server.sessions[-1].settings
-
-
 def test_a_run_is_found_in_the_list_of_sessions(server: OracleServer, tmp_path: Path) -> None:
     """Module, action and client identifier say whose session it is and what it does."""
     spec = source(server, tmp_path, session=SessionOptions(run_id="20261121T021500Z-a1b2c3"))
@@ -159,16 +148,6 @@ def test_parsing_runs_nothing(server: OracleServer, tmp_path: Path) -> None:
         session.parse("SELECT ID FROM T WHERE ID = :wanted")
     session.close()
     session.close()
-
-
-def test_the_shortest_timeout_is_one(server: OracleServer, tmp_path: Path) -> None:
-    """Less than a millisecond is the shortest limit there is, not none at all."""
-    options = SessionOptions(call_timeout_seconds=0.0001)
-    server.faults.add(Fault(kind="stall", statement="FROM T", seconds=2))
-    # A millisecond may be over before the session has its settings.
-    with pytest.raises(TransientSourceError, match=r"DPY-4024|DPY-4011") as caught:
-        Session(source(server, tmp_path, session=options), action="x").run("SELECT * FROM T")
-    assert "--call-timeout" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -331,12 +331,6 @@ def test_a_response_that_contradicts_itself_is_refused(wire: bytes, reason: str)
     assert reason in refusal("text", wire).reason
 
 
-def test_more_rows_than_were_asked_for_are_refused() -> None:
-    """No server sends them."""
-    two = on_the_wire(ROW_HEADER + b"\x07\x01x\x07\x01y" + END)
-    assert "more rows" in refusal("text", two, most_rows=1).reason
-
-
 def test_text_of_two_values_is_no_character() -> None:
     """A character may not begin in one value and end in the next."""
     rows = ROW_HEADER + b"\x07\x01\xc3\x07\x01\xa4"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
 import threading
@@ -22,7 +21,7 @@ from oracle_server.wire.certificates import create as certificates
 from oracle_server.wire.rows.row_sets import RowCursor
 
 from partition_planner.model import Piece, WholeTable
-from unloader.errors import ConfigError, SourceError, TransientSourceError
+from unloader.errors import ConfigError, SourceError
 from unloader.sources.oracle.native import batches, columns, library
 from unloader.sources.oracle.native.confirmations import Peers, confirm, confirmed_sorts, place
 from unloader.sources.oracle.native.confirming import confirm_fetch
@@ -87,14 +86,6 @@ def read(run: Run) -> None:
     found = run.values(BYTES)
     assert found["ID"] == [row[0] for row in ROWS]
     check(run, COLUMNS, ROWS)
-
-
-def test_rows_come_natively(server: OracleServer, said: pytest.LogCaptureFixture) -> None:
-    """All of them, in many responses, and the driver decodes the first few only."""
-    run = Run(server, COLUMNS, fetch="native")
-    read(run)
-    assert run.again == 0
-    assert LEFT not in said.text
 
 
 def test_a_column_taken_for_what_it_is_not(
@@ -188,27 +179,6 @@ def test_errors_are_the_drivers(server: OracleServer) -> None:
         assert rows == len(ROWS)
     finally:
         reader.close()
-
-
-def test_a_connection_that_breaks_is_retried(server: OracleServer) -> None:
-    """As with the driver's own fetch."""
-    server.faults.add(Fault(kind="cut", statement="SELECT", after_rows=1000))
-    run = Run(server, COLUMNS, fetch="native")
-    reader = OracleReader(run.spec, run.extract.snapshot)
-    try:
-        with pytest.raises(TransientSourceError):
-            run.items(reader, BYTES)
-        assert sum(item.num_rows for item in run.items(reader, BYTES)) == len(ROWS)
-    finally:
-        reader.close()
-
-
-def test_packet_by_packet(server: OracleServer) -> None:
-    """A response may come slowly, as long as it comes."""
-    server.faults.add(Fault(kind="trickle", statement="SELECT", after_rows=0, seconds=0.001))
-    run = Run(server, COLUMNS, fetch="native")
-    assert run.values(BYTES)["ID"] == [row[0] for row in ROWS]
-    assert run.again == 0
 
 
 def test_a_unit_that_is_left_in_the_middle(server: OracleServer) -> None:
@@ -367,19 +337,6 @@ def test_a_difference_confirms_nothing(
     with pytest.raises(SourceError, match=r"give different values \(column 5\)"):
         confirmed(server, Run(server, COLUMNS))
     assert not place().exists()
-
-
-def test_a_file_of_somebody_else_confirms_nothing(server: OracleServer) -> None:
-    """Nobody else may say what is safe; what is no such file says nothing."""
-    peers = confirmed(server, Run(server, COLUMNS))
-    kept = place().read_text()
-    assert json.loads(kept)["format"] == 1
-    place().chmod(0o666)
-    assert confirmed_sorts(peers) == frozenset()
-    place().chmod(0o600)
-    assert confirmed_sorts(peers)
-    place().write_text(kept[:-20])
-    assert confirmed_sorts(peers) == frozenset()
 
 
 def test_a_state_directory_that_cannot_be_written(

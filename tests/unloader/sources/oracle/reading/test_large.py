@@ -14,12 +14,10 @@ from oracle_server.model import Type
 from oracle_server.server import OracleServer
 from routes.one_output import OneOutput
 
-from partition_planner.model import Piece, WholeTable
 from unloader.errors import OutputFailed, SourceError
 from unloader.model import Fetch
 from unloader.sources.oracle.reading.fetch import INLINE_UNITS
 from unloader.sources.oracle.reading.reader import PIECE_UNITS, OracleReader
-from unloader.worker.pump import Pump
 from writers.large_rows import LargeRow
 from writers.model import TextFormat
 
@@ -139,33 +137,6 @@ def test_large_lobs_come_in_pieces(server: OracleServer) -> None:
     assert sum(len(piece) for piece in value.pieces()) == made.length
     assert made.most <= PIECE_UNITS
     reader.close()
-
-
-@pytest.mark.parametrize("fetch", BOTH)
-def test_blobs_as_text_are_digits(server: OracleServer, fetch: Fetch) -> None:
-    """`--as-text` writes the bytes of a BLOB in hexadecimal digits, whatever its size."""
-    values = [b"\x01\xab", b"", None, bytes(range(256)) * 200]
-    create(server, LOBS, [(n, None, None, value, None) for n, value in enumerate(values)])
-    text = OneOutput(text=None, as_text=("B",))
-    run = Run(server, LOBS, fetch=fetch, target=text)
-    reader = OracleReader(run.spec, run.extract.snapshot)
-    found, _ = whole(run.items(reader, 1024 * 1024))
-    reader.close()
-    assert [row[3] for row in found] == [None if v is None else v.hex() for v in values]
-
-
-def test_lobs_are_read_while_rows_are_fetched(server: OracleServer) -> None:
-    """As in a worker one thread fetches while another reads the LOBs of rows that it got."""
-    rows = [(n, mixed(INLINE_UNITS + n) if n % 3 else "", None, None, None) for n in range(60)]
-    create(server, LOBS, rows)
-    run = Run(server, LOBS)
-    reader = OracleReader(run.spec, run.extract.snapshot)
-    piece = Piece(unit="u1", selector=WholeTable())
-    found: list[tuple[Any, ...]] = []
-    pump = Pump(lambda: reader.batches(run.extract, piece, batch_bytes=1024))
-    pump.run(lambda item: found.extend(whole([item])[0]))
-    reader.close()
-    assert found == rows
 
 
 def test_half_a_character_is_refused(server: OracleServer) -> None:

@@ -11,7 +11,7 @@ from oracle.unit import BOTH, CSV, PARQUET, Natives, Rows, Run, check, create, n
 from oracle_server.database import Database
 from oracle_server.faults import Fault
 from oracle_server.model import DaySecond, Moment, Rowid, Type, YearMonth
-from oracle_server.samples.tables import bc_table, types_table
+from oracle_server.samples.tables import types_table
 from oracle_server.server import OracleServer
 from routes.one_output import OneOutput
 
@@ -297,32 +297,6 @@ def test_numbers_that_do_not_fit_are_named_with_their_row(
     assert found.column("B").to_pylist() == [Decimal("-0.5"), None]
 
 
-@pytest.mark.parametrize("fetch", BOTH)
-def test_queries_have_columns_of_any_name_and_of_nothing(
-    server: OracleServer, fetch: Fetch
-) -> None:
-    """Columns named like keywords or holding nothing but NULL are read like others."""
-    create(server, {"N": NUMBERS["ID"]}, [(n,) for n in range(10)])
-    columns: Natives = {
-        "SELECT": NUMBERS["ID"],
-        'a "b" c'.replace('"', "'"): NUMBERS["ID"],
-        "X": ("VARCHAR2", Type(name="VARCHAR2")),
-    }
-    query = """SELECT N AS "SELECT", N AS "a 'b' c", NULL AS X FROM SCOTT.T"""
-    rows = [(n, n, None) for n in range(10)]
-    check(Run(server, columns, fetch=fetch, query=query), columns, rows)
-
-
-@pytest.mark.parametrize("fetch", BOTH)
-def test_an_empty_table_has_its_schema(server: OracleServer, fetch: Fetch) -> None:
-    """No rows are no error, whatever the columns are."""
-    create(server, MOMENTS, [])
-    run = Run(server, MOMENTS, fetch=fetch)
-    table = run.table()
-    assert table.num_rows == 0
-    assert table.schema.names == list(MOMENTS)
-
-
 @pytest.mark.parametrize("fetch", ["arrow", "native", *also(OTHER_ROUTES, "tuples")])
 def test_a_thousand_columns(server: OracleServer, fetch: Fetch) -> None:
     """The widest table that Oracle has is read like others, in batches that stay small."""
@@ -382,20 +356,6 @@ def test_bytes_that_are_no_text_are_refused(server: OracleServer, fetch: Fetch) 
     create(server, national, [("fine", 1), ("\ud83e", 2)])
     with pytest.raises(OutputFailed, match=r"column N holds bytes that are not text.*d83e"):
         Run(server, national, fetch=fetch).table()
-
-
-@pytest.mark.parametrize("fetch", BOTH)
-def test_the_sample_of_old_days(server: OracleServer, fetch: Fetch) -> None:
-    """Dates before Christ are right; the one Julian day is left out, or written as text."""
-    name = "BC_TABLE"
-    if ("SCOTT", name) not in server.database.catalog.tables:
-        bc_table(server.database)
-    columns = natives(server.database.table("SCOTT", name).columns)
-    rows = server.database.query("SCOTT", f"SELECT * FROM {name} WHERE ID <> 6")
-    check(Run(server, columns, name=name, fetch=fetch, where="ID <> 6"), columns, rows)
-    everything = server.database.query("SCOTT", f"SELECT * FROM {name}")
-    text = OneOutput(text=TextFormat(), as_text=("D", "TS"))
-    check(Run(server, columns, name=name, fetch=fetch, target=text), columns, everything)
 
 
 def test_columns_that_changed_meanwhile_are_an_error(server: OracleServer) -> None:

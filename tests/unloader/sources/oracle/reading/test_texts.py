@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 
 from unloader.sources.oracle.reading.arrow import (
     MomentRefused,
-    moment_texts,
-    number_texts,
     parse_moments,
-    utc_texts,
-    zoned_texts,
 )
 
 CYCLE_YEARS = 400
@@ -28,48 +24,6 @@ def shown(value: datetime, digits: int) -> str:
     """Return a moment as `TO_CHAR` shows it with SYYYY."""
     fraction = f".{value.microsecond:06d}"[: digits + 1] if digits else ""
     return f" {value.year:04d}-{value:%m-%d %H:%M:%S}{fraction}"
-
-
-def test_numbers_get_a_digit_before_the_point() -> None:
-    """TM9 leaves out a zero before the point; ours is there, and nothing else changes."""
-    texts = pa.array([".5", "-.5", "0", "-12.5", None, "1.0E-130", "1E+125", "-0.5"])
-    expected = ["0.5", "-0.5", "0", "-12.5", None, "1.0E-130", "1E+125", "-0.5"]
-    assert number_texts(texts).to_pylist() == expected
-
-
-def test_moments_lose_blank_and_zeros_only() -> None:
-    """Fractions lose the zeros at their end, years after Christ the blank; seconds keep zeros."""
-    texts = pa.array([" 2024-01-31 23:59:50.120000", None, "-0044-03-15 12:00:00.000000"])
-    expected = ["2024-01-31 23:59:50.12", None, "-0044-03-15 12:00:00"]
-    assert moment_texts(texts, 6).to_pylist() == expected
-    assert moment_texts(pa.array([" 2024-01-31 23:59:50"]), 0).to_pylist() == [
-        "2024-01-31 23:59:50"
-    ]
-    assert utc_texts(pa.array([" 2024-01-31 23:59:50.100", None]), 3).to_pylist() == [
-        "2024-01-31 23:59:50.1 +00:00",
-        None,
-    ]
-
-
-def test_zones_are_offset_and_region() -> None:
-    """A region follows its offset in brackets; a zone that is an offset is said once."""
-    texts = pa.array(
-        [
-            " 2024-01-31 23:59:59.500000 +01:00 EUROPE/BERLIN",
-            " 2024-01-31 23:59:59.000000 -05:30 -05:30",
-            None,
-            "-0044-03-15 12:00:00.120000 +00:00 UTC",
-        ]
-    )
-    assert zoned_texts(texts, 6).to_pylist() == [
-        "2024-01-31 23:59:59.5 +01:00[Europe/Berlin]",
-        "2024-01-31 23:59:59 -05:30",
-        None,
-        "-0044-03-15 12:00:00.12 +00:00[UTC]",
-    ]
-    assert zoned_texts(pa.array([" 2024-01-31 23:59:50 +14:00 +14:00"]), 0).to_pylist() == [
-        "2024-01-31 23:59:50 +14:00"
-    ]
 
 
 @settings(deadline=None, max_examples=examples(50))

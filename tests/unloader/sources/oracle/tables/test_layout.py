@@ -180,21 +180,6 @@ def test_subpartitions_of_somebody_else(server: OracleServer, catalog: OracleCat
     assert len(selectors(catalog, table)) > 4
 
 
-def test_many_partitions_take_few_statements(server: OracleServer, catalog: OracleCatalog) -> None:
-    """The number of partitions does not matter to the number of questions to the dictionary."""
-    server.database.privileges.grant("SCOTT", "DBA_EXTENTS")
-    counts = []
-    for name, number in (("FEW", 2), ("MANY", 300)):
-        parts = tuple(PartitionSpec(name=f"P{each}") for each in range(number))
-        server.database.create_table(
-            "SCOTT", name, columns=ID_AND_NAME, rows=rows(10), partitions=parts
-        )
-        before = len(server.sessions[-1].statements)
-        assert len(catalog.describe(parse_table(name)).partitions) == number
-        counts.append(len(server.sessions[-1].statements) - before)
-    assert counts[0] == counts[1]
-
-
 def test_only_large_parts_of_many_are_sampled(server: OracleServer, catalog: OracleCatalog) -> None:
     """Of more partitions than are worth a statement each only those far above the mean get one."""
     parts = tuple(PartitionSpec(name=f"P{number}") for number in range(80))
@@ -290,16 +275,6 @@ def test_keys_that_may_not_be_sampled(server: OracleServer, catalog: OracleCatal
     assert table.ranges_from is None
     assert len(selectors(catalog, table, split="auto")) == 1
     assert any("keys cannot be sampled" in each for each in catalog.missing_privileges(table))
-
-
-def test_views_are_read_as_a_whole(server: OracleServer, catalog: OracleCatalog) -> None:
-    """A view has neither segment nor ROWIDs of its own; its columns say so to the reader."""
-    server.database.create_table("SCOTT", "T", columns=ID_AND_NAME, rows=rows(100))
-    server.database.create_view("SCOTT", "V", "SELECT ID FROM SCOTT.T WHERE ID < 40")
-    table = catalog.describe(parse_table("V"))
-    assert dict(table.columns[0].attributes) == {"rowid": "no"}
-    assert (table.ranges_from, table.bytes, table.partitions) == (None, None, ())
-    assert len(selectors(catalog, table, split="auto")) == 1
 
 
 @pytest.mark.parametrize(

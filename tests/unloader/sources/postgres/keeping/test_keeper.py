@@ -23,7 +23,7 @@ from processes.program import Program
 
 from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
-from unloader.errors import SnapshotGone, SourceError, UsageError
+from unloader.errors import SnapshotGone, SourceError
 from unloader.model import Extract, SessionOptions, Snapshot, SourceSpec
 from unloader.request.names import parse_table
 from unloader.sources.postgres.catalog import PostgresCatalog
@@ -208,15 +208,6 @@ def test_the_snapshot_of_an_ended_keeper_is_gone(
         catalog.snapshot("snapshot")
 
 
-def test_a_killed_keeper_is_not_listed(url: str, killed: Killed, state: Path) -> None:
-    """A record without its keeper is removed, and nothing is done to whoever has its number now."""
-    os.kill(killed.keeper.record.process, signal.SIGKILL)
-    wait_for(lambda: not records.is_alive(killed.keeper.path), "the lock is free")
-    records.end(killed.keeper)
-    assert records.living() == ()
-    assert list(state.iterdir()) == []
-
-
 @pytest.mark.parametrize("how", ["another run's", *also(OTHER_ROUTES, "removed")])
 def test_a_keeper_ends_with_its_run(url: str, killed: Killed, mark: Path, how: str) -> None:
     """Where the destination is given up, or taken by another run, nothing is kept any more."""
@@ -260,17 +251,6 @@ def test_a_run_that_ends_before_it_has_a_destination_keeps_nothing(url: str) -> 
     wait_for(lambda: not records.is_alive(keeper.path), "the keeper ends")
 
 
-def test_a_complete_run_ends_its_keeper(url: str, mark: Path) -> None:
-    """At once, not when the keeper next looks."""
-    with closing(PostgresSource().open_catalog(spec_of(url))) as catalog:
-        catalog.snapshot("snapshot")
-        catalog.keep_until_gone((str(mark),))
-        assert records.living()[0].record.marks == (str(mark),)
-        catalog.end_keeping()
-        assert records.living() == ()
-        assert catalog.kept_until() == ""
-
-
 def test_a_running_run_notices_the_end_of_its_keeper(postgres: Any, url: str, mark: Path) -> None:
     """No worker can enter the snapshot any more, so no attempt is repeated."""
     with closing(PostgresSource().open_catalog(spec_of(url))) as catalog:
@@ -299,12 +279,3 @@ def test_what_the_keeper_is_refused_the_run_is_told(postgres: Any, url: str) -> 
     nowhere = replace(spec, location=url.replace("/keeping?", "/no_such_database?"))
     with pytest.raises(SourceError, match="no_such_database"):
         client.StartedKeeper(nowhere, lambda: False)
-
-
-def test_nothing_is_kept_without_a_snapshot(url: str) -> None:
-    """The two options contradict each other."""
-    with (
-        closing(PostgresSource().open_catalog(spec_of(url))) as catalog,
-        pytest.raises(UsageError, match="--keep-snapshot"),
-    ):
-        catalog.snapshot("none")

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +28,6 @@ def connection(postgres: Any) -> Iterator[Connection]:
     """An open session."""
     with closing(Connection(postgres.url)) as opened:
         yield opened
-
-
-def test_rows_have_names_and_positions(connection: Connection) -> None:
-    """Of two columns with one name the first has the name; the other has a position only."""
-    (row,) = connection.query(
-        'SELECT 1 AS a, true AS "QUERY PLAN", 1.50 AS a, ARRAY[7]::oid[] AS o'
-    )
-    assert (row.a, row[1], row[2], row.o) == (1, True, Decimal("1.50"), [7])
-    assert row == (1, True, Decimal("1.50"), [7])
 
 
 def test_arguments_have_the_types_that_the_statement_gives_them(connection: Connection) -> None:
@@ -66,18 +56,6 @@ def test_a_nul_is_refused_not_cut_off(connection: Connection, how: str) -> None:
         calls[how]()
     assert caught.value.sqlstate == "22021"
     assert connection.query("SELECT 1")
-
-
-def test_the_first_error_of_several_statements_counts(connection: Connection) -> None:
-    """The server stops there; the session goes on."""
-    with pytest.raises(ServerError, match="nope"):
-        connection.execute("SELECT 1; SELECT nope; SELECT neither")
-    assert not connection.in_transaction
-    with pytest.raises(ServerError):
-        connection.execute("BEGIN; SELECT nope")
-    assert connection.in_transaction
-    connection.execute("ROLLBACK")
-    assert not connection.in_transaction
 
 
 def test_notices_are_kept_from_the_terminal(

@@ -73,18 +73,6 @@ def test_chunks_are_whole_rows(
 
 
 @pytest.mark.parametrize("loop", LOOPS, indirect=True)
-@pytest.mark.parametrize("size", [65_534, 65_535, 65_536, 262_143, 999_998, 999_999, 3_000_000])
-def test_rows_about_as_large_as_a_buffer(loop: str, connection: Connection, size: int) -> None:
-    """Between small ones, where a buffer grows, and where a row is a chunk by itself."""
-    select = f"SELECT repeat('x', n) FROM unnest(ARRAY[1, {size}, 2, {size}]) AS n"
-    chunks, count = all_chunks(connection, select, 1_000_000)
-    assert count == 4
-    row = b"x" * size + b"\n"
-    assert b"".join(chunks) == b"x\n" + row + b"xx\n" + row
-    assert all(len(chunk) < 1_000_000 or chunk == row for chunk in chunks)
-
-
-@pytest.mark.parametrize("loop", LOOPS, indirect=True)
 @pytest.mark.parametrize("held", [1, 3, 30])
 def test_memory_is_given_back_once_nobody_sees_it(
     loop: str, connection: Connection, held: int

@@ -182,19 +182,6 @@ def test_every_dialect_is_the_servers(session: Session) -> None:
             assert text == csv, changed
 
 
-def test_one_column_is_the_servers(session: Session) -> None:
-    r"""`\.` alone on a line is quoted, and an empty value, and NULL is not."""
-    for null in NULLS:
-        csv, text = both(
-            session,
-            f"SELECT a FROM ({HOSTILE}) t",
-            CopyDialect(null=null, delimiter=";"),
-            "a",
-            1 << 20,
-        )
-        assert text == csv
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lengths=st.lists(st.integers(0, 3000), max_size=40), size=st.integers(1, 20_000))
 def test_buffers_of_any_size_are_the_same(session: Session, lengths: list[int], size: int) -> None:
@@ -202,14 +189,6 @@ def test_buffers_of_any_size_are_the_same(session: Session, lengths: list[int], 
     numbers = f"unnest('{{{','.join(map(str, lengths))}}}'::int[]) AS n"
     sql = rf"SELECT repeat('x', n) AS a, n AS b, repeat(E'\\\n\"', n % 50) AS c FROM {numbers}"
     csv, text = both(session, sql, CopyDialect(), "abc", size)
-    assert text == csv
-
-
-@pytest.mark.parametrize("size", [520_000, 524_100, 524_288, 1_048_000, 1_048_576, 5_000_000])
-def test_a_row_that_fills_a_buffer_is_the_servers(session: Session, size: int) -> None:
-    """Between short ones, with quotes in it and without."""
-    sql = f"SELECT repeat(v, n) AS a FROM unnest('{{x,\\\"}}'::text[]) v, unnest('{{1,{size},2}}'::int[]) n"
-    csv, text = both(session, sql, CopyDialect(), "a", 1 << 20)
     assert text == csv
 
 
