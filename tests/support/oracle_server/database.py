@@ -79,7 +79,7 @@ class Database(Definitions):
                 raise OracleError(1031, "insufficient privileges")
             return alter_session(session, sql, self.users)
         if first.word("BEGIN", "DECLARE", "CALL"):
-            return run_block(session, sql, found, list(binds))
+            return run_block(sql)
         return self._other(session, first, found)
 
     def _other(self, session: SessionState, first: Token, found: list[Token]) -> Answer:

@@ -13,15 +13,12 @@ from oracle_server.dictionary.columns import COLUMNS, tab_cols
 from oracle_server.dictionary.space import (
     TABLESPACE,
     block_count,
-    data_files,
     extents,
     key_name,
     live_rows,
-    lobs,
     measures,
     row_bytes,
     segments,
-    tablespaces,
 )
 
 Rows = Iterator[dict[str, Any]]
@@ -133,22 +130,6 @@ def synonyms(database: Definitions) -> Rows:
                "TABLE_NAME": target, "DB_LINK": None}  # fmt: skip
 
 
-def part_tables(database: Definitions) -> Rows:
-    """PART_TABLES."""
-    for table in database.catalog.tables.values():
-        if table.partitions:
-            subs = len(table.partitions[0].subpartitions)
-            yield {
-                "OWNER": table.owner, "TABLE_NAME": table.name,
-                "PARTITIONING_TYPE": table.partitioning,
-                "SUBPARTITIONING_TYPE": "HASH" if subs else "NONE",
-                "PARTITION_COUNT": len(table.partitions), "DEF_SUBPARTITION_COUNT": subs,
-                "PARTITIONING_KEY_COUNT": len(table.partition_key),
-                "SUBPARTITIONING_KEY_COUNT": 1 if subs else 0, "STATUS": "VALID",
-                "INTERVAL": None,
-            }  # fmt: skip
-
-
 def tab_partitions(database: Definitions) -> Rows:
     """TAB_PARTITIONS."""
     for table in database.catalog.tables.values():
@@ -177,14 +158,6 @@ def tab_subpartitions(database: Definitions) -> Rows:
                 }  # fmt: skip
 
 
-def part_key_columns(database: Definitions) -> Rows:
-    """PART_KEY_COLUMNS."""
-    for table in database.catalog.tables.values():
-        for position, column in enumerate(table.partition_key, 1):
-            yield {"OWNER": table.owner, "NAME": table.name, "OBJECT_TYPE": "TABLE",
-                   "COLUMN_NAME": column, "COLUMN_POSITION": position}  # fmt: skip
-
-
 def constraints(database: Definitions) -> Rows:
     """CONSTRAINTS."""
     for table in database.catalog.tables.values():
@@ -204,31 +177,6 @@ def cons_columns(database: Definitions) -> Rows:
                    "POSITION": position}  # fmt: skip
 
 
-def indexes(database: Definitions) -> Rows:
-    """INDEXES."""
-    for table in database.catalog.tables.values():
-        if table.key:
-            kind = "IOT - TOP" if table.organization == "index" else "NORMAL"
-            yield {
-                "OWNER": table.owner, "INDEX_NAME": key_name(table), "INDEX_TYPE": kind,
-                "TABLE_OWNER": table.owner, "TABLE_NAME": table.name, "TABLE_TYPE": "TABLE",
-                "UNIQUENESS": "UNIQUE", "STATUS": "VALID",
-                "PARTITIONED": "YES" if table.partitions else "NO",
-                "NUM_ROWS": sum(map(live_rows, table.segments)),
-                "LEAF_BLOCKS": sum(map(block_count, table.segments)), "VISIBILITY": "VISIBLE",
-                "DISTINCT_KEYS": sum(map(live_rows, table.segments)), "TABLESPACE_NAME": TABLESPACE,
-            }  # fmt: skip
-
-
-def ind_columns(database: Definitions) -> Rows:
-    """IND_COLUMNS."""
-    for table in database.catalog.tables.values():
-        for position, column in enumerate(table.key, 1):
-            yield {"INDEX_OWNER": table.owner, "INDEX_NAME": key_name(table),
-                   "TABLE_OWNER": table.owner, "TABLE_NAME": table.name, "COLUMN_NAME": column,
-                   "COLUMN_POSITION": position, "DESCEND": "ASC"}  # fmt: skip
-
-
 def tab_privs(database: Definitions) -> Rows:
     """TAB_PRIVS; TABLE_SCHEMA is what ALL_TAB_PRIVS calls the owner."""
     for grantee, privilege, owner, name in database.privileges.on_objects():
@@ -243,13 +191,6 @@ def external_tables(database: Definitions) -> Rows:
         if table.organization == "external":
             yield {"OWNER": table.owner, "TABLE_NAME": table.name, "TYPE_NAME": "ORACLE_LOADER",
                    "DEFAULT_DIRECTORY_NAME": "DATA_DIR"}  # fmt: skip
-
-
-def users(database: Definitions) -> Rows:
-    """USERS."""
-    for user in database.catalog.users.values():
-        yield {"USERNAME": user.name, "USER_ID": user.user_id, "CREATED": CREATED,
-               "ORACLE_MAINTAINED": "Y" if user.name == "SYS" else "N"}  # fmt: skip
 
 
 def nothing(database: Definitions) -> Rows:
@@ -295,12 +236,6 @@ SHAPES: dict[str, Shape] = {
         rows=synonyms,
         name="SYNONYM_NAME",
     ),
-    "PART_TABLES": Shape(
-        columns="OWNER TABLE_NAME PARTITIONING_TYPE SUBPARTITIONING_TYPE PARTITION_COUNT:N "
-        "DEF_SUBPARTITION_COUNT:N PARTITIONING_KEY_COUNT:N SUBPARTITIONING_KEY_COUNT:N STATUS "
-        "INTERVAL:T",
-        rows=part_tables,
-    ),
     "TAB_PARTITIONS": Shape(
         columns="TABLE_OWNER TABLE_NAME COMPOSITE PARTITION_NAME SUBPARTITION_COUNT:N HIGH_VALUE:T "
         f"HIGH_VALUE_LENGTH:N PARTITION_POSITION:N INTERVAL {_PARTITION}",
@@ -313,14 +248,6 @@ SHAPES: dict[str, Shape] = {
         rows=tab_subpartitions,
         owner="TABLE_OWNER",
     ),
-    "PART_KEY_COLUMNS": Shape(
-        columns="OWNER NAME OBJECT_TYPE COLUMN_NAME COLUMN_POSITION:N",
-        rows=part_key_columns,
-        name="NAME",
-    ),
-    "SUBPART_KEY_COLUMNS": Shape(
-        columns="OWNER NAME OBJECT_TYPE COLUMN_NAME COLUMN_POSITION:N", rows=nothing, name="NAME"
-    ),
     "CONSTRAINTS": Shape(
         columns="OWNER CONSTRAINT_NAME CONSTRAINT_TYPE TABLE_NAME R_OWNER R_CONSTRAINT_NAME STATUS "
         "DEFERRABLE VALIDATED INDEX_OWNER INDEX_NAME",
@@ -328,17 +255,6 @@ SHAPES: dict[str, Shape] = {
     ),
     "CONS_COLUMNS": Shape(
         columns="OWNER CONSTRAINT_NAME TABLE_NAME COLUMN_NAME POSITION:N", rows=cons_columns
-    ),
-    "INDEXES": Shape(
-        columns="OWNER INDEX_NAME INDEX_TYPE TABLE_OWNER TABLE_NAME TABLE_TYPE UNIQUENESS STATUS "
-        "PARTITIONED NUM_ROWS:N LEAF_BLOCKS:N DISTINCT_KEYS:N VISIBILITY TABLESPACE_NAME",
-        rows=indexes,
-    ),
-    "IND_COLUMNS": Shape(
-        columns="INDEX_OWNER INDEX_NAME TABLE_OWNER TABLE_NAME COLUMN_NAME COLUMN_POSITION:N "
-        "DESCEND",
-        rows=ind_columns,
-        owner="INDEX_OWNER",
     ),
     "TAB_PRIVS": Shape(
         columns="GRANTEE OWNER TABLE_SCHEMA TABLE_NAME GRANTOR PRIVILEGE GRANTABLE HIERARCHY TYPE",
@@ -361,26 +277,6 @@ SHAPES: dict[str, Shape] = {
         rows=segments,
         dba_only=_PLACE,
         prefixes=_DBA,
-    ),
-    "TABLESPACES": Shape(
-        columns="TABLESPACE_NAME BLOCK_SIZE:N STATUS CONTENTS BIGFILE SEGMENT_SPACE_MANAGEMENT "
-        "EXTENT_MANAGEMENT",
-        rows=tablespaces,
-        owner=None,
-        prefixes=_DBA,
-    ),
-    "DATA_FILES": Shape(
-        columns="FILE_NAME:T FILE_ID:N RELATIVE_FNO:N TABLESPACE_NAME BYTES:N BLOCKS:N STATUS",
-        rows=data_files,
-        owner=None,
-        prefixes=("DBA_",),
-    ),
-    "USERS": Shape(
-        columns="USERNAME USER_ID:N CREATED:D ORACLE_MAINTAINED", rows=users, owner=None
-    ),
-    "LOBS": Shape(
-        columns="OWNER TABLE_NAME COLUMN_NAME SEGMENT_NAME CHUNK:N CACHE IN_ROW SECUREFILE",
-        rows=lobs,
     ),
     "POLICIES": Shape(
         columns="OBJECT_OWNER OBJECT_NAME POLICY_NAME ENABLE SEL",

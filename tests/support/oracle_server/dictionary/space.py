@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from oracle_server.data.catalog import CREATED, View
+from oracle_server.data.catalog import CREATED
 from oracle_server.data.definitions import Definitions
 from oracle_server.data.storage import ABSOLUTE_FILE_OFFSET, BLOCK_BYTES, HEADER_BLOCKS
 from oracle_server.data.tables import Segment, Table
@@ -102,33 +102,3 @@ def segments(database: Definitions) -> Rows:
             "HEADER_BLOCK": first.block + HEADER_BLOCKS - 1, "BYTES": blocks * BLOCK_BYTES,
             "BLOCKS": blocks, "EXTENTS": len(segment.layout.extents), "RELATIVE_FNO": first.file,
         }  # fmt: skip
-
-
-def tablespaces(database: Definitions) -> Rows:
-    """TABLESPACES."""
-    for name in ("SYSTEM", "SYSAUX", "UNDOTBS1", "TEMP", TABLESPACE):
-        yield {"TABLESPACE_NAME": name, "BLOCK_SIZE": BLOCK_BYTES, "STATUS": "ONLINE",
-               "CONTENTS": {"TEMP": "TEMPORARY", "UNDOTBS1": "UNDO"}.get(name, "PERMANENT"),
-               "BIGFILE": "NO", "SEGMENT_SPACE_MANAGEMENT": "AUTO",
-               "EXTENT_MANAGEMENT": "LOCAL"}  # fmt: skip
-
-
-def data_files(database: Definitions) -> Rows:
-    """DATA_FILES."""
-    for file, end in sorted(database.storage.next_block.items()):
-        yield {"FILE_NAME": f"/opt/oracle/oradata/FREE/users{file:02d}.dbf",
-               "FILE_ID": file + ABSOLUTE_FILE_OFFSET, "RELATIVE_FNO": file,
-               "TABLESPACE_NAME": TABLESPACE, "BYTES": end * BLOCK_BYTES, "BLOCKS": end,
-               "STATUS": "AVAILABLE"}  # fmt: skip
-
-
-def lobs(database: Definitions) -> Rows:
-    """LOBS."""
-    for relation in database.catalog.relations():
-        for number, column in enumerate(relation.columns, 1):
-            if isinstance(relation, View) or column.type.name not in ("CLOB", "NCLOB", "BLOB"):
-                continue
-            yield {"OWNER": relation.owner, "TABLE_NAME": relation.name,
-                   "COLUMN_NAME": column.name, "CHUNK": 8192, "IN_ROW": "YES",
-                   "SEGMENT_NAME": f"SYS_LOB{relation.object_id:010d}C{number:05d}$$",
-                   "SECUREFILE": "YES", "CACHE": "NO"}  # fmt: skip

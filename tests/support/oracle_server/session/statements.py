@@ -20,12 +20,6 @@ _SETTING = re.compile(
 _PARALLEL = re.compile(
     r"(ENABLE|DISABLE|FORCE)\s+PARALLEL\s+(QUERY|DML|DDL)(\s+PARALLEL\s+\d+)?\s*$"
 )
-_CALL = re.compile(
-    r"\s*(?:SYS\.)?([A-Z_$#0-9]+\.[A-Z_$#0-9]+)\s*(?:\((.*)\))?\s*$", re.DOTALL | re.I
-)
-_ARGUMENT = re.compile(
-    r"\s*(?:\w+\s*=>\s*)?('(?:[^']|'')*'|:\s*\w+|NULL|[-+\w.]+)\s*(?:,|$)", re.IGNORECASE
-)
 
 
 def alter_session(session: SessionState, sql: str, users: dict[str, Any]) -> Answer:
@@ -67,52 +61,16 @@ def _set(session: SessionState, name: str, written: str, users: dict[str, Any]) 
     session.settings[name] = value
 
 
-def run_block(session: SessionState, sql: str, found: list[Token], binds: list[Any]) -> Answer:
-    """Run a PL/SQL block of calls that set the session's identity.
+def run_block(sql: str) -> Answer:
+    """Run a PL/SQL block that does nothing.
 
     Raises:
         OracleError: ORA-06550 for anything else.
     """
-    body = re.sub(r"(?is)^\s*(CALL|BEGIN)\s", "", sql.strip().rstrip("/").strip())
-    body = re.sub(r"(?is)\bEND\s*;?\s*$", "", body)
-    values = iter(binds)
-    for statement in _statements(body):
-        if statement.upper() == "NULL":
-            continue
-        call = _CALL.match(statement)
-        if call is None:
-            raise _undeclared(statement)
-        arguments = [_argument(text, values) for text in _ARGUMENT.findall(call[2] or "")]
-        _called(session, call[1].upper(), arguments)
+    body = re.sub(r"(?is)^\s*(CALL|BEGIN)\s|\bEND\s*;?\s*$", "", sql.strip().rstrip("/").strip())
+    if body.strip(" \n\t;").upper() not in ("", "NULL"):
+        raise _undeclared(body)
     return Answer(kind="plsql")
-
-
-def _statements(body: str) -> list[str]:
-    parts = re.findall(r"(?:'(?:[^']|'')*'|[^;'])+", body)
-    return [part.strip() for part in parts if part.strip()]
-
-
-def _argument(text: str, values: Any) -> Any:
-    if text.startswith(":"):
-        return next(values, None)
-    return None if text.upper() == "NULL" else text.strip("'").replace("''", "'")
-
-
-def _called(session: SessionState, name: str, arguments: list[Any]) -> None:
-    first = str(arguments[0] or "") if arguments else ""
-    if name == "DBMS_APPLICATION_INFO.SET_MODULE":
-        session.module = first
-        session.action = str(arguments[1] or "") if len(arguments) > 1 else ""
-    elif name == "DBMS_APPLICATION_INFO.SET_ACTION":
-        session.action = first
-    elif name == "DBMS_APPLICATION_INFO.SET_CLIENT_INFO":
-        session.client_info = first
-    elif name in ("DBMS_SESSION.SET_IDENTIFIER", "DBMS_SESSION.CLEAR_IDENTIFIER"):
-        session.client_identifier = first
-    elif name == "DBMS_SESSION.SET_NLS" and len(arguments) == 2:
-        session.settings[first.upper()] = str(arguments[1]).strip("'")
-    elif not name.startswith(("DBMS_SESSION.", "DBMS_OUTPUT.")):
-        raise _undeclared(name)
 
 
 def _undeclared(name: str) -> OracleError:

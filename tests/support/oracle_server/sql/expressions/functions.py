@@ -143,14 +143,6 @@ def _nvl(arguments: Arguments, environment: Environment) -> Compiled:
     return Compiled(type=common_type(arguments), value=value)
 
 
-def _nvl2(arguments: Arguments, environment: Environment) -> Compiled:
-    test, some, none = (argument.value for argument in arguments)
-    return Compiled(
-        type=common_type(arguments[1:]),
-        value=lambda row: none(row) if test(row) is None else some(row),
-    )
-
-
 def _decode(arguments: Arguments, environment: Environment) -> Compiled:
     subject, rest = arguments[0].value, arguments[1:]
     pairs = [(rest[i].value, rest[i + 1].value) for i in range(0, len(rest) - 1, 2)]
@@ -165,21 +157,6 @@ def _decode(arguments: Arguments, environment: Environment) -> Compiled:
         return otherwise(row) if otherwise is not None else None
 
     return Compiled(type=common_type(results), value=value)
-
-
-def _nullif(arguments: Arguments, environment: Environment) -> Compiled:
-    a, b = (argument.value for argument in arguments)
-    return Compiled(
-        type=arguments[0].type,
-        value=lambda row: None if (found := a(row)) == b(row) else found,
-    )
-
-
-def _same_type(function: Callable[..., Any]) -> Callable[..., Compiled]:
-    def build(arguments: Arguments, environment: Environment) -> Compiled:
-        return Compiled(type=common_type(arguments), value=strict(arguments, function))
-
-    return build
 
 
 def _number(function: Callable[..., Any]) -> tuple[Type, Callable[..., Any]]:
@@ -219,27 +196,6 @@ def _substr(text: str, start: Any, length: Any = None) -> str | None:
     if length is not None and length < 1:
         return None
     return text[begin : None if length is None else begin + int(length)]
-
-
-def _pad(left: bool) -> Callable[..., str]:
-    def padded(text: str, width: Any, filler: str = " ") -> str:
-        missing = int(width) - len(text)
-        if missing <= 0:
-            return text[: int(width)]
-        fill = (filler * missing)[:missing]
-        return fill + text if left else text + fill
-
-    return padded
-
-
-def _padded(left: bool) -> Callable[..., Compiled]:
-    def build(arguments: Arguments, environment: Environment) -> Compiled:
-        found = _text_function(_pad(left))(arguments, environment)
-        if arguments[1].constant:
-            found.type = varchar(int(arguments[1].now() or 0))
-        return found
-
-    return build
 
 
 def _to_number(arguments: Arguments, environment: Environment) -> Compiled:
@@ -301,10 +257,6 @@ def _bits(layout: str) -> tuple[Type, Callable[..., Any]]:
     return Type(name="RAW", length=8), lambda value: struct.pack(layout, value)
 
 
-def _upper(text: str) -> str:
-    return "".join(c.upper() if len(c.upper()) == 1 else c for c in text)
-
-
 _BUILDERS: dict[str, Callable[..., Compiled]] = {
     **moment_functions.BUILDERS,
     "TO_NUMBER": _to_number,
@@ -315,21 +267,13 @@ _BUILDERS: dict[str, Callable[..., Compiled]] = {
     "LENGTH": _length,
     "NVL": _nvl,
     "COALESCE": _nvl,
-    "NVL2": _nvl2,
     "DECODE": _decode,
-    "NULLIF": _nullif,
-    "GREATEST": _same_type(max),
-    "LEAST": _same_type(min),
     "ROUND": _round(ROUND_HALF_UP),
     "TRUNC": _round(ROUND_DOWN),
     "LTRIM": _text_function(lambda text, what=" ": text.lstrip(what)),
     "RTRIM": _text_function(lambda text, what=" ": text.rstrip(what)),
     "TRIM": _text_function(lambda text: text.strip(" ")),
-    "UPPER": _text_function(_upper),
-    "LOWER": _text_function(str.lower),
     "SUBSTR": _text_function(_substr),
-    "LPAD": _padded(True),
-    "RPAD": _padded(False),
     "RAWTOHEX": _raw,
     "STANDARD_HASH": _standard_hash,
     "ROWIDTOCHAR": _rowid_text,
