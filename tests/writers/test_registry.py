@@ -1,7 +1,10 @@
-"""Formats by name: ours, those of other packages, and what cannot be."""
+"""Formats by name, and native libraries of the right version."""
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +12,15 @@ from typing import Any
 
 import pytest
 
-from writers import registry
+from unloader.sources.oracle.native import library as fetch
+from unloader.sources.postgres.libpq import copying
+from writers import built_library, registry
+from writers.built_library import Unusable
+from writers.content import native as sums
 from writers.errors import FormatError
 from writers.model import Compression, ParquetFormat, TextFormat
+from writers.native import library as encoder
+from writers.parquet.native import library as pages
 from writers.text.dialects import dialect
 
 
@@ -106,3 +115,75 @@ def test_listing_needs_no_driver() -> None:
         check=True,
     )
     assert run.stdout == "False False\n"
+
+
+ROOT = Path(__file__).parents[2]
+LIBRARIES = {
+    "writers/native/src/encoder.cpp": encoder,
+    "writers/parquet/native/src/pages.cpp": pages,
+    "writers/content/src/column_sum.cpp": sums,
+    "unloader/sources/oracle/native/src/decoder.cpp": fetch,
+    "unloader/sources/postgres/libpq/src/copy.cpp": copying,
+}
+"""Source file with the interface to the module that loads what is built of it."""
+
+
+if any(module.OVERRIDE in os.environ for module in LIBRARIES.values()):
+    pytest.skip("another build of a library is under test", allow_module_level=True)
+
+
+def load(monkeypatch: pytest.MonkeyPatch, file: str) -> object:
+    """Load the file that a variable names as a library of the interface version 3."""
+    monkeypatch.setenv("UNLOADER_SOME_LIBRARY", file)
+    return built_library.load("writers._some", "UNLOADER_SOME_LIBRARY", "some_", 3, {})
+
+
+def test_a_file_that_is_not_a_library_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loader's own words are in the reason."""
+    file = tmp_path / "broken.so"
+    file.write_bytes(b"no library")
+    with pytest.raises(Unusable, match=r"cannot be loaded \(.*broken\.so"):
+        load(monkeypatch, str(file))
+
+
+def test_a_missing_library_is_reported_with_its_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A checkout before another build of the same package has no libraries; a variable can be empty."""
+    assert built_library.find("writers._some", "UNLOADER_SOME_LIBRARY") is None
+    with pytest.raises(Unusable, match=rf"{re.escape(str(ROOT))}/writers has no _some .* Python 3"):
+        built_library.load("writers._some", "UNLOADER_SOME_LIBRARY", "some_", 3, {})
+    with pytest.raises(Unusable, match="UNLOADER_SOME_LIBRARY is empty"):
+        load(monkeypatch, "")
+    monkeypatch.setenv(encoder.OVERRIDE, "")
+    assert built_library.find(encoder.NAME, encoder.OVERRIDE) is None
+
+
+@pytest.mark.parametrize("version", [None, 2, 4])
+def test_a_library_of_another_version_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int | None
+) -> None:
+    """One left from an older build, or of a newer package, or something else altogether."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler to make a library of another version with")
+    source, stale = tmp_path / "stale.c", tmp_path / "stale.so"
+    name = "unrelated" if version is None else "some_abi_version"
+    source.write_text(f"unsigned {name}(void) {{ return {version or 0}; }}\n")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", stale, source], check=True)
+    with pytest.raises(Unusable, match=rf"stale\.so .* version {version}, .* needs 3"):
+        load(monkeypatch, str(stale))
+
+
+@pytest.mark.parametrize("source", list(LIBRARIES))
+def test_a_fresh_build_is_usable(source: str) -> None:
+    """It lies beside its package, and the number in its source is the one that is asked for."""
+    module = LIBRARIES[source]
+    found = re.search(r"ABI_VERSION = (\d+);", (ROOT / source).read_text("utf-8"))
+    assert found is not None
+    assert int(found[1]) == module.ABI_VERSION
+    path = built_library.find(module.NAME, module.OVERRIDE)
+    assert path is not None, "build it: pip install -e ."
+    assert path.name.startswith(module.NAME.rpartition(".")[2])

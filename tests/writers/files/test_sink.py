@@ -1,24 +1,36 @@
-"""The sink: bytes in order, bounded memory, and memory that is used again."""
+"""The sink: bytes in order, bounded memory, checksums, and compressed frames."""
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
+import gzip
+import hashlib
 import io
 import mmap
 import os
+import subprocess
+import sys
 import threading
 import time
+import zlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 import xxhash
 import zstandard
 from sinks import PATIENCE, open_sink, text, unzstd
 
-from writers.errors import WriteError
+from writers.codecs.compression import open_compressor
+from writers.errors import FormatError, WriteError
+from writers.files.checksums import CHECKSUMS, checksum_name, open_digest
 from writers.files.sink import Sink
 from writers.model import Compression
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.mark.parametrize("buffers", [1, 2, 4])
@@ -200,3 +212,142 @@ def test_memory_is_used_again(tmp_path: Path, codec: str) -> None:
     del room
     sink.close()
     assert len(places) <= 3
+
+
+MIB = 1024 * 1024
+EARLY_SECONDS = 180.0
+
+
+def test_a_thread_without_work_is_given_a_part_of_a_buffer(tmp_path: Path) -> None:
+    """A part of it is in the file while the producer still fills the rest, and only once."""
+    sink = Sink(tmp_path / "f", compression=Compression(), buffer_bytes=4 * MIB, buffers=2)
+    head, part, rest = b"h" * (4 * MIB), b"p" * MIB, b"r" * 1000
+    sink.write(head)
+    sink.settle()
+    room = sink.room()
+    room[:MIB] = part
+    sink.advance(MIB)
+    deadline = time.monotonic() + EARLY_SECONDS
+    while sink.bytes_written < 5 * MIB and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert (tmp_path / "f").stat().st_size == 5 * MIB
+    sink.write(rest)
+    assert sink.close()[0] == 5 * MIB + 1000
+    assert (tmp_path / "f").read_bytes() == head + part + rest
+
+
+def gunzip(path: Path) -> bytes:
+    """Decompress with the gzip program."""
+    return subprocess.run(["gzip", "-dc", str(path)], check=True, capture_output=True).stdout
+
+
+def unlz4(path: Path) -> bytes:
+    """Decompress frame by frame with Arrow's reader."""
+    with pa.CompressedInputStream(pa.OSFile(str(path)), "lz4") as file:
+        return bytes(file.read())
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4"])
+def test_a_buffer_is_a_frame(tmp_path: Path, codec: str) -> None:
+    """Where frames end depends on the size of the buffers, not on how the bytes came."""
+    data = text(200_000)
+    for name, piece in (("a", 100), ("b", 33_333), ("c", 200_000)):
+        sink = open_sink(tmp_path / name, codec, size=50_000)
+        for start in range(0, 200_000, piece):
+            sink.write(data[start : start + piece])
+        sink.close()
+    compressor = open_compressor(Compression(codec=codec))  # type: ignore[arg-type]
+    frames = [compressor.frame(data[n : n + 50_000]) for n in range(0, 200_000, 50_000)]
+    for name in ("a", "b", "c"):
+        assert (tmp_path / name).read_bytes() == b"".join(frames)
+
+
+@pytest.mark.parametrize(
+    ("codec", "level", "decompress"),
+    [
+        ("gzip", None, gunzip),
+        ("gzip", 1, lambda path: gzip.decompress(path.read_bytes())),
+        ("zstd", None, unzstd),
+        ("zstd", 22, unzstd),
+        ("lz4", None, unlz4),
+        ("lz4", 9, unlz4),
+    ],
+)
+@pytest.mark.parametrize("size", [0, 10, 300_000])
+def test_compressed_files_decompress_elsewhere(
+    tmp_path: Path, codec: str, level: int | None, decompress: Callable[[Path], bytes], size: int
+) -> None:
+    """Programs and libraries other than ours read the file back, and it is smaller."""
+    data = text(size)
+    sink = open_sink(tmp_path / "f", codec, level)
+    for start in range(0, size, 5000):
+        sink.write(data[start : start + 5000])
+    written, checksum = sink.close()
+    found = (tmp_path / "f").read_bytes()
+    assert decompress(tmp_path / "f") == data
+    assert written == len(found)
+    assert checksum == f"xxh3:{xxhash.xxh3_64_hexdigest(found)}"
+    assert size < 1000 or written < size / 2
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4"])
+def test_same_input_gives_same_bytes(tmp_path: Path, codec: str) -> None:
+    """Neither the file's name nor the time gets into a compressed file."""
+    for name in ("a", "b"):
+        sink = open_sink(tmp_path / name, codec)
+        for start in range(0, 50_000, 777):
+            sink.write(text(777, start))
+        sink.close()
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert codec != "gzip" or (tmp_path / "a").read_bytes()[4:8] == bytes(4)
+
+
+DATA = bytes(range(256)) * 5000
+
+
+def crc32c_by_bits(data: bytes) -> int:
+    """Return the CRC-32C as the polynomial defines it, one bit at a time."""
+    value = 0xFFFFFFFF
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
+    return value ^ 0xFFFFFFFF
+
+
+def text_of(name: str, *pieces: bytes | memoryview) -> str:
+    """Return the checksum of the pieces."""
+    digest = open_digest(name)
+    for piece in pieces:
+        digest.update(piece)
+    return digest.text()
+
+
+@pytest.mark.parametrize("name", CHECKSUMS)
+def test_pieces_do_not_matter(name: str) -> None:
+    """However the bytes come, in whatever object, the checksum is that of all of them."""
+    if name == "crc32c":
+        pytest.importorskip("crc32c", reason="the extra `checksums` is not installed")
+    whole = text_of(name, DATA)
+    assert whole.startswith(f"{name}:")
+    assert text_of(name, DATA[:7], memoryview(DATA)[7:90_000], bytearray(DATA[90_000:])) == whole  # type: ignore[arg-type]
+    assert text_of(name, DATA[:-1]) != whole
+    assert checksum_name(whole) == name
+
+
+def test_checksums_are_those_of_others() -> None:
+    """xxh3 and sha256 are what their libraries compute, crc32c what its polynomial says."""
+    assert text_of("xxh3", DATA) == f"xxh3:{xxhash.xxh3_64_hexdigest(DATA)}"
+    assert text_of("sha256", DATA) == f"sha256:{hashlib.sha256(DATA).hexdigest()}"
+    pytest.importorskip("crc32c", reason="the extra `checksums` is not installed")
+    for data in (b"", b"123456789", DATA[:3001]):
+        assert text_of("crc32c", data) == f"crc32c:{crc32c_by_bits(data):08x}"
+    assert text_of("crc32c", b"123456789") == "crc32c:e3069283"
+    assert text_of("crc32c", b"123456789") != f"crc32c:{zlib.crc32(b'123456789'):08x}"
+
+
+def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its library crc32c is refused with the command that brings it."""
+    monkeypatch.setitem(sys.modules, "crc32c", None)
+    with pytest.raises(FormatError, match=r"crc32c.*Next: pip install 'unloader\[checksums\]'"):
+        open_digest("crc32c")

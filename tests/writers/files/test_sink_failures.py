@@ -1,4 +1,4 @@
-"""A sink that cannot write: the producer is told at once, and nothing hangs or is left."""
+"""A sink that cannot write, direct writes, and what is synced before which step."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ import resource
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sinks import PATIENCE, ends_of_threads, in_time, open_sink, text
 
 from writers.errors import WriteError
+from writers.files.direct_io import refusal
+from writers.files.sink import Sink
+from writers.files.syncing import Steps, SyncThreads, alone, together
+from writers.model import Compression
 
 
 @pytest.mark.parametrize("place", ["missing", "file"])
@@ -132,3 +137,188 @@ def test_reader_that_leaves_is_an_error(tmp_path: Path) -> None:
         in_time(lambda: [sink.write(text(4096)) for _ in range(100)] and None)
     sink.abort()
     assert pipe.exists()
+
+
+RANDOM = random.Random(1).randbytes(9_000_001)
+
+
+def filled(path: Path, sizes: list[int], *, codec: Any = "none", direct: bool = True) -> bytes:
+    """Write pieces of these sizes, with a settle in the middle where a size is 0; read them."""
+    sink = Sink(
+        path,
+        compression=Compression(codec=codec),
+        buffer_bytes=1_000_000,
+        buffers=3,
+        direct_io=direct,
+    )
+    start = 0
+    try:
+        for size in sizes:
+            if not size:
+                sink.settle()
+                assert sink.bytes_written
+            sink.write(RANDOM[start : start + size])
+            start += size
+        size, _ = sink.close()
+    except BaseException:
+        sink.abort()
+        raise
+    data = path.read_bytes()
+    assert size == len(data)
+    return data
+
+
+@pytest.fixture
+def direct_directory(tmp_path: Path) -> Path:
+    """A directory whose file system takes direct writes."""
+    why = refusal(tmp_path)
+    if why is not None:
+        pytest.skip(f"{tmp_path}: {why}")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [],
+        [1],
+        [4096],
+        [4095, 2],
+        [1_000_000] * 9,
+        [9_000_001],
+        [300_000, 0, 5_000_000, 3],
+        [7777] * 1100,
+    ],
+    ids=lambda sizes: f"{len(sizes)}x{sum(sizes)}",
+)
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_contents_are_the_same(direct_directory: Path, codec: str, sizes: list[int]) -> None:
+    """Any size, in any pieces, compressed or not, leaves the bytes that normal writes leave."""
+    direct = filled(direct_directory / "d", sizes, codec=codec)
+    assert direct == filled(direct_directory / "n", sizes, codec=codec, direct=False)
+    assert codec != "none" or direct == RANDOM[: sum(sizes)]
+
+
+def test_no_space_is_kept(direct_directory: Path) -> None:
+    """What was taken in advance behind the end of the file is given back."""
+    filled(direct_directory / "f", [5_000_001])
+    taken = (direct_directory / "f").stat().st_blocks * 512
+    assert taken <= 5_000_001 + 64 * 1024
+
+
+def test_directories_that_cannot_be_tried_say_why(tmp_path: Path) -> None:
+    """The refusal tells what the system said."""
+    assert "No such file or directory" in str(refusal(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_full_disk_is_an_error(full_disk: Path, codec: Any) -> None:
+    """A disk that fills up under direct writes is told like any other, and the file is gone."""
+    with pytest.raises(WriteError, match=r"f: .*\((ENOSPC|EFBIG)\)\. Next: "):
+        filled(full_disk / "f", [4_000_000], codec=codec)
+    assert not list(full_disk.iterdir())
+
+
+def test_limit_on_file_sizes_is_an_error(direct_directory: Path) -> None:
+    """A write cut short inside a block goes on normally, to the error that cut it."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_234_567, limits[1]))
+        with pytest.raises(WriteError, match=r"\(EFBIG\)"):
+            filled(direct_directory / "f", [3_000_000])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not (direct_directory / "f").exists()
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What happens, in order: steps of acts, and the names of what is synced."""
+    found: list[str] = []
+    sync = os.fsync
+
+    def recorded(descriptor: int) -> None:
+        found.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    return found
+
+
+def act(log: list[str], name: str, *steps: tuple[Any, ...]) -> Steps[str]:
+    """Do so many steps."""
+    for number, wanted in enumerate(steps):
+        log.append(f"{name}{number}")
+        yield wanted
+    log.append(f"{name} ends")
+    return name
+
+
+def test_an_act_goes_on_once_all_it_wants_is_synced(tmp_path: Path, log: list[str]) -> None:
+    """Files by their descriptors, directories by their paths; what it returns is returned."""
+    (tmp_path / "d").mkdir()
+    with open(tmp_path / "f", "wb") as file:
+        steps = ((file.fileno(), tmp_path / "d"), (tmp_path,))
+        assert alone(act(log, "a", *steps)) == "a"
+    assert log == ["a0", "f", "d", "a1", tmp_path.name, "a ends"]
+
+
+def test_no_act_goes_on_before_all_of_a_step_is_synced(tmp_path: Path, log: list[str]) -> None:
+    """What several want is synced once a step; an act of fewer steps ends before the others."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    acts = [
+        act(log, "a", (tmp_path / "one", tmp_path), (tmp_path / "one",)),
+        act(log, "b", (tmp_path / "other", tmp_path)),
+    ]
+    with SyncThreads() as threads:
+        assert list(together(acts, threads)) == [(1, "b"), (0, "a")]
+    assert log[:2] == ["a0", "b0"]
+    assert sorted(log[2:5]) == sorted(["one", "other", tmp_path.name])
+    assert log[5:] == ["a1", "b ends", "one", "a ends"]
+
+
+def test_an_error_is_that_of_the_act_that_waits(tmp_path: Path, log: list[str]) -> None:
+    """It may mend it, or end with it; the others go on."""
+
+    def mending() -> Steps[str]:
+        try:
+            yield (tmp_path / "gone",)
+        except WriteError:
+            yield (tmp_path,)
+        return "mended"
+
+    acts = [act(log, "a", (tmp_path / "gone",)), mending(), act(log, "c", (tmp_path,), ())]
+    with SyncThreads() as threads:
+        found = dict(together(acts, threads))
+    assert isinstance(found[0], WriteError)
+    assert (found[1], found[2]) == ("mended", "c")
+    with pytest.raises(WriteError, match="gone"):
+        alone(act(log, "d", (tmp_path / "gone",)))
+
+
+def test_an_error_of_any_kind_is_told_and_hangs_nobody(tmp_path: Path) -> None:
+    """What no file can be called is refused by Python itself; the threads do what comes next."""
+    wrong = [tmp_path / f"{number}\0" for number in range(8)]
+    with SyncThreads() as threads:
+        failed = threads.sync(wrong)
+        assert failed.keys() == set(wrong)
+        assert {type(error) for error in failed.values()} == {ValueError}
+        assert threads.sync([tmp_path, *wrong[:3]]).keys() == set(wrong[:3])
+
+
+def test_where_no_thread_can_be_had_it_is_slower_and_nothing_else(
+    tmp_path: Path, log: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit of the system ends no run."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    (tmp_path / "one").mkdir()
+    acts = [act(log, "a", (tmp_path, tmp_path / "one")), act(log, "b", (tmp_path / "gone",))]
+    with SyncThreads() as threads:
+        found = dict(together(acts, threads))
+    assert found[0] == "a"
+    assert isinstance(found[1], WriteError)

@@ -1,7 +1,8 @@
-"""Parquet by the native library: the values and the metadata that pyarrow's own files have."""
+"""Parquet by the native library, and how each column is encoded."""
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 import tracemalloc
@@ -20,15 +21,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from writers import __version__
-from writers.errors import ValueNotRepresentable
+from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import Compression, ParquetFormat, TextFormat
 from writers.parquet.encoders import why_not_native
+from writers.parquet.native import library
+from writers.parquet.native.columns import Encoding
 from writers.parquet.native.file import prepared
+from writers.parquet.native.pages import Page, PageEncoder
 from writers.parquet.writer import ParquetWriter
 
-pytestmark = pytest.mark.skipif(
-    why_not_native() is not None, reason=f"no native library: {why_not_native()}"
-)
 NATIVE = f"unloader version {__version__} (build native)"
 
 
@@ -113,6 +114,7 @@ FORMATS = (
 )
 
 
+@pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 @tries(150)
 @given(batches=tables(TextFormat()), format=st.sampled_from(FORMATS))
 def test_any_batches_are_written_as_by_arrow(
@@ -176,6 +178,7 @@ KINDS = (
 )
 
 
+@pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 @pytest.mark.parametrize("nulls", [False, True], ids=["full", "nulls"])
 @pytest.mark.parametrize("format", [FORMATS[0], FORMATS[2]], ids=["usual", "split"])
 def test_every_type_over_several_blocks(format: ParquetFormat, nulls: bool) -> None:
@@ -217,6 +220,7 @@ def long_rows(rows: int, chance: random.Random) -> dict[str, Any]:
     }
 
 
+@pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 def test_pages_end_and_do_not_depend_on_batches(tmp_path: Path) -> None:
     """Columns over several pages are read back, and the batches do not show in the bytes."""
     table = pa.table(long_rows(400_003, random.Random(1)))
@@ -228,6 +232,7 @@ def test_pages_end_and_do_not_depend_on_batches(tmp_path: Path) -> None:
     assert bits(polars.read_parquet(path).to_arrow().cast(table.schema)).equals(bits(table))
 
 
+@pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 def test_long_values_over_the_limit_of_a_page(tmp_path: Path) -> None:
     """Values of up to 5 MiB, and the empty ones and NULL between them, come back as they were."""
     chance = random.Random(2)
@@ -241,6 +246,7 @@ def test_long_values_over_the_limit_of_a_page(tmp_path: Path) -> None:
     assert read_duckdb([path]).column("lob").to_pylist() == values
 
 
+@pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 def test_a_dictionary_that_grows_too_large_is_given_up() -> None:
     """A column whose values stop to repeat has plain pages behind those with a dictionary."""
     chance = random.Random(3)
@@ -260,6 +266,7 @@ def test_a_dictionary_that_grows_too_large_is_given_up() -> None:
     assert data == written(table.cast(schema).to_batches(), encoder="native", format=format)
 
 
+@pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 def test_no_rows_and_empty_batches(tmp_path: Path) -> None:
     """A file without rows has its schema, whatever batches without rows were given."""
     empty = typed_rows().slice(0, 0)
@@ -303,6 +310,7 @@ FLOATS: dict[str, tuple[list[float | None], str | None]] = {
 """Values, and the bounds that cover them."""
 
 
+@pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
 @pytest.mark.parametrize("dictionary", [True, False], ids=["dictionary", "plain"])
 def test_a_row_group_with_nan_has_no_bounds(kind: pa.DataType, dictionary: bool) -> None:
@@ -318,6 +326,7 @@ def test_a_row_group_with_nan_has_no_bounds(kind: pa.DataType, dictionary: bool)
     ]
 
 
+@pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 def test_a_page_with_nan_leaves_its_row_group_without_bounds() -> None:
     """One of four pages has NaN: neither the row group nor the index of pages has bounds."""
     rows = 1 << 20
@@ -333,6 +342,7 @@ def test_a_page_with_nan_leaves_its_row_group_without_bounds() -> None:
     assert bounds_of(file)[0] == {"some": None, "fine": "-0.0, 1048575.0"}
 
 
+@pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 def test_bounds_of_awkward_values() -> None:
     """Text is compared by bytes, and left out if it is long."""
     columns = {
@@ -348,6 +358,7 @@ def test_bounds_of_awkward_values() -> None:
     assert is_native(same_as_arrow(pa.table(columns).to_batches()))
 
 
+@pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 def test_long_values_are_not_held_for_their_bounds(tmp_path: Path) -> None:
     """Of values of 1 MB nothing is held once their row group is written."""
     schema = pa.schema([("text", pa.string())])
@@ -366,6 +377,7 @@ def test_long_values_are_not_held_for_their_bounds(tmp_path: Path) -> None:
     assert held < 1_000_000
 
 
+@pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 def test_page_index_leads_to_the_pages(tmp_path: Path) -> None:
     """Readers that skip pages by the index find just the rows they look for."""
     rows = 600_000
@@ -379,6 +391,7 @@ def test_page_index_leads_to_the_pages(tmp_path: Path) -> None:
             assert pq.read_table(path, filters=[(column, "==", value)]).to_pylist() == wanted
 
 
+@pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 @pytest.mark.parametrize(
     "array",
     [
@@ -395,6 +408,7 @@ def test_a_value_that_does_not_fit_is_refused(tmp_path: Path, array: pa.Array) -
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 def test_a_decimal_of_too_many_digits_is_refused(tmp_path: Path) -> None:
     """Its low digits alone would be another number."""
     data = pa.py_buffer((2**100).to_bytes(16, "little"))
@@ -405,6 +419,7 @@ def test_a_decimal_of_too_many_digits_is_refused(tmp_path: Path) -> None:
         assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 def test_what_the_library_does_not_know_is_left_to_arrow(tmp_path: Path) -> None:
     """One column of another kind, or an option of another kind, and pyarrow writes the file."""
     table = reference_rows(50)
@@ -421,3 +436,151 @@ def test_what_the_library_does_not_know_is_left_to_arrow(tmp_path: Path) -> None
         assert pq.read_table(path).equals(rows)
     (path,) = write(tmp_path, table)
     assert is_native(path.read_bytes())
+
+
+if library.OVERRIDE in os.environ:
+    pytest.skip("another build of the library is under test", allow_module_level=True)
+
+
+def test_without_the_library_files_are_arrows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are written all the same; who asks for the native encoder is told what is missing."""
+    monkeypatch.setenv(library.OVERRIDE, str(tmp_path / "none.so"))
+    library.library.cache_clear()
+    try:
+        rows = reference_rows(100)
+        writer = ParquetWriter(spec(tmp_path), rows.schema, "t")
+        writer.write(rows.to_batches()[0])
+        (file,) = writer.close()
+        assert file.rows == 100
+        with pytest.raises(FormatError, match=r"cannot be loaded.*Next: .*--encoder plain"):
+            ParquetWriter(spec(tmp_path, encoder="native"), rows.schema, "u")
+    finally:
+        library.library.cache_clear()
+
+
+@pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
+def test_pages_that_are_held_keep_their_memory_and_others_give_it_back() -> None:
+    """Neither more pages nor the end of their encoder touch what somebody holds."""
+
+    def pages_of(first: int) -> list[Page]:
+        batch = pa.RecordBatch.from_pydict({"k": pa.array(range(first, first + 600_000))})
+        common = prepared(batch.schema, ParquetFormat())
+        assert common is not None
+        encoder = PageEncoder(common.forms, [Encoding.PLAIN], page_bytes=1 << 20, bounds=True)
+        return [*encoder.append(batch), *encoder.finish()]
+
+    held = pages_of(0)
+    content = [page.data.to_pybytes() for page in held]
+    places = {page.data.address for page in held}
+    others = pages_of(10**12)
+    assert [page.data.to_pybytes() for page in held] == content
+    assert not places & {page.data.address for page in others}
+    del held
+    assert {page.data.address for page in pages_of(10**15)} <= places
+    assert others[-1].data.to_pybytes()[-8:] == (10**12 + 599_999).to_bytes(8, "little")
+
+
+def chunks(path: Path) -> dict[str, Any]:
+    """Return the metadata of each column of the first row group."""
+    group = pq.read_metadata(path).row_group(0)
+    return {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
+
+
+def test_columns_are_encoded_by_their_values(tmp_path: Path) -> None:
+    """Repeating values get a dictionary, others a delta encoding, floating point stays plain."""
+    (path,) = write(tmp_path, reference_rows(5000))
+    group = pq.read_metadata(path).row_group(0)
+    encodings = [set(group.column(i).encodings) for i in range(5)]
+    assert encodings[0] == {"RLE", "DELTA_BYTE_ARRAY"}
+    assert encodings[1] == encodings[2] == {"RLE", "DELTA_BINARY_PACKED"}
+    assert "RLE_DICTIONARY" in encodings[3]
+    assert encodings[4] == {"RLE", "PLAIN"}
+
+
+def test_file_is_smaller_than_with_arrow_defaults(tmp_path: Path) -> None:
+    """On rows like a real table's our choices beat pyarrow's own, at the same codec."""
+    table = reference_rows(20_000)
+    (path,) = write(tmp_path, table)
+    pq.write_table(table, tmp_path / "plain.parquet", compression="zstd")
+    assert path.stat().st_size < 0.95 * (tmp_path / "plain.parquet").stat().st_size
+
+
+def many_rows() -> pa.Table:
+    """Return enough rows for a trial, in columns that want different things."""
+    chance = random.Random(11)
+    rows = 70_000
+    cents = [Decimal(chance.randrange(10**8)) / 100 for _ in range(rows)]
+    return pa.table(
+        {
+            "paths": sorted(
+                f"/data/sales/{chance.randrange(10**9):09d}/part-{chance.randrange(10**6)}"
+                for _ in range(rows)
+            ),
+            "words": [chance.randbytes(6).hex() for _ in range(rows)],
+            "cents": pa.array(cents, pa.decimal128(12, 2)),
+            "serial": range(rows),
+            "days": pa.array([number // 300 for number in range(rows)], pa.int32()),
+            "far": pa.array([chance.choice((1, 10**17)) for _ in range(rows)], pa.int64()),
+            "price": [chance.randrange(10**6) / 100 for _ in range(rows)],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def tried() -> pa.Table:
+    """Return those rows, made once."""
+    return many_rows()
+
+
+def test_trial_finds_what_the_types_do_not_tell(tmp_path: Path, tried: pa.Table) -> None:
+    """Text has prefixes taken out where that is smaller; packed numbers have no codec behind.
+
+    Lengths as deltas would be smaller yet: Spark up to 4.0.0 reads wrong text from them.
+    """
+    (path,) = write(tmp_path, tried, 30_000)
+    found = chunks(path)
+    assert "DELTA_BYTE_ARRAY" in found["paths"].encodings
+    assert not any("DELTA_LENGTH_BYTE_ARRAY" in each.encodings for each in found.values())
+    assert found["words"].compression == "ZSTD"
+    assert "DELTA_BINARY_PACKED" in found["cents"].encodings
+    assert found["cents"].compression == "UNCOMPRESSED"
+    assert found["cents"].physical_type == "INT64"
+    assert "RLE_DICTIONARY" in found["far"].encodings
+    assert found["price"].compression == "ZSTD"
+    assert pq.read_table(path).equals(tried)
+    assert read_duckdb([path]).cast(tried.schema).equals(tried)
+
+
+def test_byte_stream_split_is_for_those_who_ask(tmp_path: Path, tried: pa.Table) -> None:
+    """Floating point goes byte by byte where the option allows it, and only there."""
+    few = tried.select(["price"])
+    sums = pa.table({"price": [number * 0.5 for number in range(70_000)]})
+    (path,) = write(tmp_path, sums)
+    assert chunks(path)["price"].encodings == ("RLE", "PLAIN")
+    plain = path.stat().st_size
+    (path,) = write(tmp_path, sums, format=ParquetFormat(byte_stream_split=True))
+    assert "BYTE_STREAM_SPLIT" in chunks(path)["price"].encodings
+    assert path.stat().st_size < plain / 2
+    assert read_duckdb([path]).equals(sums)
+    (path,) = write(tmp_path, few, format=ParquetFormat(byte_stream_split=True))
+    assert read_duckdb([path]).equals(few)
+
+
+def test_nested_columns_and_dots_keep_the_codec(tmp_path: Path) -> None:
+    """Columns that are not tried are compressed like any other, and none takes another's options."""
+    rows, chance = 70_000, random.Random(5)
+    table = pa.table(
+        {
+            "a": pa.array([{"b": "some text"}] * rows),
+            "a.b": pa.array(range(rows)),
+            "list": pa.array([["x", "y"]] * rows),
+            "n": pa.array([chance.randrange(10**12) for _ in range(rows)], pa.int64()),
+        }
+    )
+    (path,) = write(tmp_path, table, rows)
+    group = pq.read_metadata(path).row_group(0)
+    codecs = [group.column(i).compression for i in range(group.num_columns)]
+    assert codecs == ["ZSTD", "ZSTD", "ZSTD", "UNCOMPRESSED"]
+    assert pq.ParquetFile(path).read().equals(table)

@@ -1,4 +1,4 @@
-"""Parquet: exact values, impossible options refused, and no footer on what is given up."""
+"""Parquet files: exact values, options, row groups, order, and what readers find in them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from encoders.parquet_files import read_arrow, read_duckdb, reference_rows, spec, write
+from amounts import examples
+from encoders.parquet_files import read_arrow, read_duckdb, reference_rows, spec, typed_rows, write
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from long_tests import OTHER_ROUTES, also
 
 from writers.errors import FormatError, SchemaMismatch, ValueNotRepresentable, WriteError
-from writers.model import Compression, ParquetFormat, TextFormat
+from writers.model import Compression, ParquetFormat, SortColumn, TextFormat
+from writers.parquet.options import check_options, supported
+from writers.parquet.rows import RowGroups
 from writers.parquet.writer import ParquetWriter
 from writers.testing import check_writer
 
@@ -228,3 +234,246 @@ def test_full_disk_while_writing(full_disk: Path) -> None:
         produce()
     writer.abort()
     assert not list(full_disk.iterdir())
+
+
+def in_duckdb(sql: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query."""
+    with duckdb.connect(config={"threads": 1}) as connection:
+        return connection.sql(sql).fetchall()
+
+
+def test_statistics_and_index_are_there(tmp_path: Path) -> None:
+    """Each column has its least and greatest value, and an index of its pages."""
+    (path,) = write(tmp_path, pa.table({"n": [3, 1, 2], "t": ["b", "a", None]}))
+    group = pq.read_metadata(path).row_group(0)
+    number, text = (group.column(i).statistics for i in range(2))
+    assert (number.min, number.max, number.null_count) == (1, 3, 0)
+    assert (text.min, text.max, text.null_count) == ("a", "b", 1)
+    assert all(group.column(i).has_column_index for i in range(2))
+    assert all(group.column(i).has_offset_index for i in range(2))
+    found = in_duckdb(f"select stats_min_value, stats_max_value from parquet_metadata('{path}')")
+    assert found == [("1", "3"), ("a", "b")]
+
+
+@pytest.mark.parametrize("letters", [4000, 1 << 20])
+def test_long_texts_do_not_grow_the_footer(tmp_path: Path, letters: int) -> None:
+    """A value has a few kilobytes in the footer at most, or none."""
+    table = pa.table({"t": [chr(65 + number) * letters for number in range(20)]})
+    (path,) = write(tmp_path, table)
+    metadata = pq.read_metadata(path)
+    assert metadata.serialized_size < 20_000
+    assert path.stat().st_size < 30_000
+    assert metadata.row_group(0).column(0).statistics.null_count == 0
+    assert pq.read_table(path).equals(table)
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_pages_of_both_versions_are_read(tmp_path: Path, version: str) -> None:
+    """DuckDB, which shares no code with our writer, gets the same rows out of either."""
+    table = reference_rows(4000)
+    shape = ParquetFormat(data_page_version=version, row_group_rows=1500)
+    (path,) = write(tmp_path, table, format=shape)
+    assert read_duckdb([path]).cast(table.schema).equals(table)
+
+
+def test_bloom_filter_finds_and_excludes(tmp_path: Path) -> None:
+    """A value that is there is never excluded, others nearly always, in each row group."""
+    if not supported("bloom_filter_options"):
+        pytest.skip(f"pyarrow {pa.__version__} writes no Bloom filters")
+    table = pa.table({"key": [f"key {n}" for n in range(3000)], "n": range(3000)})
+    shape = ParquetFormat(bloom_filters=("key",), row_group_rows=1000)
+    (path,) = write(tmp_path, table, format=shape)
+    probe = f"select bloom_filter_excludes from parquet_bloom_probe('{path}', 'key', '{{}}')"
+    assert in_duckdb(probe.format("key 1500")) == [(True,), (False,), (True,)]
+    strangers = [in_duckdb(probe.format(f"stranger {n}")) for n in range(20)]
+    assert sum(excluded for found in strangers for (excluded,) in found) > 50
+    found = in_duckdb(
+        f"select path_in_schema, bloom_filter_length > 0 from parquet_metadata('{path}')"
+    )
+    assert set(found) == {("key", True), ("n", None)}
+
+
+def test_bloom_filter_needs_its_pyarrow() -> None:
+    """A pyarrow that writes none is refused with the version that does; others take the option."""
+    parquet = ParquetFormat(bloom_filters=("key",))
+    if supported("bloom_filter_options"):
+        check_options(parquet)
+    else:
+        with pytest.raises(FormatError, match="pyarrow 24"):
+            check_options(parquet)
+
+
+def test_types_are_those_that_all_readers_know(tmp_path: Path) -> None:
+    """Decimals up to 18 digits are integers, moments 64-bit integers of milli- or microseconds."""
+    (path,) = write(tmp_path, typed_rows())
+    found = {
+        name: (kind, logical or "")
+        for name, kind, logical in in_duckdb(
+            f"select name, type, logical_type from parquet_schema('{path}') where num_children is null"
+        )
+    }
+    assert {name: kind for name, (kind, _) in found.items()} == {
+        "whole": "INT64",
+        "small": "INT32",
+        "money": "INT64",
+        "wide": "FIXED_LEN_BYTE_ARRAY",
+        "ratio": "DOUBLE",
+        "flag": "BOOLEAN",
+        "day": "INT32",
+        "local": "INT64",
+        "second": "INT64",
+        "instant": "INT64",
+        "text": "BYTE_ARRAY",
+        "raw": "BYTE_ARRAY",
+    }
+    assert "MICROS" in found["local"][1]
+    assert "MILLIS" in found["second"][1]
+
+
+def test_metadata_of_fields_and_file_is_kept(tmp_path: Path) -> None:
+    """What a source tells of its columns and rows stands in the file, for pyarrow and others."""
+    schema = pa.schema(
+        [pa.field("n", pa.int64(), metadata={"source_type": "NUMBER(18)"})],
+        metadata={"unloader:table": "ORDERS"},
+    )
+    (path,) = write(tmp_path, pa.table({"n": [1]}, schema=schema))
+    found = pq.read_schema(path)
+    assert found.field("n").metadata[b"source_type"] == b"NUMBER(18)"
+    assert found.metadata == {b"unloader:table": b"ORDERS"}
+    told = dict(in_duckdb(f"select key, value from parquet_kv_metadata('{path}')"))
+    assert told[b"unloader:table"] == b"ORDERS"
+
+
+def group_rows(path: Path) -> list[int]:
+    """Return the rows of each row group."""
+    metadata = pq.read_metadata(path)
+    return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+
+
+def test_usual_row_group_has_32_mib(tmp_path: Path) -> None:
+    """Without options a row group has 32 MiB in memory, or a million rows."""
+    wide = pa.array([bytes(1 << 20)] * 40, pa.binary())
+    (path,) = write(tmp_path, pa.table({"lob": wide}), 40)
+    assert group_rows(path) == [32, 8]
+    (path,) = write(tmp_path, pa.table({"n": pa.nulls(1_100_000, pa.bool_())}), 1_100_000)
+    assert group_rows(path) == [1_048_576, 51_424]
+
+
+VALUES = st.fixed_dictionaries(
+    {
+        "text": st.none() | st.text(max_size=20),
+        "list": st.none() | st.lists(st.none() | st.text(max_size=5), max_size=4),
+        "flag": st.none() | st.booleans(),
+        "struct": st.none() | st.fixed_dictionaries({"b": st.binary(max_size=9)}),
+    }
+)
+SCHEMA = pa.schema(
+    [
+        ("text", pa.large_string()),
+        ("list", pa.list_(pa.string())),
+        ("flag", pa.bool_()),
+        ("struct", pa.struct([("b", pa.binary())])),
+    ]
+)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    rows=st.lists(VALUES, min_size=1, max_size=40),
+    cuts=st.lists(st.integers(1, 9), min_size=1),
+    size=st.integers(1, 200),
+    most=st.integers(1, 15),
+)
+def test_cuts_depend_on_rows_alone(
+    rows: list[dict[str, object]], cuts: list[int], size: int, most: int
+) -> None:
+    """Any batches of the same rows, slices among them, give the same row groups; none is lost."""
+    whole = pa.RecordBatch.from_pylist(rows, SCHEMA)
+    pieces, start, turn = [], 0, 0
+    while start < len(rows):
+        pieces.append(whole.slice(start, cuts[turn % len(cuts)]))
+        start, turn = start + cuts[turn % len(cuts)], turn + 1
+    found = []
+    for batches in ([whole], pieces):
+        groups = RowGroups(most, size)
+        done: list[list[pa.RecordBatch]] = [[]]
+        for batch in batches:
+            for piece, ends in groups.cut(batch):
+                done[-1].append(piece)
+                done.extend([[]] if ends else [])
+        tables = [pa.Table.from_batches(group, SCHEMA) for group in done]
+        found.append([table.num_rows for table in tables])
+        assert pa.concat_tables(tables).to_pylist() == rows
+    assert found[0] == found[1]
+    assert max(found[0]) <= most
+
+
+def ordered(*columns: SortColumn) -> ParquetFormat:
+    """Return a format whose rows are said to be in that order."""
+    return ParquetFormat(sorted_by=columns)
+
+
+TABLE = pa.table(
+    {
+        "x": pa.array([{"y": 1}] * 6),
+        "day": ["a", "a", "b", "b", "é", None],
+        "price": pa.array([None, Decimal("2.5"), Decimal(-1), None, Decimal(7), Decimal(1)]),
+    }
+)
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 6])
+def test_order_is_in_the_file(tmp_path: Path, batch_rows: int) -> None:
+    """Each row group names its columns, counted as Parquet counts them, nested ones among them."""
+    shape = ordered(SortColumn(name="day"))
+    (path,) = write(tmp_path, TABLE, batch_rows, format=shape)
+    assert pq.read_metadata(path).row_group(0).sorting_columns == (
+        pq.SortingColumn(1, descending=False, nulls_first=False),
+    )
+    assert pq.read_table(path).equals(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("columns", "row"),
+    [
+        ([SortColumn(name="day"), SortColumn(name="price", nulls_first=True)], 4),
+        ([SortColumn(name="day"), SortColumn(name="price")], 2),
+        ([SortColumn(name="day", nulls_first=True)], 6),
+        ([SortColumn(name="day", descending=True)], 3),
+        ([SortColumn(name="price", descending=True, nulls_first=True)], 4),
+    ],
+)
+@pytest.mark.parametrize("batch_rows", [1, 2, 4, 6])
+def test_other_order_is_refused(
+    tmp_path: Path, columns: list[SortColumn], row: int, batch_rows: int
+) -> None:
+    """The first row out of order is named, whatever batch it came in, and no file is left."""
+    writer = ParquetWriter(spec(tmp_path, format=ordered(*columns)), TABLE.schema, "t")
+
+    def produce() -> None:
+        for batch in TABLE.to_batches(max_chunksize=batch_rows):
+            writer.write(batch)
+
+    with pytest.raises(ValueNotRepresentable, match=rf"^row {row} is not after .*Next: "):
+        produce()
+    writer.abort()
+    assert not list(tmp_path.iterdir())
+
+
+def test_value_without_an_order_is_refused(tmp_path: Path) -> None:
+    """NaN is neither before nor behind a number."""
+    table = pa.table({"f": [1.0, float("nan"), 2.0]})
+    writer = ParquetWriter(spec(tmp_path, format=ordered(SortColumn(name="f"))), table.schema, "t")
+    with pytest.raises(ValueNotRepresentable, match="row 2 "):
+        writer.write(table.to_batches()[0])
+    writer.abort()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("nope", "no column has the name 'nope'"), ("x", "no order")]
+)
+def test_impossible_order_is_refused(tmp_path: Path, name: str, said: str) -> None:
+    """A column that is not there, or cannot be compared, is refused before a file is created."""
+    with pytest.raises(FormatError, match=said):
+        ParquetWriter(spec(tmp_path, format=ordered(SortColumn(name=name))), TABLE.schema, "t")
+    assert not list(tmp_path.iterdir())

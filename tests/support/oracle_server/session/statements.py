@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from oracle_server.model import Answer, OracleError, SessionState
-from oracle_server.sql.lexer import Token
 
 _KNOWN = (
     "NLS_", "OPTIMIZER_", "PARALLEL_", "STATISTICS_LEVEL", "CURSOR_SHARING", "TIME_ZONE",

@@ -1,4 +1,4 @@
-"""Objects whose parts are all sent, and which are there once somebody completes them."""
+"""Objects in a store: places, uploads in parts, and uploads that wait for completion."""
 
 from __future__ import annotations
 
@@ -12,24 +12,173 @@ from object_stores.faults import Rule, faulty
 from object_stores.s3_server import S3Server
 from processes.command import wait_for
 
-from writers.errors import StoreFailed, Superseded, WriteError
+from writers.errors import FormatError, StoreFailed, Superseded, WriteError
 from writers.model import UncompletedUpload
-from writers.objects import multipart
+from writers.objects import multipart, upload
 from writers.objects.bucket import Bucket
-from writers.objects.location import Location
-from writers.objects.upload import HeldUpload
+from writers.objects.location import Location, below, is_location
+from writers.objects.upload import HeldUpload, Upload
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://bucket",
+        "s3://bucket/a/b c/%41",
+        "gs://bucket/x?endpoint=http://127.0.0.1:4443",
+        "az://container/x?account=me&endpoint=https://host/me",
+        "s3://b/x?endpoint=https://h:9000&kms_key=arn:aws:kms:eu:1:key/2&sse=aws:kms",
+        "s3://b/x?tag=a:b&tag=c:d",
+    ],
+)
+def test_a_place_is_its_text(text: str) -> None:
+    """What is written down leads to the same place."""
+    found = Location.parse(text)
+    assert str(found) == text
+    assert Location.parse(str(found)) == found
+    assert is_location(text)
+
+
+def test_places_within_a_place() -> None:
+    """The options stay behind what is added; a whole text is another place."""
+    place = Location.parse("s3://b/x/?endpoint=http://h")
+    assert str(place / "y" / "z.csv") == "s3://b/x/y/z.csv?endpoint=http://h"
+    assert str(place.parent) == "s3://b?endpoint=http://h"
+    assert (place / "z.csv").name == "z.csv"
+    assert str(place / "gs://c/d") == "gs://c/d"
+    assert below("s3://b/x?region=r", "y") == "s3://b/x/y?region=r"
+    assert below("/a/b/", "y") == "/a/b/y"
+    assert not is_location("/a/s3://b")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("s3://u:hunter2@b/x", "credentials"),
+        ("s3://b/x#hunter2", "credentials or a #"),
+        ("s3://b/../x", "empty part"),
+        ("s3://b/x?region=a&region=b", "appears twice"),
+        ("s3://b/x?sse=none", "sse=none is unknown"),
+        ("gs://b/x?sse=AES256", "has no option sse"),
+        ("s3://b/x?tag=a", "is not a tag"),
+        ("file:///x", "not a place in an object store"),
+    ],
+)
+def test_what_is_no_place(text: str, expected: str) -> None:
+    """It is refused with what to write instead, and no secret is repeated."""
+    with pytest.raises(FormatError) as refused:
+        Location.parse(text)
+    assert expected in refused.value.message
+    assert refused.value.hint
+    assert "hunter2" not in str(refused.value)
+
 
 PART = 8 * 1024 * 1024
 
 
-def opened(place: str) -> HeldUpload:
+def opened(place: str, in_flight: int = 4) -> Upload:
+    """Begin an object in parts of 8 MiB."""
+    return Upload(Location.parse(place), buffer_bytes=1, in_flight=in_flight)
+
+
+def test_memory_that_is_used_again(s3: S3Server) -> None:
+    """What was given is what is sent, whatever the memory holds when it is sent."""
+    memory = bytearray(1024 * 1024)
+    expected = b""
+    written = opened(s3.place("upload/again"))
+    for number in range(35):
+        memory[:] = bytes([number]) * len(memory)
+        expected += bytes(memory)
+        written.put([memoryview(memory)])
+    memory[:] = b"x" * len(memory)
+    written.finish()
+    written.close()
+    assert s3.objects("upload/")["again"] == expected
+
+
+def test_nothing_is_there_before_the_end(s3: S3Server) -> None:
+    """And nothing is left of what is given up."""
+    written = opened(s3.place("upload/given-up"))
+    written.put([b"1" * (3 * PART)])
+    assert s3.uploads("upload/given-up")
+    assert "given-up" not in s3.objects("upload/")
+    written.interrupt()
+    with pytest.raises(StoreFailed, match="was abandoned"):
+        written.put([b"1"])
+    written.close()
+    assert "given-up" not in s3.objects("upload/")
+    assert s3.uploads("upload/given-up") == []
+
+
+def test_an_object_that_gets_too_large(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told before the store would say so after the last part."""
+    monkeypatch.setattr(upload, "MOST_PARTS", 2)
+    written = opened(s3.place("upload/large"))
+    written.put([b"1" * PART, b"2" * PART])
+    with pytest.raises(WriteError, match="needs more than 2 parts") as refused:
+        written.put([b"3"])
+    assert "--file-size" in refused.value.hint
+    written.close()
+    assert s3.uploads("upload/large") == []
+
+
+def test_rights_that_are_missing_are_no_failure_of_the_moment(s3: S3Server) -> None:
+    """Another attempt would not get past it."""
+    location = Location.parse(s3.place("x")).store
+    nowhere = Location(scheme="s3", bucket="no-such-bucket", key="x", options=location.options)
+    with pytest.raises(WriteError, match="NoSuchBucket") as refused:
+        Bucket(nowhere).put("x", b"1")
+    assert not isinstance(refused.value, StoreFailed)
+
+
+def test_versions(s3: S3Server) -> None:
+    """An object is replaced only as it was seen, and made only once."""
+    bucket = Bucket(Location.parse(s3.place("versions")))
+    first = bucket.put_new("versions/a", b"1")
+    with pytest.raises(FileExistsError):
+        bucket.put_new("versions/a", b"2")
+    second = bucket.replace("versions/a", b"2", first)
+    with pytest.raises(Superseded):
+        bucket.replace("versions/a", b"3", first)
+    assert bucket.read_version("versions/a") == (b"2", second)
+    bucket.delete(["versions/a", "versions/never"])
+    with pytest.raises(Superseded):
+        bucket.replace("versions/a", b"3", second)
+    with pytest.raises(FileNotFoundError):
+        bucket.read("versions/a")
+
+
+def test_reading_from_any_position(s3: S3Server) -> None:
+    """Backwards, over the end, and over the edges of what is asked for at once."""
+    data = b"".join(b"%07d\n" % number for number in range(3 * 1024 * 1024))
+    s3.client().put_object(Bucket=s3.bucket, Key="read/large", Body=data)
+    with Bucket(Location.parse(s3.place("read"))).open("read/large") as file:
+        assert file.seek(0, 2) == len(data)
+        assert file.read(10) == b""
+        for start in (0, 9_000_000, PART - 5, 3, len(data) - 7):
+            file.seek(start)
+            assert file.read(100) == data[start : start + 100]
+        file.seek(0)
+        assert file.read() == data
+
+
+def test_a_read_that_is_cut_is_repeated(s3: S3Server) -> None:
+    """As each request is."""
+    s3.client().put_object(Bucket=s3.bucket, Key="cut/a", Body=b"abc")
+    rules = (Rule("get", "cut", 2), Rule("get", "busy", 1), Rule("get", "throttled", 1))
+    with faulty(s3, *rules) as (broken, faults):
+        assert Bucket(Location.parse(broken.place("cut"))).read("cut/a") == b"abc"
+    assert faults.all_done()
+
+
+def opened_held(place: str) -> HeldUpload:
     """Begin an object in parts of 8 MiB."""
     return HeldUpload(Location.parse(place), buffer_bytes=1, in_flight=3)
 
 
 def held(place: str, *pieces: bytes) -> UncompletedUpload:
     """Send an object; return what completes it."""
-    written = opened(place)
+    written = opened_held(place)
     written.put(pieces)
     written.finish()
     written.close()
@@ -48,7 +197,7 @@ def test_what_is_sent_is_there_once_it_is_completed(s3: S3Server, checksum: str,
     """Whatever the memory holds that the bytes came in, by then; and not before."""
     key = f"held/{checksum}/{size}"
     place = s3.place(key, f"&checksum={checksum}")
-    written = opened(place)
+    written = opened_held(place)
     memory = bytearray(700_001)
     expected = hashlib.sha256()
     left = size
@@ -73,7 +222,7 @@ def test_what_is_sent_is_there_once_it_is_completed(s3: S3Server, checksum: str,
 
 def test_nothing_is_left_of_what_is_given_up(s3: S3Server) -> None:
     """Neither in the store nor of threads that send."""
-    written = opened(s3.place("held/given-up"))
+    written = opened_held(s3.place("held/given-up"))
     written.put([b"1" * (2 * PART + 5)])
     # It is begun by a thread of its own.
     wait_for(lambda: bool(s3.uploads("held/given-up")), "an upload that is begun")
@@ -149,7 +298,7 @@ def test_an_upload_that_was_changed_is_told(s3: S3Server) -> None:
 def test_a_part_that_arrived_as_another_costs_an_attempt(s3: S3Server) -> None:
     """It is a failure that another attempt may get past, and nothing is left of this one."""
     with faulty(s3, Rule("part", "other etag")) as (broken, faults):
-        written = opened(broken.place("held/damaged"))
+        written = opened_held(broken.place("held/damaged"))
         written.put([b"1"])
         with pytest.raises(StoreFailed, match="part 1 of damaged") as failed:
             written.finish()
