@@ -40,7 +40,7 @@ LIBRARIES = {
         file="_encoder.so",
         override=encoder.OVERRIDE,
         tests=tuple(
-            f"writers/native/test_{name}.py" for name in ("equality", "filling", "encoder")
+            f"writers/native/test_{name}.py" for name in ("equality", "native_texts")
         ),
     ),
     "pages": Library(

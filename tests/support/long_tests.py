@@ -62,7 +62,6 @@ LONGEST = (
     "unloader/cli/commands/test_topology.py",
     "unloader/cli/commands/test_run.py",
     "partition_planner/test_simulate.py",
-    "writers/native/test_encoder.py",
     "writers/native/test_equality.py",
     "examples",
 )

@@ -114,9 +114,7 @@ def test_members_of_every_level_are_read_by_others(tmp_path: Path, level: int | 
     assert [gzip.decompress(member) for member in members] == GZIP_PIECES
     # No time stamp and no name: the same bytes tomorrow.
     assert {member[:8] for member in members} == {b"\x1f\x8b\x08" + bytes(5)}
-    assert members == [
-        bytes(compressor.frame(memoryview(piece))) for piece in GZIP_PIECES
-    ]
+    assert members == [bytes(compressor.frame(memoryview(piece))) for piece in GZIP_PIECES]
     path = tmp_path / "members.gz"
     path.write_bytes(b"".join(members))
     if shutil.which("gzip") is None:

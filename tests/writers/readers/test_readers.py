@@ -104,9 +104,9 @@ def test_every_value_and_every_null_comes_back(name, write, tmp_path):
     batch = hostile_batch(hostile_texts(form))
     path = tmp_path / "file.csv"
     path.write_bytes(write(batch, form))
-    assert read_by_duckdb(
-        path, form, dict.fromkeys(batch.schema.names, "VARCHAR")
-    ) == rows_of(batch)
+    assert read_by_duckdb(path, form, dict.fromkeys(batch.schema.names, "VARCHAR")) == rows_of(
+        batch
+    )
 
 
 def test_typed_values_come_back_to_duckdb(typed, write, tmp_path):

@@ -573,7 +573,7 @@ def test_the_rule_holds_for_any_texts(values: list[str | None]) -> None:
     """Arrow's way of guarding does what the rule says, whatever stands in the column."""
     batch = pa.RecordBatch.from_arrays([pa.array(values, pa.string())], names=["v"])
     guarded = FormulaGuard(batch.schema).batch(batch)
-    assert guarded.column(0).to_pylist() == list(map(guarded, values))
+    assert guarded.column(0).to_pylist() == list(map(guarded_text, values))
 
 
 def written_with_substitutes(values: list[str | None], **options: object) -> bytes:
@@ -596,7 +596,9 @@ def test_each_character_that_is_lacking_becomes_the_substitute() -> None:
     """Others stay, NULL stays NULL, and a value may be longer than before."""
     values = ["naïve", "10 €", None, "€€", "plain"]
     expected = "naïve\n10 EUR\n\nEUREUR\nplain\n".encode("latin-1")
-    assert written_with_substitutes(values, encoding="latin-1", substitute="EUR", null="") == expected
+    assert (
+        written_with_substitutes(values, encoding="latin-1", substitute="EUR", null="") == expected
+    )
 
 
 def test_without_a_substitute_the_error_names_the_option() -> None:

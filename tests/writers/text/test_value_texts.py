@@ -350,9 +350,7 @@ def test_binary_in_its_three_forms(kind, values, start, length):
     array = pa.array(values, kind).slice(start, length)
     values = values[start : start + length]
     assert value_texts(array) == [v if v is None else "\\x" + v.hex() for v in values]
-    assert value_texts(array, binary="hex") == [
-        v if v is None else v.hex() for v in values
-    ]
+    assert value_texts(array, binary="hex") == [v if v is None else v.hex() for v in values]
     expected = [v if v is None else base64.b64encode(v).decode() for v in values]
     assert value_texts(array, binary="base64") == expected
 
