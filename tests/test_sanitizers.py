@@ -39,9 +39,7 @@ LIBRARIES = {
         sources="writers/native",
         file="_encoder.so",
         override=encoder.OVERRIDE,
-        tests=tuple(
-            f"writers/native/test_{name}.py" for name in ("equality", "native_texts")
-        ),
+        tests=tuple(f"writers/native/test_{name}.py" for name in ("equality", "native_texts")),
     ),
     "pages": Library(
         sources="writers/parquet/native",
