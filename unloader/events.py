@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from unloader.model import Cause, TableCounts, UnitResult
+from unloader.model import Cause, TableCounts, UnitResult, Waits
 
 Phase = Literal[
     "connecting",
@@ -101,7 +101,7 @@ class UnitStarted(Struct, frozen=True, kw_only=True):
 
 
 class UnitAdvanced(Struct, frozen=True, kw_only=True):
-    """A worker got further; the figures are totals of the running attempt."""
+    """A worker got further, as it reports itself; the figures are totals of the running attempt."""
 
     worker: int
     unit: str
@@ -109,8 +109,9 @@ class UnitAdvanced(Struct, frozen=True, kw_only=True):
     bytes: int
     waiting_for: str = ""
     """The disk that has no room, as text; empty if there is room."""
-    waits_for: Literal["nothing", "source", "destination", "limit"] = "nothing"
-    """Whom the attempt waits for; `limit` while it is held up, as fewer workers are to work."""
+    waits_for: Waits = "nothing"
+    """What it has mostly waited for since its last report, or waits for now and for a second;
+    `limit` while its fetch is held up, as fewer workers are to work."""
 
 
 class DirectoryFilled(Struct, frozen=True, kw_only=True):

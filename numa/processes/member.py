@@ -29,6 +29,9 @@ _PR_SET_PDEATHSIG = 1
 Report = Callable[[object], None]
 TaskFunction = Callable[[Any, Report], object]
 
+number = 0
+"""The worker whose process this is; 0 in a process that is none."""
+
 _listeners: list[Report] = []
 
 
@@ -94,6 +97,8 @@ def main(sock: socket.socket, stream: BinaryIO, ready: Ready, function: TaskFunc
         ready: The first event to send.
         function: Does the tasks.
     """
+    global number
+    number = ready.worker
     faulthandler.enable()
     # A process that a task starts must not keep the pipe open after our death.
     sock.set_inheritable(False)

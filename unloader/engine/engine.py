@@ -122,7 +122,7 @@ class Engine(Struct, Generic[U]):
         try:
             while not self.schedule.over and self.failure is None:
                 self._step(executor)
-            self._tell_capacity(at_once=True)
+            self._tell_capacity(at_end=True)
             self._handle_all(executor, executor.finish())
         finally:
             # A busy place must not finish a file after its attempt has been discarded.
@@ -210,9 +210,9 @@ class Engine(Struct, Generic[U]):
         if ends and not failure.retryable and self.failure is None:
             self.failure = failure
 
-    def _tell_capacity(self, *, at_once: bool = False) -> None:
+    def _tell_capacity(self, *, at_end: bool = False) -> None:
         capacity = self.schedule.capacity
-        limit = capacity.news(self.clock(), at_once=at_once)
+        limit = capacity.news(self.clock(), at_end=at_end)
         if limit is not None:
             self.work.limited(limit, raises=capacity.raises)
 

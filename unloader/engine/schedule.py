@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
@@ -22,9 +23,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from partition_planner.model import WorkUnit
-from unloader.engine.backoff import Jitter, delay_seconds, no_jitter
-from unloader.engine.capacity import Capacity
-from unloader.engine.reliability import Reliability
 from unloader.model import AttemptFailure, RetryOptions
 
 
@@ -67,6 +65,190 @@ class Verdict(Struct, Generic[U], frozen=True, kw_only=True):
     """None if the unit is given up."""
     counted: bool = True
     """It counts against the unit's retries."""
+
+
+Jitter: TypeAlias = Callable[[str, int], float]
+"""From what is tried, and which failure of it this was, to a number from 0 to 1."""
+
+# Of a second they make years; a thousand more would be no number any more.
+_MOST_DOUBLINGS = 30
+
+_SHARE = 0.5
+"""Part of a delay that the jitter may take away. A server that comes back then meets its clients
+over the second half of the delay, and none of them comes much too early."""
+
+
+def no_jitter(what: str, failures: int) -> float:
+    """Return 1: every delay is whole."""
+    return 1.0
+
+
+def spread(seed: str) -> Jitter:
+    """Return a jitter that differs between the things that are tried, and between seeds.
+
+    Args:
+        seed: Such as the id of a run.
+    """
+
+    def jitter(what: str, failures: int) -> float:
+        return zlib.crc32(f"{seed}/{what}/{failures}".encode()) / 0xFFFFFFFF
+
+    return jitter
+
+
+def delay_seconds(retry: RetryOptions, failures: int, share: float = 1.0) -> float:
+    """Return the seconds to wait after a number of failures: doubling, and capped.
+
+    Args:
+        retry: The first delay and the longest one. A first delay above the longest is the longest.
+        failures: Doubles the delay each time.
+        share: From the jitter: 0 takes half of the delay away, 1 nothing.
+    """
+    longest = max(retry.delay_seconds, retry.delay_max_seconds)
+    whole = min(longest, retry.delay_seconds * 2.0 ** min(failures - 1, _MOST_DOUBLINGS))
+    return whole * (1.0 - _SHARE + _SHARE * share)
+
+
+RAISE_SECONDS = 60.0
+"""Guess: what took the sessions away, another job for instance, may have ended by then."""
+
+MOST_REFUSALS = 2
+"""One more is tried no further once so many trials were refused."""
+
+_SETTLE_SECONDS = 1.0
+"""Several places are refused within a moment; the new limit is reported once."""
+
+
+class Capacity(Struct):
+    """How many places may work at once when the source takes no more sessions.
+
+    Nothing is limited until the source refuses a session. Then as many places go on as have one,
+    and now and then one more is tried.
+    """
+
+    limit: int | None = None
+    """None is as many as there are."""
+    lowest: int | None = None
+    """The smallest limit there was; None if there never was one."""
+    _raise_at: float | None = None
+    _is_trial: bool = False
+    """The limit was raised since the last refusal."""
+    _refused_trials: int = 0
+    _reported: int | None = None
+    _changed: float = 0.0
+
+    def allows(self, busy: int, now: float) -> bool:
+        """Return whether one more place may work beside busy ones; may raise the limit for it."""
+        if not self.has_room(busy, now):
+            return False
+        if self.limit is None or busy < self.limit:
+            return True
+        self._set(self.limit + 1, now)
+        self._is_trial, self._raise_at = True, now + RAISE_SECONDS
+        return True
+
+    def has_room(self, busy: int, now: float) -> bool:
+        """Return what `allows` would, and change nothing."""
+        if self.limit is None or busy < self.limit:
+            return True
+        return self._raise_at is not None and now >= self._raise_at and busy <= self.limit
+
+    def refused(self, others: int, now: float) -> bool:
+        """Note that the source refused a session, while a number of others are open.
+
+        Returns:
+            Whether the run continues with those; without any, it is a failure like others.
+        """
+        if not others:
+            return False
+        if self._is_trial:
+            self._refused_trials += 1
+        self._is_trial = False
+        again = self._refused_trials < MOST_REFUSALS
+        self._raise_at = now + RAISE_SECONDS if again else None
+        self._set(others if self.limit is None else min(self.limit, others), now)
+        self.lowest = min(self.limit or others, self.lowest or others)
+        return True
+
+    def news(self, now: float, *, at_end: bool = False) -> int | None:
+        """Return the limit once after each change, when it has settled; None if there is no news.
+
+        Args:
+            now: As everywhere.
+            at_end: Do not wait until it has settled.
+        """
+        if self._reported == self.limit or not (at_end or now - self._changed >= _SETTLE_SECONDS):
+            return None
+        self._reported = self.limit
+        return self.limit
+
+    @property
+    def raises(self) -> bool:
+        """Whether one more place will be tried."""
+        return self._raise_at is not None
+
+    def _set(self, limit: int, now: float) -> None:
+        if limit != self.limit:
+            self.limit, self._changed = limit, now
+
+
+_SUSPECT_LOSSES = 2
+"""Different units that a place loses in a row until it is thought to be at fault itself."""
+
+_MOST_FORGIVEN = 10
+"""From so many on every loss counts again: a run must end, whatever is at fault."""
+
+
+class Reliability(Struct):
+    """What places have lost since they last finished a unit, and which of them had better wait.
+
+    A unit that ends each process it meets is lost at different places, one attempt each; a place
+    that ends each process, such as one whose memory is bad, loses different units. Only the second
+    kind is seen here, and only while another place, which has finished units, is better.
+    """
+
+    _lost: dict[int, dict[str, None]] = field(default_factory=dict)
+    """By place: the different units, in the order of their loss."""
+    _proven: set[int] = field(default_factory=set)
+    """Places that have finished a unit."""
+    _rests: dict[int, float] = field(default_factory=dict)
+    """By place: when it may work again."""
+
+    def may_work(self, place: int, now: float) -> bool:
+        """Return whether a place may be given a unit."""
+        return now >= self._rests.get(place, now)
+
+    def worked(self, place: int) -> None:
+        """Note that a place has finished a unit."""
+        self._proven.add(place)
+        self._lost.pop(place, None)
+        self._rests.pop(place, None)
+
+    def rest(self, place: int, until: float) -> None:
+        """Let a place wait."""
+        self._rests[place] = until
+
+    def lost(self, place: int, unit: str, now: float, retry: RetryOptions) -> bool:
+        """Note that a place has lost a unit with its process.
+
+        Returns:
+            Whether the place is thought to be at fault, and not the unit; then it waits.
+        """
+        units = self._lost.setdefault(place, {})
+        units[unit] = None
+        is_suspect = _SUSPECT_LOSSES <= len(units) <= _MOST_FORGIVEN
+        better = (each for each in self._proven if each != place)
+        if not is_suspect or all(self._is_suspect(each) for each in better):
+            return False
+        # A delay of 0 is for who wants no pause between attempts, not a loop of dying processes.
+        patient = RetryOptions(
+            delay_seconds=max(retry.delay_seconds, 1.0), delay_max_seconds=retry.delay_max_seconds
+        )
+        self.rest(place, now + delay_seconds(patient, len(units) - _SUSPECT_LOSSES + 1))
+        return True
+
+    def _is_suspect(self, place: int) -> bool:
+        return len(self._lost.get(place, ())) >= _SUSPECT_LOSSES
 
 
 class Schedule(Struct, Generic[U]):

@@ -63,6 +63,16 @@ class UnitTask(Struct, frozen=True, kw_only=True):
         return self.name or self.unit.id
 
 
+class BundleTask(Struct, frozen=True, kw_only=True):
+    """One attempt at several small work units, which a worker does one after the other.
+
+    The worker reports their progress as pairs of a number in the bundle and an event.
+    """
+
+    tasks: tuple[tuple[int, UnitTask], ...]
+    """Each with its number in the bundle."""
+
+
 class Preload(Struct, frozen=True, kw_only=True):
     """Asks a worker to load what it will need; its answer is None."""
 
@@ -99,19 +109,7 @@ class FetchOrder(Struct, frozen=True, kw_only=True):
 
 
 Waits = Literal["nothing", "source", "destination", "limit"]
-
-
-class UnitProgress(Struct, frozen=True, kw_only=True):
-    """What a worker tells while it works."""
-
-    unit: str
-    rows: int
-    bytes: int
-    waiting_for: str = ""
-    """The disk that has no room, as text; empty if there is room."""
-    waits_for: Waits = "nothing"
-    """Whom it has mostly waited for since it last told, or waits for now and for a second; `limit`
-    while its fetch is held up by an order."""
+"""What an attempt waits for."""
 
 
 class StageLoad(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -210,6 +208,13 @@ class UnitResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     def scanned(self) -> int:
         """The rows that were read."""
         return self.rows + (self.filtered or 0)
+
+
+class BundleResult(Struct, frozen=True, kw_only=True):
+    """What became of a bundle: units that are missing were not done, since one has failed."""
+
+    results: tuple[tuple[int, UnitResult], ...]
+    """Each with its number in the bundle."""
 
 
 class BoundSeat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

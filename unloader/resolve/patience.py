@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from unloader.engine.backoff import delay_seconds, spread
+from unloader.engine.schedule import delay_seconds, spread
 from unloader.errors import Interrupted, UnloaderError
 from unloader.events import Notice, Observer, Tick
 from unloader.model import RetryOptions

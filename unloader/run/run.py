@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from unloader.engine.backoff import spread
 from unloader.engine.engine import Engine
 from unloader.engine.executor import Executor
-from unloader.engine.schedule import Schedule
+from unloader.engine.schedule import Schedule, spread
 from unloader.errors import Interrupted, OutputFailed, UnloaderError, translate
 from unloader.events import Notice, Observer, Phase, PhaseStarted, RunFinished, Tick
 from unloader.failures import error_of

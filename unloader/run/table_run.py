@@ -65,7 +65,7 @@ class Circumstances(Struct, kw_only=True):
     evidence: Evidence = field(default_factory=Evidence)
     """Where the workers were."""
     lowest_parallelism: int | None = None
-    """See `unloader.engine.capacity`."""
+    """See `unloader.engine.schedule`."""
     steering: RunSteering | None = None
     """What steers the number of workers; None before there are any."""
 

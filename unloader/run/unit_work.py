@@ -36,7 +36,6 @@ from unloader.model import (
     BoundSeat,
     Extract,
     FinishedUnit,
-    UnitProgress,
     UnitResult,
     UnitTask,
 )
@@ -130,22 +129,13 @@ class UnitWork:
 
     def reported(self, place: int, attempt: Assignment, payload: object) -> None:
         """Tell how far a worker is."""
-        assert isinstance(payload, UnitProgress)
+        assert isinstance(payload, UnitAdvanced)
         if self.room is not None and payload.waiting_for:
             self.room.worker_waits(payload.waiting_for)
         self.history.advanced(place, payload.rows, payload.bytes)
         if (steered := self.concurrency.current) is not None:
             steered.count.reached(place, payload.rows)
-        self._tell(
-            UnitAdvanced(
-                worker=place,
-                unit=payload.unit,
-                rows=payload.rows,
-                bytes=payload.bytes,
-                waiting_for=payload.waiting_for,
-                waits_for=payload.waits_for,
-            )
-        )
+        self._tell(payload)
 
     def finished(
         self, place: int, attempt: Assignment, result: object, *, ago: float = 0.0

@@ -28,8 +28,14 @@ from unloader.events import (
     UnitsKept,
 )
 from unloader.failures import failure_of
-from unloader.model import AttemptFailure, Preload, UnitResult, UnitTask
-from unloader.model.bundles import BundleProgress, BundleResult, BundleTask
+from unloader.model import (
+    AttemptFailure,
+    BundleResult,
+    BundleTask,
+    Preload,
+    UnitResult,
+    UnitTask,
+)
 from unloader.run.concurrency.opening import RunSteering
 from unloader.run.room import RoomWatch
 from unloader.run.state import RunState, TableState
@@ -182,9 +188,9 @@ class TablesWork(Work[TableUnit]):
 
     def reported(self, place: int, attempt: Attempt[TableUnit], payload: object) -> None:
         """Tell how far a worker is."""
-        if isinstance(payload, BundleProgress):
-            attempt = _each_of(attempt)[payload.number]
-            payload = payload.progress
+        if isinstance(payload, tuple):  # Of a bundle.
+            number, payload = payload
+            attempt = _each_of(attempt)[number]
         self._work_of(attempt).reported(place, _of_table(attempt), payload)
 
     def finished(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:

@@ -10,26 +10,26 @@ import atexit
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from numa.processes import member
 from unloader.errors import SourceError
+from unloader.events import UnitAdvanced
 from unloader.failures import failure_of
 from unloader.model import (
     AttemptFailure,
+    BundleResult,
+    BundleTask,
     Preload,
     Proof,
     Release,
     Snapshot,
     SourceSpec,
-    UnitProgress,
     UnitResult,
     UnitTask,
 )
-from unloader.model.bundles import BundleProgress, BundleResult, BundleTask
 from unloader.redaction import guard_streams
 from unloader.sources.base import Reader
 from unloader.sources.registry import source_of
@@ -130,15 +130,15 @@ def run_bundle(task: BundleTask, report: Callable[[object], None]) -> BundleResu
     """Unload several units, up to one that fails."""
     done = []
     for number, each in task.tasks:
-        result = run_unit(each, partial(_report_of, report, number))
+
+        def report_part(event: UnitAdvanced, number: int = number) -> None:
+            report((number, event))
+
+        result = run_unit(each, report_part)
         if isinstance(result, AttemptFailure):
             break
         done.append((number, result))
     return BundleResult(results=tuple(done))
-
-
-def _report_of(report: Callable[[object], None], number: int, progress: UnitProgress) -> None:
-    report(BundleProgress(number=number, progress=progress))
 
 
 def _proved(task: Proof) -> AttemptFailure | None:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from unloader.model import UnitProgress, Waits
+from numa.processes import member
+from unloader.events import UnitAdvanced
+from unloader.model import Waits
 from unloader.sources.base import Text, is_large_row
 
 if TYPE_CHECKING:
     from writers.large_rows import LargeValue
 
-Report = Callable[[UnitProgress], None]
+Report = Callable[[UnitAdvanced], None]
 
 REPORT_SECONDS = 0.2
 
@@ -56,9 +58,14 @@ class Progress(Struct):
     def waits(self, what: Waits) -> None:
         """Report what the work is waiting for; it counts as progress, so only a change is told."""
         what = "limit" if self._is_held_up else what
-        self.report(
-            UnitProgress(unit=self.unit, rows=self.rows, bytes=self.written, waits_for=what)
+        event = UnitAdvanced(
+            worker=member.number,
+            unit=self.unit,
+            rows=self.rows,
+            bytes=self.written,
+            waits_for=what,
         )
+        self.report(event)
 
     def ends(self) -> None:
         """Tell that all rows are with the writers, which may take their time to end."""
@@ -77,12 +84,12 @@ class LastReport(Struct):
     """Passes reports on, and repeats the last one while something is waited for."""
 
     report: Report
-    last: UnitProgress
+    last: UnitAdvanced
     _repeated: float = 0.0
 
-    def __call__(self, progress: UnitProgress) -> None:
-        self.last = progress
-        self.report(progress)
+    def __call__(self, event: UnitAdvanced) -> None:
+        self.last = event
+        self.report(event)
 
     def wait(self, what: str) -> None:
         """Repeat the last report; may be called by another thread."""

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from numa.processes import member
 from unloader.errors import OutputFailed, VerifyMismatch
+from unloader.events import UnitAdvanced
 from unloader.model import (
     OutputResult,
     OutputTask,
     StageLoad,
     Stages,
-    UnitProgress,
     UnitTask,
 )
 from unloader.sources.base import SHARES, ReadAgain, Reader, Text, TextReader
@@ -68,7 +69,8 @@ def copy_unit(task: UnitTask, reader: Reader, report: Report) -> Copied:
     """
     from writers.files.room import told_of_waits
 
-    last = LastReport(report, UnitProgress(unit=task.unit.id, rows=0, bytes=0))
+    nothing = UnitAdvanced(worker=member.number, unit=task.unit.id, rows=0, bytes=0)
+    last = LastReport(report, nothing)
     with told_of_waits(lambda place: last.wait(f"space on the disk of {place}")):
         if task.extract.projection.route == "encoded":
             return _copy_encoded(task, cast(TextReader, reader), Progress(task.unit.id, last))

@@ -19,7 +19,8 @@ from pathlib import Path
 from stages import stages
 
 from unloader.engine.schedule import Attempt
-from unloader.model import AttemptFailure, UnitProgress, UnitResult
+from unloader.events import UnitAdvanced
+from unloader.model import AttemptFailure, UnitResult
 
 GROWTH_BYTES = 64 << 20
 KEPT: list[bytes] = []
@@ -31,18 +32,18 @@ def work(task: object, report: Callable[[object], None]) -> UnitResult | Attempt
         return None
     unit, first = task.unit.id, task.attempt == 1
     kind = unit.partition("-")[0]
-    report(UnitProgress(unit=unit, rows=1, bytes=2))
+    report(UnitAdvanced(worker=0, unit=unit, rows=1, bytes=2))
     if kind == "hang":
         # Whoever looks for this process finds it.
         Path(os.environ["ENGINE_TASKS"], f"{os.getpid()}").touch()
         time.sleep(3600)
     if kind == "many":
         for number in range(100):
-            report(UnitProgress(unit=unit, rows=number, bytes=2))
+            report(UnitAdvanced(worker=0, unit=unit, rows=number, bytes=2))
     if kind == "chatter":
         for _ in range(8):
             time.sleep(0.1)
-            report(UnitProgress(unit=unit, rows=1, bytes=2))
+            report(UnitAdvanced(worker=0, unit=unit, rows=1, bytes=2))
     if kind == "die" or (kind == "mortal" and first):
         os.kill(os.getpid(), signal.SIGKILL)
     if kind == "last":

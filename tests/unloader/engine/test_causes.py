@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partition_planner.model import WholeTable, WorkUnit
-from unloader.engine.backoff import delay_seconds, spread
-from unloader.engine.schedule import Schedule
+from unloader.engine.schedule import Schedule, delay_seconds, spread
 from unloader.model import AttemptFailure, RetryOptions
 
 Judge = Callable[[int, AttemptFailure, float], object]
@@ -130,7 +129,7 @@ def test_what_the_source_allows_is_told_once_it_has_settled() -> None:
     assert schedule.capacity.news(11.0) == 2
     assert schedule.capacity.news(99.0) is None
     begun(schedule, 5, 100.0)
-    assert schedule.capacity.news(100.0, at_once=True) == 3
+    assert schedule.capacity.news(100.0, at_end=True) == 3
 
 
 def test_refusals_without_any_session_are_failures_like_others() -> None:

@@ -26,9 +26,9 @@ from unloader.engine.executor import Executor, ExecutorEvent, failure_in
 from unloader.engine.in_process import InProcessExecutor
 from unloader.engine.local import LocalExecutor
 from unloader.engine.schedule import Assignment
+from unloader.events import UnitAdvanced
 from unloader.model import (
     AttemptFailure,
-    UnitProgress,
     UnitResult,
 )
 
@@ -108,7 +108,9 @@ def test_a_task_reports_and_has_a_result(executor: Executor) -> None:
     executor.send(0, attempt("ok-1"))
     assert list(executor.places()) == []
     message, result = until(executor, Finished)
-    assert message == Message(worker=0, payload=UnitProgress(unit="ok-1", rows=1, bytes=2))
+    assert message == Message(
+        worker=0, payload=UnitAdvanced(worker=0, unit="ok-1", rows=1, bytes=2)
+    )
     assert isinstance(result, Finished)
     assert isinstance(result.result, UnitResult)
     assert (result.worker, result.result.unit) == (0, "ok-1")

@@ -17,13 +17,13 @@ import pytest
 
 from partition_planner.model import Piece, PlanLimits, TableInfo
 from partition_planner.planner import plan
+from unloader.events import UnitAdvanced
 from unloader.model import (
     Extract,
     OutputTask,
     Projection,
     ReadColumn,
     SourceSpec,
-    UnitProgress,
     UnitResult,
     UnitTask,
 )
@@ -45,7 +45,7 @@ NEEDS = (OutputNeeds(text=TextFormat(), batches_only=True), OutputNeeds(text=Non
 TABLE = TableInfo(schema=None, name="t", columns=(), named_partitions=False, row_ranges=False)
 
 
-def silent(progress: UnitProgress) -> None:
+def silent(progress: UnitAdvanced) -> None:
     """Take a report of progress."""
 
 

@@ -1,7 +1,7 @@
 """How many places work now: what is asked for or found by measuring, and the lowest limit.
 
 Pure: the time, the rows and what limits allow go in, a number and the steps to it come out. Where a
-source refuses sessions `unloader.engine.capacity` counts for itself, and the lower number wins;
+source refuses sessions `unloader.engine.schedule` counts for itself, and the lower number wins;
 here that only bounds the search.
 """
 
