@@ -262,6 +262,29 @@ def test_what_cannot_be_unloaded_is_left_out_if_asked(source: str, tmp_path: Pat
     assert "nothing  is left out: the table nothing is not in" in shown.stdout
 
 
+def test_a_table_that_was_left_out_is_read_by_the_next_run(tmp_path: Path) -> None:
+    """`resume --new-snapshot` names the true reason, and `--resume-or-start` reads the table."""
+    path = tmp_path / "s.duckdb"
+    create = "CREATE TABLE {} AS SELECT i AS id, 1 AS one FROM range(9) t(i)"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(create.format("here"))
+    job = (
+        *("run", f"duckdb://{path}", "--table", "here", "--table", "gone", "--quiet"),
+        *("--to", f"{tmp_path}/out/{{table}}", "--on-table-failure", "continue"),
+    )
+    home = str(tmp_path / "out")
+    assert "the table gone is not in" in command.error_of(*job, status=7)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(create.format("gone"))
+    for _ in range(2):
+        error = command.error_of("resume", home, "--new-snapshot", "--quiet", status=7)
+        assert "gone: it was left out when the run was first started: the table gone is" in error
+        assert "start the command of the run with --resume-or-start" in error
+    command.run(*job, "--resume-or-start")
+    command.run("verify", home, f"duckdb://{path}")
+    assert rows_of(manifest_in(tmp_path / "out")) == {"main.here": 9, "main.gone": 9}
+
+
 @pytest.mark.parametrize(
     ("options", "part"),
     [

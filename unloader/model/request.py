@@ -259,6 +259,8 @@ class TableCounts(Struct, frozen=True, kw_only=True):
     staged: int = 0
     """Complete tables, counted by the source, that are published together with all tables."""
     failed: int = 0
-    """Failed or excluded tables."""
+    """Tables that failed or were left out before the first row."""
+    left_out: int = 0
+    """The part of `failed` that was left out."""
     largest_open: str = ""
     """The largest table with rows still to read, by the estimate of the source."""

@@ -30,7 +30,6 @@ from unloader.request.directory_names import directory_name, has_fields
 from unloader.resolve.outputs.directories import directory_values
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.homes import (
-    LeftOut,
     TablesRecord,
     directory_now,
     home_above,
@@ -342,7 +341,10 @@ def _of_several(record: bytes, place: str, run_id: str) -> BrokenRun:
         tables=tuple(_as_broken(each, found.home, place) for each in runs),
         options=options,
         place=place,
-        left_out=tuple(map(_left_out, found.left_out)),
+        left_out=tuple(
+            TableProblem.earlier(each.table, each.why, error_class(each.error))
+            for each in found.left_out
+        ),
     )
 
 
@@ -388,11 +390,6 @@ def why_not_resumable(place: str, record: bytes = b"") -> str:
     except OutputFailed:
         return ""  # It was resumed just now, or was moved.
     return ""
-
-
-def _left_out(recorded: LeftOut) -> TableProblem:
-    error = error_class(recorded.error)(recorded.why, "start another run for this table")
-    return TableProblem(table=recorded.table, error=error)
 
 
 def _first_in(found: TablesRecord | None, place: str) -> ResolvedRun:

@@ -393,6 +393,14 @@ def _resumed_tables(
             text = f"run {broken.run_id}, which was interrupted in {home}, was a different job"
             observe(Notice(text=f"{text}: this run starts from the beginning"))
         return asked
+    replaces = (*broken.options.replaces, broken.run_id)
+    anew = replace(asked, options=replace(asked.options, replaces=replaces))
+    if broken.left_out and _is_published(broken, observe):
+        # Only a new snapshot can have the tables that it left out.
+        names = ", ".join(each.table for each in broken.left_out)
+        text = f"run {broken.run_id} in {home} is complete without tables that it left out: {names}"
+        observe(Notice(text=f"{text}; all tables are read at a new snapshot"))
+        return anew
     requests = [entry.request for entry in asked.entries]
     keys = tuple(key for each in requests for key in _masking_keys(each))
     encryption = asked.common.output.encryption
@@ -404,10 +412,12 @@ def _resumed_tables(
         return asked
     observe(Notice(text=f"resuming run {broken.run_id}, which was interrupted in {home}"))
     manifest = _continued_or_gone(known, observe, stop)
-    if isinstance(manifest, TablesManifest):
-        return manifest
-    replaces = (*broken.options.replaces, broken.run_id)
-    return replace(asked, options=replace(asked.options, replaces=replaces))
+    return manifest if isinstance(manifest, TablesManifest) else anew
+
+
+def _is_published(broken: BrokenRun, observe: Observer) -> bool:
+    left = left_of_tables((each.run for each in broken.tables), broken.place, observe)
+    return all(each.what == "all" for each in left.values())
 
 
 class _CutShort(Struct, frozen=True, kw_only=True):

@@ -140,7 +140,7 @@ class Counting:
         self._by_size = sorted(tables, key=lambda table: sum(map(size_of, table.units)))
         self._total = len(self._by_size) + left_out
         self._done = sum(table.manifest is not None for table in self._by_size)
-        self._failed = left_out
+        self._failed = self._left_out = left_out
         self._staged = 0
 
     @property
@@ -153,6 +153,7 @@ class Counting:
             done=self._done,
             staged=self._staged,
             failed=self._failed,
+            left_out=self._left_out,
             largest_open=self._by_size[-1].name if self._by_size else "",
         )
 

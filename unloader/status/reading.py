@@ -226,7 +226,9 @@ def _of_broken_run(
     if tables:
         what = tables_left(storage, place, who.run_id, tables)
         left_out = len(recorded_left_out(record))
-        counts = replace(what.tables, total=what.tables.total + left_out, failed=left_out)
+        counts = replace(
+            what.tables, total=what.tables.total + left_out, failed=left_out, left_out=left_out
+        )
         return replace(found, left=what.left, tables=counts, finished=finished)
     return replace(found, left=_left(storage, who), finished=finished)
 

@@ -241,7 +241,8 @@ def test_what_is_left_out_stays_missing(source: SourceSpec, tmp_path: Path) -> N
     for _ in range(2):
         error = command.error_of("resume", str(home), status=7)
         assert "1 of 5 tables is not complete: nowhere: " in error
-        assert "start another run for this table" in error
+        assert "it was left out when the run was first started: " in error
+        assert "start the command of the run with --resume-or-start" in error
     assert not (home / "_manifest.json").exists()
     partial = json.loads((home / "_run" / "_manifest.json").read_text())
     assert partial["tables"][-1]["status"] == "left out"

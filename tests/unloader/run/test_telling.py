@@ -76,6 +76,7 @@ def test_a_table_that_fails_is_told_as_such(source: SourceSpec, tmp_path: Path) 
     assert not failed["nowhere"].directory
     last = [event for event in told if isinstance(event, TableFinished)][-1]
     assert (last.tables.total, last.tables.done, last.tables.failed) == (3, 1, 2)
+    assert tables_text(last.tables) == "1/3 tables, 1 failed, 1 left out"
 
 
 @pytest.mark.long(OTHER_ROUTES)

@@ -87,12 +87,15 @@ def verified_share(event: Verified) -> float:
 
 def tables_text(tables: TableCounts) -> str:
     """Return how far a run is with its tables."""
-    failed = f", {tables.failed} failed" if tables.failed else ""
-    if tables.staged:
-        failed = f", {tables.staged} ready to be published{failed}"
+    counts = (
+        (tables.staged, "ready to be published"),
+        (tables.failed - tables.left_out, "failed"),
+        (tables.left_out, "left out"),
+    )
+    others = "".join(f", {count} {what}" for count, what in counts if count)
     largest = tables.largest_open
     still = f", largest still open: {render.name(largest)}" if largest else ""
-    return f"{tables.done}/{tables.total} tables{failed}{still}"
+    return f"{tables.done}/{tables.total} tables{others}{still}"
 
 
 LONG_SECONDS = 1.0

@@ -11,6 +11,12 @@ from unloader.nouns import counted
 from unloader.selection.problems import SHOWN
 from unloader.selection.problems import TableProblem as SelectionProblem
 
+_EARLIER = "it was left out when the run was first started: "
+_TRY_AGAIN = (
+    "start the command of the run with --resume-or-start: it reads all tables at a new snapshot, "
+    "with the tables that were left out"
+)
+
 
 class TableProblem(Struct, frozen=True, kw_only=True):
     """One reason why a table, or what a pattern stands for, cannot be unloaded."""
@@ -29,6 +35,12 @@ class TableProblem(Struct, frozen=True, kw_only=True):
         """Table and reason."""
         message = self.error.message.rstrip(". ")
         return message if message.startswith(self.table) else f"{self.table}: {message}"
+
+    @classmethod
+    def earlier(cls, table: str, why: str, kind: type[UnloaderError] = SourceError) -> TableProblem:
+        """Return the problem of a table that was left out before the run was resumed."""
+        message = f"{_EARLIER}{why.removeprefix(_EARLIER)}"
+        return cls(table=table, error=kind(message, _TRY_AGAIN))
 
     @classmethod
     def of(cls, problem: SelectionProblem, entry: int | None = None) -> TableProblem:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from partition_planner.errors import PlanError
 from partition_planner.several import estimated_bytes, unit_bytes
-from unloader.errors import ConfigError, Interrupted, SourceError, UnloaderError, translate
+from unloader.errors import ConfigError, Interrupted, UnloaderError, translate
 from unloader.events import Notice, Observer, PhaseStarted, silent
 from unloader.model import Snapshot, SourceSpec
 from unloader.placement.seating import SeatPlan, seat_request
@@ -154,15 +154,12 @@ class _Resolving(Struct, frozen=True, kw_only=True):
         if runs:
             # Whether there is a place for the manifest of the run is known before any row, too.
             home_of(self.asked.options.destination, runs)
+        left_out = [TableProblem.earlier(table, why) for table, why in self.asked.left_out]
         return _Found(
             runs=runs,
-            problems=each_once((*self._left_out(), *chosen.problems, *problems)),
+            problems=each_once((*left_out, *chosen.problems, *problems)),
             notices=chosen.notices,
         )
-
-    def _left_out(self) -> Iterator[TableProblem]:
-        for table, why in self.asked.left_out:
-            yield TableProblem(table=table, error=SourceError(why, "start the run again"))
 
     def _decided(
         self, catalog: Catalog, snapshot: Snapshot
