@@ -102,7 +102,10 @@ FLOORS = {
             "unloader.failures",
             "unloader.redaction",
         },
-        {"unloader.nouns", "unloader.transforms.model"},
+        {"unloader.request.option"},
+        {"unloader.request.value_types"},
+        {"unloader.request.masks"},
+        {"unloader.nouns", "unloader.request.settings", "unloader.transforms.model"},
     ),
     "writers": (
         {"writers.testing"},

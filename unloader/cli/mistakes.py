@@ -118,7 +118,7 @@ def _options_of(context: click.Context | None) -> dict[str, str]:
     """Return the names of the options of a command, each with its group."""
     parameters = context.command.params if context is not None else ()
     return {
-        name: getattr(each, "section", "")
+        name: getattr(each, "group", "")
         for each in parameters
         if isinstance(each, click.Option) and not each.hidden
         for name in (*each.opts, *each.secondary_opts)

@@ -27,9 +27,9 @@ from unloader.errors import (
     UsageError,
 )
 from unloader.redaction import holds_sql_password
-from unloader.request.options.option import Option, of_command
-from unloader.request.options.sweeping import AXES, SECTION, Several
-from unloader.sources.options import every_option
+from unloader.request.option import Option, of_command
+from unloader.request.options import AXES, POINTS, every_option
+from unloader.request.value_types import Several
 from unloader.tuning.analysis import MOST_LEVELS, Analysis, Rules
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ JOB_SUFFIX = ".toml"
 _PASSWORD = "password-"
 """First letters of the options about the source of the password."""
 
-_OF_A_SWEEP = (SECTION, "Analysis")
+_OF_A_SWEEP = (POINTS, "Analysis")
 _OF_A_CALL = "Display"
 """Section of the options about the display of one call."""
 
@@ -164,7 +164,7 @@ def _job(context: click.Context, url: str, recommended: Mapping[str, str]) -> It
         declared = parameter.declared
         option = known.get(declared.key)
         # Some options of a sweep have the name of a different option of run, such as --report.
-        if option is None or (declared.section in _OF_A_SWEEP and declared.name not in AXES):
+        if option is None or (declared.group in _OF_A_SWEEP and declared.name not in AXES):
             continue
         if option.name in recommended or not _belongs(option, format_name):
             continue
@@ -176,7 +176,7 @@ def _job(context: click.Context, url: str, recommended: Mapping[str, str]) -> It
 
 def _belongs(option: Option, format_name: str) -> bool:
     kept = option.kept or option.name.startswith(_PASSWORD)
-    return kept and option.section != _OF_A_CALL and option.knows(format_name)
+    return kept and option.group != _OF_A_CALL and option.knows(format_name)
 
 
 def _toml(value: Any) -> str:

@@ -43,11 +43,10 @@ from unloader.model import (
 from unloader.nouns import counted
 from unloader.placement.evidence import Evidence, node_records, worker_records
 from unloader.redaction import redact
-from unloader.request.options.fields import recorded
+from unloader.request.options import recorded
 from unloader.resolve.jobs import digest_of_job
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.slow_installation import missing_libraries
-from unloader.sources.options import every_option
 from unloader.storage.kinds import destination_kind
 from unloader.tuning.ceiling_records import Ceilings, Efficiency, Mount
 from unloader.tuning.efficiency import (
@@ -250,7 +249,7 @@ def options_record(run: ResolvedRun) -> OptionsRecord:
     compression, choice = run.output.spec("").compression, run.output.choice
     name = "csv" if isinstance(shape, TextFormat) else "parquet"
     steps = None if run.output.transform is None else run.output.transform.options.steps
-    found = recorded(every_option(), run.request)
+    found = recorded(run.request, OptionsRecord.__struct_fields__)
     options = {
         **found,
         "to": output.destinations if output.others else output.destination,

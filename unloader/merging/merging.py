@@ -33,7 +33,7 @@ from unloader.manifest.model import (
 from unloader.manifest.read import directories_of, manifest_bytes, read_manifest
 from unloader.model import FinishedUnit, Part, VerifyLevel
 from unloader.nouns import are, counted
-from unloader.request.parts import PART_DIRECTORY, part_directory
+from unloader.request.settings import PART_DIRECTORY, part_directory
 from unloader.resolve.resolution import new_run_id
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at

@@ -36,7 +36,6 @@ from unloader.model.request import (
     ClusterOptions,
     ConcurrencyOptions,
     FixedWidths,
-    Part,
     PlanOptions,
     Request,
     RetryOptions,
@@ -77,6 +76,7 @@ from unloader.model.work import (
     UnitTask,
     Waits,
 )
+from unloader.request.settings import Part
 
 __all__ = (
     "COMPARING",

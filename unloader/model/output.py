@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Literal
 
 from msgspec import Struct, field
 
 from unloader.model.source import SecretReference
+from unloader.request.option import ONE_VALUE, PLANNING, READING, Option
+from unloader.request.settings import parse_partition
+from unloader.request.value_types import (
+    MODE,
+    OWNER_GROUP,
+    PARTITION,
+    SECONDS,
+    SIZE,
+    SIZE_FROM_1,
+    Kind,
+    Whole,
+)
 from unloader.transforms.model import TransformOptions
 from writers.codecs.choice import Preset
 from writers.model import (
@@ -89,6 +103,22 @@ class EncryptionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return Encryption(recipients=self.recipients, keyed=self.keyed)
 
 
+_FILE_NAME = "{table}.{unit}{part}.{ext}"
+
+_RUN = "unloader run duckdb:///data/sales.db --table ORDERS"
+_LAKE = f"{_RUN} \\\n    --to iceberg://lake/sales.orders"
+_LAKE_APPEND = f"{_LAKE} --save-mode append"
+_LAKE_OVERWRITE = f"{_LAKE} --save-mode overwrite \\\n    --replace-where \"DAY = '2026-01-31'\""
+_DAILY = f"{_RUN} \\\n    --to '/extract/{{table}}/{{date}}'"
+
+
+def _partitions(items: Sequence[str]) -> tuple[PartitionBy, ...]:
+    return tuple(PartitionBy(**parse_partition(item)) for item in items)
+
+
+_output = partial(Option, group="Output", commands=PLANNING, effect="changes", scope="route")
+
+
 class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where and how the output is written."""
 
@@ -99,45 +129,269 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """As the options say: names of columns as they were typed, and no fields of fixed width."""
     compression: Compression | Preset = field(default_factory=Compression)
     """A codec, or how one is to be chosen by measuring."""
-    file_per: FilePer = "unit"
-    file_name: str = "{table}.{unit}{part}.{ext}"
-    file_size_bytes: int = 0
-    """Start a new file once this many bytes are written; 0 is never."""
-    overwrite: bool = False
+    file_per: Annotated[
+        FilePer,
+        _output(
+            "Write a file for each work unit, or one file for the table.",
+            commands=READING,
+            not_for={"streams": "it is not cut into files"},
+            example="table",
+        ),
+    ] = "unit"
+    file_name: Annotated[
+        str,
+        _output(
+            "Template of the file names, from {schema} {table} {partition} {unit} {part} {ext} "
+            "{date}.",
+            Kind("TEMPLATE"),
+            commands=READING,
+            default_text=_FILE_NAME,
+            not_for={"streams": "it has a name already"},
+            example="'{table}-{unit}-{part}.{ext}'",
+        ),
+    ] = _FILE_NAME
+    file_size_bytes: Annotated[
+        int,
+        _output(
+            "Start a new file after this many bytes, such as 64MiB or 1GB. 0 sets no limit.",
+            SIZE,
+            commands=READING,
+            name="file-size",
+            not_for={"streams": "it is not cut into files"},
+            example="1GB",
+        ),
+    ] = 0
+    overwrite: Annotated[
+        bool,
+        _output(
+            "Replace an earlier run in DEST. When the new run is complete, the old manifest is "
+            "removed, with the files in the manifest and the unpublished files of an interrupted "
+            "run. All other files stay. If such a file has the name of a new file, the run fails.",
+            kept=False,
+            common=True,
+            not_for={
+                "streams": "it has no earlier run",
+                "tables": "use --save-mode overwrite, which replaces the rows of the table",
+            },
+        ),
+    ] = False
     others: tuple[str, ...] = ()
     """Further directories that the files are spread over."""
-    keep: int | None = None
-    """Finished runs that stay in the directories beside this one, itself included; None is all."""
-    latest_link: str | None = None
-    """Name of a symbolic link, beside the directory, that is to lead to the newest run."""
-    pipe_seconds: float = 300.0
-    """Longest wait for the reader of a pipe; 0 is for ever."""
-    buffer_bytes: int = 4 * 1024 * 1024
-    buffers: int = 4
-    """Output buffers in flight between encoder and I/O thread."""
-    checksum: Checksum = "xxh3"
-    mode: int | None = None
-    """Rights of files; None is as the umask has it."""
-    owner_group: str = ""
-    """`[USER][:GROUP]` of files and directories."""
-    direct_io: bool = False
-    min_free_bytes: int = 0
-    """What must stay free on the disk of each directory: the run waits for it. 0 does not look."""
-    pause_seconds: float = 3600.0
-    """Longest such wait."""
-    encoder: EncoderChoice = "auto"
+    keep: Annotated[
+        int | None,
+        _output(
+            "Number of finished runs to keep, including the new one. --to needs {date} or "
+            "{run_id}. Older runs of the same table are removed after the new run is verified. A "
+            "run in which a file was changed or added stays.",
+            Whole(1),
+            default_text="all",
+            not_for={
+                "streams": "it keeps nothing",
+                "objects": "give the bucket a lifecycle rule, or remove old prefixes yourself",
+                "tables": "let the catalog expire snapshots",
+            },
+            example=f"{_DAILY} --keep 7",
+        ),
+    ] = None
+    latest_link: Annotated[
+        str | None,
+        _output(
+            "Name of a symbolic link beside the directory of the run. It leads to the newest "
+            "run, and is switched atomically when that run is complete.",
+            Kind("NAME"),
+            default_text="none",
+            not_for={
+                "streams": "it has no directory",
+                "objects": "it has no links; take the name of the run from --on-success or --json",
+                "tables": "readers find its files through the catalog",
+            },
+            example=f"{_DAILY} --latest-link latest",
+        ),
+    ] = None
+    pipe_seconds: Annotated[
+        float,
+        _output(
+            "Longest wait in seconds for the reader of a pipe in --to. 0 sets no limit.",
+            SECONDS,
+            effect="none",
+            name="pipe-timeout",
+            example=f"{_RUN} \\\n    --to pipe:/tmp/orders --pipe-timeout 60",
+        ),
+    ] = 300.0
+    buffer_bytes: Annotated[
+        int,
+        _output(
+            "Size of one output buffer, in bytes.",
+            SIZE_FROM_1,
+            group="Speed",
+            commands=ONE_VALUE,
+            effect="none",
+            name="overlap-buffer",
+            example="4MiB",
+        ),
+    ] = 4 * 1024 * 1024
+    buffers: Annotated[
+        int,
+        _output(
+            "Number of output buffers of one worker.",
+            Whole(1),
+            group="Speed",
+            commands=READING,
+            effect="none",
+            name="overlap-buffers",
+            example="3",
+        ),
+    ] = 4
+    checksum: Annotated[
+        Checksum,
+        _output(
+            "Checksum of each file in the manifest. Object stores use crc32c.",
+            commands=READING,
+            example="sha256",
+        ),
+    ] = "xxh3"
+    mode: Annotated[
+        int | None,
+        _output(
+            "Rights of the files and of the manifest, such as 640. The umask does not change "
+            "them. For 640, the directories of the run have the rights 750: every user who may "
+            "read a file may also enter its directory.",
+            MODE,
+            default_text="set by the umask",
+            not_for={
+                "streams": "it has its rights already",
+                "objects": "the bucket sets its rights",
+            },
+            example="640",
+        ),
+    ] = None
+    owner_group: Annotated[
+        str,
+        _output(
+            "Owner and group of the files, the manifest and the directories that the run "
+            "creates. Write names or numbers. Either can be left out, as in :dba. Another owner "
+            "needs root.",
+            OWNER_GROUP,
+            default_text="this user",
+            not_for={
+                "streams": "it has an owner already",
+                "objects": "its owner is the account of the bucket",
+            },
+            example=":dba",
+        ),
+    ] = ""
+    direct_io: Annotated[
+        bool,
+        _output(
+            "Bypass the page cache, if the file system supports it.",
+            group="Speed",
+            commands=READING,
+            effect="none",
+            not_for={"streams": "it has no page cache", "objects": "it has no page cache"},
+        ),
+    ] = False
+    min_free_bytes: Annotated[
+        int,
+        _output(
+            "Pause the run while the disk of a directory has less free space than this, in "
+            "bytes. 0 does not check: a full disk then ends the run.",
+            SIZE,
+            group="Safety",
+            commands=READING,
+            effect="none",
+            scope="run",
+            name="min-free",
+            not_for={"streams": "it has no disk", "objects": "it has no disk"},
+            example="10GiB",
+        ),
+    ] = 0
+    pause_seconds: Annotated[
+        float,
+        _output(
+            "End the run after a pause of this many seconds, and keep its finished units. 0 ends "
+            "the run as soon as less than --min-free is free.",
+            SECONDS,
+            group="Safety",
+            commands=READING,
+            effect="none",
+            scope="run",
+            name="pause-timeout",
+            not_for={"streams": "it has no disk", "objects": "it has no disk"},
+            example="1h",
+        ),
+    ] = 3600.0
+    encoder: Annotated[
+        EncoderChoice,
+        _output(
+            "Use the compiled encoder (native), or the slower one (plain). Both write the same "
+            "text, and in Parquet the same values. auto is the compiled encoder if it was built; "
+            "see unloader formats.",
+            group="CSV",
+            commands=READING,
+            formats=("csv", "parquet"),
+            example="plain",
+        ),
+    ] = "auto"
     encryption: EncryptionOptions | None = None
     """None is files that everybody can read who may open them."""
     transform: TransformOptions | None = None
     """What is done to the rows before they are written; None writes them as they are read."""
-    filter: str | None = None
-    """A condition in DuckDB's SQL on the rows that are read; None takes all of them."""
-    save_mode: SaveMode | None = None
-    """Of a table of a lakehouse; None is create."""
-    replace_where: str | None = None
-    branch: str | None = None
-    partition_by: tuple[PartitionBy, ...] = ()
-    """Of a table that is made; names of columns as they were typed."""
+    filter: Annotated[
+        str | None,
+        _output(
+            "Only the rows for which this condition is true, in the SQL of DuckDB. It sees the "
+            "values as they were read from the source, and can name columns that are not "
+            "written. If one condition serves all outputs, --where is faster: the database "
+            "evaluates it.",
+            Kind("SQL"),
+            group="Selection",
+            effect="selects",
+            planned=True,
+            example="'AMOUNT > 100'",
+        ),
+    ] = None
+    save_mode: Annotated[
+        SaveMode | None,
+        _output(
+            "How to change the table of --to. create makes a new table and refuses one that "
+            "exists, append adds rows, and overwrite replaces the rows. The change is one commit "
+            "after the run is verified.",
+            default_text="create",
+            example=_LAKE_APPEND,
+        ),
+    ] = None
+    replace_where: Annotated[
+        str | None,
+        _output(
+            'With --save-mode overwrite: replace only the rows that meet CONDITION, such as "DAY '
+            "= '2026-01-31'\". Whole files are replaced. A file that also holds other rows is "
+            "refused.",
+            Kind("CONDITION"),
+            default_text="all rows",
+            example=_LAKE_OVERWRITE,
+        ),
+    ] = None
+    branch: Annotated[
+        str | None,
+        _output(
+            "Commit to this branch of an Iceberg table. A missing branch is created. You can "
+            "check its rows before you publish the branch.",
+            Kind("NAME"),
+            default_text="main",
+            example=f"{_LAKE_APPEND} --branch audit",
+        ),
+    ] = None
+    partition_by: Annotated[
+        tuple[PartitionBy, ...],
+        _output(
+            "Partition the new Iceberg table by a column, or by a function of it. The functions "
+            "are year, month, day, hour and truncate, such as day(CREATED) or truncate(4, NAME). "
+            "Rows are not moved: each file must hold rows of one partition. Can be repeated.",
+            PARTITION,
+            shape=_partitions,
+            example=f"{_LAKE} --partition-by 'day(CREATED)'",
+        ),
+    ] = ()
     lake_table: LakeTable | None = None
     """What the files become part of; decided as the run begins, when the place becomes a real one.
     None is no table."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from functools import lru_cache
-from typing import Any, Literal
+from functools import lru_cache, partial
+from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from partition_planner.model import TableInfo
 from unloader.model.source import Snapshot, SourceSpec
+from unloader.request.option import READING, Option
+from unloader.request.value_types import NUMBER_FORM
 
 Nanoseconds = Literal["string", "timestamp"]
 
@@ -48,18 +50,45 @@ class Projection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which of the columns the filter of each output looks at; None where no output has one."""
 
 
+_value = partial(
+    Option,
+    group="Selection",
+    commands=READING,
+    effect="changes",
+    scope="table",
+    formats=("parquet",),
+)
+
+
 class ValueOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What becomes of values that the usual Arrow types cannot hold.
 
     `Source.options` names the fields a source knows; others must keep their defaults.
     """
 
-    number_without_precision: str = "string"
-    """In Parquet: string, double, or decimal(p,s)."""
-    nanoseconds: Nanoseconds = "string"
-    """In Parquet, of timestamps with 7 to 9 digits of a second: string, or timestamp[ns]."""
-    zone_columns: bool = False
-    """In Parquet, a second column with the zone of each timestamp with time zone."""
+    number_without_precision: Annotated[
+        str,
+        _value(
+            "In Parquet, write a NUMBER without precision as exact text, as a decimal(p,s) that "
+            "must fit every value, or as a double, which may round. Only Oracle.",
+            NUMBER_FORM,
+            example="'decimal(38,10)'",
+        ),
+    ] = "string"
+    nanoseconds: Annotated[
+        Nanoseconds,
+        _value(
+            "In Parquet, write timestamps with 7 to 9 digits as exact text, or as nanoseconds, "
+            "which end in 2262. Only Oracle.",
+            example="timestamp",
+        ),
+    ] = "string"
+    zone_columns: Annotated[
+        bool,
+        _value(
+            "In Parquet, add a column with the zone of each timestamp with time zone. Only Oracle."
+        ),
+    ] = False
 
 
 class SampledKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from functools import partial
+from os.path import abspath
+from typing import Annotated, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -11,6 +14,30 @@ from partition_planner.model import PlanLimits
 from unloader.model.output import OutputOptions
 from unloader.model.reading import ValueOptions
 from unloader.model.source import Consistency, SourceSpec, TableName
+from unloader.request.option import ONE_VALUE, PLANNING, READING, Option
+from unloader.request.settings import Part, parse_width
+from unloader.request.value_types import (
+    CLUSTER,
+    COUNT,
+    CPU_SHARE,
+    FILE,
+    GLOBS,
+    HOURS,
+    NAMES,
+    NUMBERS,
+    PART,
+    RUN_PARALLELISM,
+    SECONDS,
+    SHARE,
+    SIZE,
+    SIZE_FROM_1,
+    TABLES,
+    WIDTHS,
+    Choice,
+    Kind,
+    PathText,
+    Whole,
+)
 
 VerifyLevel = Literal["none", "count", "full", "source"]
 
@@ -18,34 +45,171 @@ COMPARING: tuple[VerifyLevel, ...] = ("full", "source")
 """The levels that compare checksums of values, so that workers compute them."""
 
 
-class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of several parts that the work units of a plan are divided into."""
+TWO_ROUTES = (
+    "unloader run duckdb:///data/sales.db --table ORDERS \\\n"
+    "    --route csv:to=/extract/csv --route lake:to=/lake/orders,format=parquet"
+)
+"""An example of a run with several outputs."""
 
-    number: int
-    """From 1."""
-    of: int
+_QUERY = "unloader run duckdb:///data/sales.db --query 'SELECT ID FROM ORDERS' \\\n   "
+_QUERY_NAME = f"{_QUERY} --query-name ids --to '/extract/{{table}}'"
+_PARTITION = (
+    "unloader run oracle://etl@db01/SALES --table ORDERS --to /extract \\\n    --partition 'P2026*'"
+)
+
+_selection = partial(
+    Option, group="Selection", commands=PLANNING, effect="selects", scope="table", planned=True
+)
 
 
 class Selection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The part of the source that the user requests."""
 
-    table: TableName | None = None
-    query: str | None = None
-    query_name: str | None = None
+    table: Annotated[
+        TableName | None,
+        _selection(
+            "Table or view: NAME or SCHEMA.NAME. Put double quotes around a name that is not "
+            "plain.",
+            Kind("T"),
+            commands=("describe", "codecs", "preflight", "sweep"),
+            effect="changes",
+            common=True,
+            example="ORDERS",
+        ),
+        _selection(
+            "Table, view or pattern such as 'SALES.*'. Write NAME or SCHEMA.NAME, with double "
+            "quotes around a name that is not plain. Repeat the option for several tables. All "
+            "tables are read at one snapshot.",
+            TABLES,
+            effect="changes",
+            common=True,
+            example="ORDERS",
+        ),
+    ] = None
+    query: Annotated[
+        str | None,
+        _selection(
+            "Unload the result of this query. It is used instead of --table.",
+            Kind("SQL"),
+            commands=READING,
+            common=True,
+            example=f"{_QUERY} --to ids",
+        ),
+    ] = None
+    query_name: Annotated[
+        str | None,
+        _selection(
+            "Name for the result of --query. It replaces {table} in names of directories and "
+            "files. The default is query.",
+            Kind("NAME"),
+            effect="none",
+            example=_QUERY_NAME,
+        ),
+    ] = None
     """The name of the query, in place of the name of a table; None means `query`."""
-    columns: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    where: str | None = None
-    partitions: tuple[str, ...] = ()
+    columns: Annotated[
+        tuple[str, ...],
+        _selection(
+            "Only these columns, in this order. A pattern such as addr_* selects all columns "
+            "that match. A text in double quotes is a name, and not a pattern. Separate several "
+            "with commas, or repeat the option.",
+            NAMES,
+            commands=READING,
+            scope="route",
+            empty=True,
+            example="ID,AMOUNT",
+        ),
+    ] = ()
+    exclude: Annotated[
+        tuple[str, ...],
+        _selection(
+            "All columns except these names or patterns. Separate several with commas, or repeat "
+            "the option.",
+            NAMES,
+            commands=READING,
+            scope="route",
+            empty=True,
+            example="'ADDR_*'",
+        ),
+    ] = ()
+    where: Annotated[
+        str | None,
+        _selection(
+            "Only the rows that meet this condition. The database evaluates it.",
+            Kind("SQL"),
+            commands=READING,
+            scope="route",
+            common=True,
+            example="'AMOUNT > 100'",
+        ),
+    ] = None
+    partitions: Annotated[
+        tuple[str, ...],
+        _selection(
+            "Only the partitions that match one of these patterns. Each pattern must match a "
+            "partition. A partition includes its subpartitions: YEAR, YEAR/MONTH. Separate "
+            "several with commas, or repeat the option.",
+            GLOBS,
+            commands=READING,
+            empty=True,
+            name="partition",
+            example=_PARTITION,
+        ),
+    ] = ()
     """Glob patterns; empty means all partitions."""
-    as_text: tuple[str, ...] = ()
-    sample: float | None = None
+    as_text: Annotated[
+        tuple[str, ...],
+        _selection(
+            "Write the columns that match one of these patterns as exact text. Separate several "
+            "with commas, or repeat the option.",
+            GLOBS,
+            commands=("describe", *READING),
+            effect="changes",
+            empty=True,
+            example="'*_CODE'",
+        ),
+    ] = ()
+    sample: Annotated[
+        float | None,
+        _selection(
+            "Only a sample of about this size, such as 1%. The sample is the same each time. "
+            "Without --sample-by it consists of whole work units. With --sample-by it has, for "
+            "some values of the column, all rows with these values. 100% is everything.",
+            SHARE,
+            example="1%",
+        ),
+    ] = None
     """A share above 0 and up to 1; 1 and None mean all rows."""
-    sample_by: str | None = None
-    """The column whose values decide on the sample; None samples whole work units."""
-    limit_rows: int | None = None
-    """The most rows; None means all rows."""
-    part: Part | None = None
+    sample_by: Annotated[
+        str | None,
+        _selection(
+            "Sample by the values of this column. Every table and source that has the column "
+            "gives the same values, so that samples of several tables can be joined.",
+            Kind("COLUMN"),
+            example="CUSTOMER_ID --sample 1%",
+        ),
+    ] = None
+    limit_rows: Annotated[
+        int | None,
+        _selection(
+            "At most this many rows: the first that the database returns. One worker reads them.",
+            COUNT,
+            example="1000",
+        ),
+    ] = None
+    part: Annotated[
+        Part | None,
+        _selection(
+            "Read only part K of N of the work units in a plan file, at the snapshot of the "
+            "plan. The other parts run elsewhere, and `unloader merge` combines the parts. "
+            "auto/N takes K from a job array of Slurm (numbered from 1), Kubernetes or AWS Batch.",
+            PART,
+            commands=("run",),
+            scope="run",
+            planned=False,
+            in_files=False,
+        ),
+    ] = None
     """The part of a plan that is read here; None means the whole plan."""
 
     @property
@@ -54,14 +218,51 @@ class Selection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return None if self.sample is None or self.sample >= 1 else self.sample
 
 
+def _workers(number: int) -> int | None:
+    return number if number > 0 else None
+
+
+_limit = partial(
+    Option, group="Speed", commands=READING, effect="none", scope="table", planned=True
+)
+
+
 class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to split the table, and for how many workers."""
 
-    parallelism: int | None = None
+    parallelism: Annotated[
+        int | None,
+        _limit(
+            "Number of workers. auto is the number of usable cores. A run has at most one worker "
+            "for each work unit. adaptive starts with few workers, and adds and removes workers "
+            "by the measured rows per second.",
+            RUN_PARALLELISM,
+            commands=ONE_VALUE,
+            scope="run",
+            shape=_workers,
+            default=0,
+            common=True,
+            example="8",
+        ),
+    ] = None
     """None means the number of usable CPUs of the machine."""
-    split: str = "auto"
-    """The same values as `PlanLimits.split`."""
-    unit_bytes: int | None = None
+    split: Annotated[
+        str,
+        _limit(
+            "How the table is split into work units.",
+            Choice("auto", "partition", "range", "none"),
+            example="range",
+        ),
+    ] = "auto"
+    unit_bytes: Annotated[
+        int | None,
+        _limit(
+            "Size above which a partition or table is split, such as 256MiB.",
+            SIZE_FROM_1,
+            default_text="set by the planner",
+            example="256MiB",
+        ),
+    ] = None
 
     def limits(self, parallelism: int) -> PlanLimits:
         """Return the limits of a plan for this number of workers."""
@@ -70,17 +271,77 @@ class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return PlanLimits(parallelism=parallelism, split=self.split, unit_bytes=self.unit_bytes)
 
 
+def _device(name: str) -> str | None:
+    return name or None
+
+
+_seat = partial(Option, group="Placement", commands=(*READING, "topology"), effect="none")
+
+
 class SeatOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How workers are placed on the machine."""
 
-    numa: Literal["auto", "off", "require"] = "auto"
-    nodes: tuple[int, ...] = ()
+    numa: Annotated[
+        Literal["auto", "off", "require"],
+        _seat(
+            "auto places workers on NUMA nodes and binds them as far as the system allows. off "
+            "binds nothing. require is like auto, but the run fails if there is only one node or "
+            "if workers cannot be bound.",
+            commands=(*ONE_VALUE, "topology"),
+            example="off",
+        ),
+    ] = "auto"
+    nodes: Annotated[
+        tuple[int, ...],
+        _seat(
+            "Place workers only on these NUMA nodes, such as 0,2-3. all is every node with "
+            "usable CPUs.",
+            NUMBERS,
+            name="numa-nodes",
+            default_text="all",
+            record="nodes",
+            example="0,1",
+        ),
+    ] = ()
     """Empty means all nodes."""
-    placement: Literal["spread", "close"] = "spread"
-    bind: Literal["none", "node", "core"] = "node"
-    memory_policy: Literal["local", "preferred", "bind", "interleave"] = "preferred"
-    near: str | None = None
-    """Network interface, block device or path whose node is preferred among equal nodes."""
+    placement: Annotated[
+        Literal["spread", "close"],
+        _seat(
+            "Spread workers over the nodes in proportion to their CPUs (spread), or fill the "
+            "cores of one node after another (close).",
+            commands=(*ONE_VALUE, "topology"),
+            example="close",
+        ),
+    ] = "spread"
+    bind: Annotated[
+        Literal["none", "node", "core"],
+        _seat(
+            "Bind each worker to nothing (none), to all CPUs of its node (node), or to one core "
+            "of it (core).",
+            example="core",
+        ),
+    ] = "node"
+    memory_policy: Annotated[
+        Literal["local", "preferred", "bind", "interleave"],
+        _seat(
+            "Nodes from which a worker gets its memory. local: the node on which it runs. "
+            "preferred: its own node, and other nodes when its own node is full. bind: only its "
+            "own node; the kernel kills the worker when this node is full. interleave: all nodes "
+            "with CPUs in turn.",
+            example="preferred",
+        ),
+    ] = "preferred"
+    near: Annotated[
+        str | None,
+        _seat(
+            "Prefer the NUMA node of this network interface, disk or path, such as eth0, nvme0n1 "
+            "or /extract.",
+            PathText("DEVICE"),
+            empty=True,
+            shape=_device,
+            example="eth0",
+        ),
+    ] = None
 
 
 Cause = Literal["start", "trial", "faster", "not faster", "limit", "asked"]
@@ -88,30 +349,95 @@ Cause = Literal["start", "trial", "faster", "not faster", "limit", "asked"]
 previous number is restored; a limit starts or stops to apply; a user requests it."""
 
 
+_concurrency = partial(Option, group="Speed", commands=READING, effect="none")
+
+
 class ConcurrencyOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many workers may work at a time, if the number can change during a run."""
 
     adaptive: bool = False
     """The number of workers that makes the run fastest, found by measuring."""
-    max_sessions: int | None = None
-    """Sessions of the run in the database, including the parent; None sets no limit."""
-    max_cpu: float | None = None
+    max_sessions: Annotated[
+        int | None,
+        _concurrency(
+            "Most sessions of the run in the database: one of the parent, one of each worker, "
+            "and the sessions of --max-db-load and --keep-snapshot.",
+            Whole(2),
+            example="16",
+        ),
+    ] = None
+    max_cpu: Annotated[
+        float | None,
+        _concurrency(
+            "Use fewer workers while the CPUs of this host are busier than this, such as 75%. "
+            "One worker always continues. Linux.",
+            CPU_SHARE,
+            example="75%",
+        ),
+    ] = None
     """Busy share of the CPUs of this host, 0 to 1, above which fewer work; None does not check."""
-    max_db_load: int | None = None
-    """All active sessions in the database, including the run; None does not check."""
-    slow_between: str | None = None
-    """`HH:MM-HH:MM` in local time, when fewer workers work; None means never."""
-    slow_parallelism: int = 1
-    """The number of workers in these hours."""
+    max_db_load: Annotated[
+        int | None,
+        _concurrency(
+            "Use fewer workers while more sessions than this are active in the database, "
+            "including the sessions of the run. One worker always continues. Only PostgreSQL and "
+            "Oracle.",
+            Whole(1),
+            example="40",
+        ),
+    ] = None
+    slow_between: Annotated[
+        str | None,
+        _concurrency(
+            "Use --slow-parallelism workers in these hours of each day, in the local time of "
+            "this host. 22:00-06:00 includes midnight.",
+            HOURS,
+            example="08:00-18:00 --slow-parallelism 2",
+        ),
+    ] = None
+    slow_parallelism: Annotated[
+        int,
+        _concurrency(
+            "Number of workers in the hours of --slow-between.",
+            Whole(1),
+            default_text="1",
+            example="2 --slow-between 08:00-18:00",
+        ),
+    ] = 1
+
+
+_cluster = partial(Option, group="Cluster", commands=("run",), effect="none")
 
 
 class ClusterOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The Dask cluster whose workers read the work units."""
 
-    address: str | None = None
+    address: Annotated[
+        str | None,
+        _cluster(
+            "Read the work units on the workers of a Dask cluster: tcp://HOST:PORT, "
+            "tls://HOST:PORT, local:N or none. local:N starts a cluster of N workers on this "
+            "machine, for tests.",
+            CLUSTER,
+            name="cluster",
+            default_text="none",
+            example="tcp://scheduler:8786",
+        ),
+    ] = None
     """`tcp://HOST:PORT` or `tls://HOST:PORT` of its scheduler, or `local:N` for a cluster on this
     machine. `none` and None mean that no cluster is used."""
-    security: str | None = None
+    security: Annotated[
+        str | None,
+        _cluster(
+            "Certificates for a tls:// cluster. PATH is a directory with ca.pem, cert.pem and "
+            "key.pem, or a TOML file with the paths ca, cert and key.",
+            PathText("PATH"),
+            name="cluster-security",
+            shape=abspath,
+            default_text="none",
+            example="certificates --cluster tls://scheduler:8786",
+        ),
+    ] = None
     """Absolute path of the directory or file with the places of certificates and key."""
 
     @property
@@ -120,22 +446,76 @@ class ClusterOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.address not in (None, "none")
 
 
+_retry = partial(Option, group="Safety", commands=READING, effect="none")
+
+
 class RetryOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When an attempt is repeated, and when it is stalled."""
 
-    retries: int = 3
-    delay_seconds: float = 1.0
-    """The delay before the first retry; it doubles before each further retry."""
-    delay_max_seconds: float = 60.0
-    """The longest delay, except for a longer first delay."""
-    stall_seconds: float = 300.0
-    """The longest time without progress; 0 sets no limit."""
+    retries: Annotated[
+        int, _retry("Number of retries of a failed work unit.", Whole(0), example="5")
+    ] = 3
+    delay_seconds: Annotated[
+        float,
+        _retry(
+            "Seconds before the first retry. The delay doubles before each further retry. Each "
+            "work unit waits for a different part of the delay, at least half of it, so that not "
+            "all work units are retried at the same time.",
+            SECONDS,
+            name="retry-delay",
+            example="10",
+        ),
+    ] = 1.0
+    delay_max_seconds: Annotated[
+        float,
+        _retry(
+            "Longest delay before a retry, in seconds. A longer --retry-delay is not shortened.",
+            SECONDS,
+            name="retry-delay-max",
+            example="5m",
+        ),
+    ] = 60.0
+    stall_seconds: Annotated[
+        float,
+        _retry(
+            "Seconds without progress after which an attempt fails. 0 sets no limit.",
+            SECONDS,
+            name="stall-timeout",
+            example="10m",
+        ),
+    ] = 300.0
+
+
+def _widths(items: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(map(parse_width, items))
+
+
+_fixed = partial(
+    Option,
+    group="CSV",
+    commands=READING,
+    effect="changes",
+    scope="route",
+    formats=("csv",),
+    empty=True,
+)
 
 
 class FixedWidths(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Records of fixed width; their fields are decided when the columns are known."""
 
-    given: tuple[tuple[str, int], ...] = ()
+    given: Annotated[
+        tuple[tuple[str, int], ...],
+        _fixed(
+            "With --fixed: width of the field of a column in bytes. In a job file it can also be "
+            "a table. Separate several with commas, or repeat the option.",
+            WIDTHS,
+            name="width",
+            shape=_widths,
+            default_text="by the column's type",
+            example="NAME=40 --fixed",
+        ),
+    ] = ()
     """Columns as the user wrote their names, and the bytes of their fields."""
 
 
@@ -175,6 +555,13 @@ class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of this route alone."""
 
 
+def _unless_stop(policy: str) -> Literal["drop"] | None:
+    return "drop" if policy == "drop" else None
+
+
+_option = partial(Option, group="Speed", commands=ONE_VALUE, effect="changes")
+
+
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One whole job as the user requested it; it is resolved to a `ResolvedRun`."""
 
@@ -184,18 +571,73 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limits: PlanOptions = field(default_factory=PlanOptions)
     seats: SeatOptions = field(default_factory=SeatOptions)
     retry: RetryOptions = field(default_factory=RetryOptions)
-    consistency: Consistency = "snapshot"
+    consistency: Annotated[
+        Consistency,
+        _option(
+            "Read everything at one point in time (snapshot), or each work unit at a different "
+            "time (none).",
+            group="Safety",
+            commands=READING,
+            example="none",
+        ),
+    ] = "snapshot"
     values: ValueOptions = field(default_factory=ValueOptions)
-    fetch_bytes: int = 32 * 1024 * 1024
-    worker_memory_bytes: int = 0
-    """Memory that a worker may hold after a unit without being replaced; 0 sets no limit."""
-    verify: VerifyLevel = "count"
+    fetch_bytes: Annotated[
+        int,
+        _option(
+            "Memory of one worker for the array fetch, in bytes.",
+            SIZE_FROM_1,
+            effect="none",
+            scope="table",
+            name="fetch-memory",
+            example="64MiB",
+        ),
+    ] = 32 * 1024 * 1024
+    worker_memory_bytes: Annotated[
+        int,
+        _option(
+            "Replace a worker whose process holds more than this many bytes after a work unit. A "
+            "memory leak in a driver then cannot fill the machine. 0 never replaces a worker. "
+            "The limit is on resident memory with mapped libraries, and a new worker has about "
+            "160MiB. Linux.",
+            SIZE,
+            commands=READING,
+            effect="none",
+            name="worker-memory",
+            example="2GiB",
+        ),
+    ] = 0
+    verify: Annotated[
+        VerifyLevel,
+        _option(
+            "Check the result after the run. none does not check. count compares the number of "
+            "rows with the source. full also reads the files and compares each value with the "
+            "fetched value. source also compares checksums of all values, which the source "
+            "computes.",
+            group="Safety",
+            scope="table",
+            common=True,
+            example="full",
+        ),
+    ] = "count"
     settings: tuple[Setting, ...] = ()
     """All settings with their origins; their values are also in the fields above."""
     fixed: FixedWidths | None = None
     """The widths of records of fixed width; None for delimited text and Parquet."""
-    ceilings: str | None = None
-    """Absolute path of a file of ceilings that the run is compared with; None compares nothing."""
+    ceilings: Annotated[
+        str | None,
+        _option(
+            "Compare the rates of the run with the ceilings in FILE, which `unloader preflight "
+            "--save` wrote on this machine. The result and the manifest have the percentages.",
+            FILE,
+            group="Display",
+            commands=("run",),
+            effect="none",
+            shape=abspath,
+            default_text="none",
+            example="ceilings.json",
+        ),
+    ] = None
     concurrency: ConcurrencyOptions | None = None
     """None means a fixed number of workers without limits."""
     cluster: ClusterOptions | None = None
@@ -203,7 +645,18 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     routes: tuple[Route, ...] | None = None
     """All outputs, with `output` as the first; None for a single output with all columns and rows.
     With routes, the selection has no columns: each route has its columns."""
-    on_route_failure: Literal["stop", "drop"] | None = None
+    on_route_failure: Annotated[
+        Literal["stop", "drop"] | None,
+        _option(
+            "What to do with the other routes when the output of one route fails. stop ends the "
+            "run. drop writes and publishes the other routes, and the exit status is 7.",
+            group="Routes",
+            commands=PLANNING,
+            shape=_unless_stop,
+            default="stop",
+            example=f"{TWO_ROUTES} \\\n    --on-route-failure drop",
+        ),
+    ] = None
     """What to do with the other routes when one fails; None means stop."""
 
     @property

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import partial
+from typing import Annotated, Literal
 
 from msgspec import Struct, field
+
+from unloader.request.option import CONNECTING, PLANNING, REACHING, READING, Option
+from unloader.request.value_types import KEEPING, SECONDS, STATEMENTS, PathText, Whole
 
 Consistency = Literal["snapshot", "none"]
 
@@ -19,35 +23,128 @@ class SecretReference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The environment variable, the absolute path of the file, or `SERVICE/USER` in a keyring."""
 
 
+def _library(directory: str) -> str:
+    return "" if directory == "auto" else directory
+
+
+_session = partial(Option, group="Session", commands=READING, effect="none")
+
+
 class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the sessions of a run are opened and kept; a source uses what it knows of.
 
     `Source.options` names the fields a source knows; others must keep their defaults.
     """
 
-    fetch: Fetch = "auto"
-    """arrow: the driver builds the batches; tuples: rows of Python values, which we convert;
-    native: rows are taken out of the server's responses."""
-    confirm_fetch: bool = False
-    """Compare the native fetch with the driver's before the run, and remember who agreed."""
-    scn: int | None = None
-    """The system change number to read at, instead of the present one."""
-    session_sql: tuple[str, ...] = ()
+    fetch: Annotated[
+        Fetch,
+        _session(
+            "Let the driver build columns (arrow), build columns from rows of values (tuples), "
+            "or decode the server's responses in C++ (native). auto uses native if "
+            "--confirm-fetch has found equal rows on this server. Only Oracle.",
+            example="tuples",
+        ),
+    ] = "auto"
+    confirm_fetch: Annotated[
+        bool,
+        _session(
+            "Before the run, fetch rows with the native fetch and with the driver, and compare "
+            "every cell. If all cells are equal, later runs on this server use the native fetch. "
+            "Only Oracle."
+        ),
+    ] = False
+    scn: Annotated[
+        int | None,
+        _session(
+            "Read at this system change number instead of the current one. Only Oracle.",
+            Whole(1),
+            effect="selects",
+            example="8123456789",
+        ),
+    ] = None
+    session_sql: Annotated[
+        tuple[str, ...],
+        _session(
+            "Run this statement in every session before it reads. Repeat it for more statements. "
+            "Only Oracle.",
+            STATEMENTS,
+            commands=REACHING,
+            effect="selects",
+            empty=True,
+            secret=True,
+            example="\"ALTER SESSION SET TIME_ZONE = 'UTC'\"",
+        ),
+    ] = ()
     """Statements that each new session runs before anything else."""
-    parallel_query: bool = False
-    """The database may use parallel servers of its own for our statements."""
-    direct_read: bool = True
-    """Ask for reads that go past the database's buffer cache."""
-    call_timeout_seconds: float = 0.0
-    """Longest wait for one answer of the database; 0 is none of its own."""
-    client_library: str | None = None
+    parallel_query: Annotated[
+        bool,
+        _session("Let the database use parallel query for the statements of the run. Only Oracle."),
+    ] = False
+    direct_read: Annotated[
+        bool,
+        _session(
+            "Ask for direct path reads, which bypass the buffer cache. Only Oracle.", opposite=True
+        ),
+    ] = True
+    call_timeout_seconds: Annotated[
+        float,
+        _session(
+            "Longest wait in seconds for an answer from the database; 0 sets no limit. Only "
+            "Oracle.",
+            SECONDS,
+            commands=CONNECTING,
+            name="call-timeout",
+            example="60",
+        ),
+    ] = 0.0
+    client_library: Annotated[
+        str | None,
+        _session(
+            "Connect through Oracle's client library in DIR (thick mode); auto searches the "
+            "usual places. Only Oracle.",
+            PathText("DIR"),
+            commands=CONNECTING,
+            empty=True,
+            shape=_library,
+            example="/opt/oracle/instantclient",
+        ),
+    ] = None
     """Directory of the vendor's client library, "" for where it is usually found, None for none."""
-    enable_row_security: bool = False
-    """Policies of row level security may choose the rows; without it they are an error."""
-    lock_timeout_seconds: float = 30.0
-    """Longest wait for a lock that another session holds; 0 is as the server is set."""
-    keep_snapshot_seconds: float = 0.0
-    """How long the snapshot of a run that died is kept, from when it was taken; 0 is not at all."""
+    enable_row_security: Annotated[
+        bool,
+        _session(
+            "Unload only the rows that policies of row-level security show to the user. Without "
+            "this option, a policy that may hide rows is an error. PostgreSQL.",
+            commands=CONNECTING,
+            effect="selects",
+        ),
+    ] = False
+    lock_timeout_seconds: Annotated[
+        float,
+        _session(
+            "Longest wait in seconds for a lock that another session has; 0 keeps the "
+            "lock_timeout of the server. PostgreSQL.",
+            SECONDS,
+            commands=CONNECTING,
+            name="lock-timeout",
+            example="30",
+        ),
+    ] = 30.0
+    keep_snapshot_seconds: Annotated[
+        float,
+        _session(
+            "Keep the snapshot for this time from its start, such as 12h, so that a run that "
+            "dies can be resumed. The snapshot of a plan is kept while the plan's file exists, "
+            "so that its parts can be run. Meanwhile the server keeps old row versions. 0 keeps "
+            "no snapshot. PostgreSQL.",
+            KEEPING,
+            commands=PLANNING,
+            kept=False,
+            name="keep-snapshot",
+            not_for={"streams": "output to a stream cannot be resumed"},
+            example="12h",
+        ),
+    ] = 0.0
     snapshot: str | None = None
     """The value of the snapshot that the parent enters; None takes a new one. Set for one process,
     by `Source.at_snapshot`, and never part of a run."""

@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import TypedDict
 
+from msgspec import Struct
+
 SIZE_UNITS: Mapping[str, int] = {
     "": 1,
     "b": 1,
@@ -351,3 +353,188 @@ def at_home(path: str) -> str:
     if not os.path.isabs(home):
         raise ValueError(f"{path!r} needs a home directory, and HOME is not set")
     return prefix + home.rstrip("/") + rest[1:]
+
+
+MOST_LEVELS = 1000
+LARGEST_LEVEL = 65_535
+
+_RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})(?::([+-]?[0-9]{1,9}))?", re.ASCII)
+_HOW = "write numbers and ranges with a step, such as 1,2,4 or 32..4:-4,3,2"
+
+
+def parse_levels(text: str) -> tuple[int, ...]:
+    """Return the levels of `32..4:-4,3,2` in the order written, each once.
+
+    A range has both its ends if the step leads there. Without a step it counts by one, down where
+    the first end is the larger one.
+
+    Raises:
+        ValueError: An item is no level or range, or a step leads away from the end of its range.
+    """
+    found: dict[int, None] = {}
+    for item in text.split(","):
+        for level in _levels(item.strip()):
+            if not 1 <= level <= LARGEST_LEVEL:
+                raise ValueError(f"{level} is not a number of workers from 1 to {LARGEST_LEVEL}")
+            found[level] = None
+            if len(found) > MOST_LEVELS:
+                raise ValueError(f"there are more than {MOST_LEVELS} levels")
+    return tuple(found)
+
+
+def levels_text(levels: tuple[int, ...]) -> str:
+    """Return levels as `parse_levels` reads them."""
+    return ",".join(map(str, levels))
+
+
+def _levels(item: str) -> range:
+    if item.isascii() and item.isdigit() and len(item) < 10:
+        return range(int(item), int(item) + 1)
+    match = _RANGE.fullmatch(item)
+    if match is None:
+        what = f"{item!r} is not a level" if item else "a level is empty"
+        raise ValueError(f"{what}; {_HOW}")
+    first, last = int(match[1]), int(match[2])
+    direction = -1 if last < first else 1
+    step = direction if match[3] is None else int(match[3])
+    if step * direction <= 0:
+        right = f"{first}..{last}:{direction * (abs(step) or 1):+d}"
+        raise ValueError(f"the step of {item} does not lead from {first} to {last}; write {right}")
+    return range(first, last + direction, step)
+
+
+class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of several parts that the work units of a plan are divided into."""
+
+    number: int
+    """From 1."""
+    of: int
+
+
+INDEXES = {
+    "SLURM_ARRAY_TASK_ID": 0,
+    "JOB_COMPLETION_INDEX": 1,
+    "AWS_BATCH_JOB_ARRAY_INDEX": 1,
+}
+"""Variables of Slurm arrays, indexed jobs of Kubernetes and array jobs of AWS Batch, and what makes
+a part of their number: the last two count from 0. Slurm counts from what the user says; a task
+that is submitted again keeps its number, but not what the first one was, so that must be 1."""
+
+PART_PATTERN = r"([0-9]+|auto)/[0-9]+"
+
+PART_DIRECTORY = re.compile(r"part-[0-9]+-of-[0-9]+")
+"""The names that `part_directory` gives."""
+
+_PART = re.compile(r"(?P<number>[0-9]+|auto)/(?P<of>[0-9]+)")
+
+
+def parse_part(text: str, environment: Mapping[str, str] | None = None) -> Part:
+    """Return a part from `3/16`, or from `auto/16` with the number of a scheduler.
+
+    Args:
+        text: As the user wrote it.
+        environment: Where the scheduler's variables are; None is that of this process.
+
+    Raises:
+        ValueError: It is no part, or no scheduler says which one.
+    """
+    found = _PART.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is not a part: write 3/16, or auto/16 in a job array")
+    of = int(found["of"])
+    if found["number"] != "auto":
+        number, what = int(found["number"]), "the part"
+    else:
+        number, what = _index(os.environ if environment is None else environment)
+    if not 1 <= number <= of:
+        raise ValueError(f"{what} is {number}, and the parts are 1 to {of}")
+    return Part(number=number, of=of)
+
+
+def part_text(part: Part) -> str:
+    """Return a part as a user writes it."""
+    return f"{part.number}/{part.of}"
+
+
+def _index(environment: Mapping[str, str]) -> tuple[int, str]:
+    """Return the number of the part that a scheduler gave, and what it is called in messages."""
+    there = [name for name in INDEXES if environment.get(name, "").strip()]
+    if len(there) != 1:
+        known = ", ".join(there or INDEXES)
+        raise ValueError(
+            f"auto takes the number from a job array, and {'several' if there else 'none'} of its "
+            f"variables {'are' if there else 'is'} set: {known}"
+        )
+    (name,) = there
+    text = environment[name].strip()
+    if not re.fullmatch("[0-9]+", text):
+        raise ValueError(f"{name} is {text!r}, which is not a number")
+    what = f"{name} + 1" if INDEXES[name] else name
+    return int(text) + INDEXES[name], what
+
+
+def part_directory(part: Part) -> str:
+    """Return the name of the directory of a part; those of all parts sort by number."""
+    return f"part-{part.number:0{len(str(part.of))}d}-of-{part.of}"
+
+
+LOCAL = re.compile(r"local:([1-9][0-9]{0,2})")
+_ADDRESS = re.compile(r"(tcp|tls)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.\-_]+):([0-9]{1,5})/?")
+FORMS = "tcp://HOST:PORT, tls://HOST:PORT, local:N or none"
+
+
+def parse_cluster(text: str) -> str:
+    """Return a cluster as it is named.
+
+    Raises:
+        ValueError: It is not.
+    """
+    text = text.strip()
+    if text == "none" or LOCAL.fullmatch(text) or _ADDRESS.fullmatch(text):
+        return text.rstrip("/")
+    raise ValueError(f"{text!r} is not a cluster; write {FORMS}")
+
+
+def own_workers(address: str) -> int:
+    """Return how many Dask workers are to be started here; 0 where there is a scheduler already."""
+    found = LOCAL.fullmatch(address)
+    return int(found[1]) if found else 0
+
+
+ROUTE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+RouteText = tuple[str, tuple[tuple[str, str], ...]]
+"""Name, and keys with their values."""
+
+_PAIR = re.compile(r'\s*([A-Za-z][A-Za-z_-]*)\s*=\s*(?:"((?:[^"]|"")*)"|([^,"]*))\s*(,|$)')
+_ROUTE_FORM = "write NAME:KEY=VALUE,KEY=VALUE, and a value with a comma in double quotes"
+
+
+def parse_route(text: str) -> RouteText:
+    """Return name and values of a route.
+
+    Raises:
+        ValueError: It is none; the message is fit for the user.
+    """
+    name, colon, rest = text.partition(":")
+    if not colon or not ROUTE_NAME.fullmatch(name.strip()):
+        raise ValueError(f"a route begins with its name and a colon; {_ROUTE_FORM}")
+    name = name.strip()
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(rest):
+        pair = _PAIR.match(rest, at)
+        if pair is None:
+            # What stands there is not shown: it may be anything.
+            raise ValueError(
+                f"route {name} cannot be read from character {at + 1} on; {_ROUTE_FORM}"
+            )
+        key, quoted, plain, end = pair.groups()
+        key = key.replace("-", "_").lower()
+        if key in found:
+            raise ValueError(f"route {name} has the key {key.replace('_', '-')!r} twice")
+        found[key] = plain.strip() if quoted is None else quoted.replace('""', '"')
+        at = pair.end()
+        if end == "," and at == len(rest):
+            raise ValueError(f"route {name} ends with a comma; {_ROUTE_FORM}")
+    return name, tuple(found.items())

@@ -26,7 +26,6 @@ from unloader.model import (
 )
 from unloader.redaction import redact
 from unloader.request.directory_names import existing, has_fields, home_template
-from unloader.request.options.running import PARALLEL
 from unloader.resolve.broken_run import (
     BrokenRun,
     BrokenTable,
@@ -93,7 +92,7 @@ def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop
     if broken is None:
         return _finished(destination, done, observe)
     workers = again.parallelism
-    setting = Setting(name=PARALLEL.name, value=str(workers or "auto"), origin="resume")
+    setting = Setting(name="parallelism", value=str(workers or "auto"), origin="resume")
 
     def as_said(table: BrokenTable) -> BrokenTable:
         table = table.with_source(again.secret, again.session_sql).with_keys(again.keys)
@@ -169,7 +168,7 @@ def _as_asked(
         table = keyed(table.with_source(source.secret, source.session.session_sql))
         table = table.with_masking_keys(masking_keys)
         for setting in request.settings:
-            if setting.name == PARALLEL.name and not is_adaptive(request):
+            if setting.name == "parallelism" and not is_adaptive(request):
                 table = table.with_parallelism(setting, request.limits.parallelism)
         table = table.with_concurrency(request.concurrency)
         return table.with_cluster(request.cluster or ClusterOptions(address="none"))

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     )
     from unloader.request.locations import UrlForm
     from unloader.request.names import Folding
-    from unloader.request.options.option import Option
     from unloader.sources.readings import ColumnReadings
     from writers.large_rows import LargeRow
     from writers.model import TextFormat
@@ -296,7 +295,7 @@ class Source(Protocol):
     """The extra that brings the driver, empty for a core one."""
     driver: str = ""
     """The distribution whose version `unloader sources` shows, empty where there is none."""
-    options: tuple[Option, ...] = ()
+    options: tuple[str, ...] = ()
     """The options that say something to it and not to every source; their fields in a request keep
     their defaults elsewhere."""
     one_machine: str = ""

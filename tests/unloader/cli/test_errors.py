@@ -19,7 +19,7 @@ from processes.program import Program
 
 from unloader.cli import main, mistakes
 from unloader.cli.group import COMMANDS
-from unloader.sources.options import every_option
+from unloader.request.options import every_option
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 ONE_LINE = re.compile(r"unloader: error: [^\n]+\. Next: [^\n]+\n")

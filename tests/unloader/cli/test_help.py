@@ -21,7 +21,7 @@ from unloader.cli.options.help_pages import examples_with
 from unloader.cli.options.parameter import JobOption
 from unloader.cli.reference import reference
 from unloader.errors import EXIT_CODES, UsageError
-from unloader.request.options.text import DIALECTS
+from unloader.request.job_options import DIALECTS
 
 ROOT = Path(__file__).parents[3]
 HEAVY = (
@@ -110,7 +110,7 @@ def _parts() -> list[tuple[str, str]]:
     for name in COMMANDS:
         for option in options(name):
             if isinstance(option, JobOption):
-                found[name, option.section.lower()] = None
+                found[name, option.group.lower()] = None
                 found[name, option.opts[0]] = None
     return list(found)
 

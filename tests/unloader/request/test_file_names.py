@@ -16,7 +16,7 @@ from unloader.request.file_names import (
     check_template,
     file_name,
 )
-from unloader.request.options.option import default_of
+from unloader.request.option import default_of
 
 DEFAULT_TEMPLATE = default_of(OutputOptions, "file_name")
 VALUES = NameValues(

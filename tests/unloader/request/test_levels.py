@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unloader.request.levels import levels_text, parse_levels
-from unloader.request.settings import parse_percent, percent_text
+from unloader.request.settings import levels_text, parse_levels, parse_percent, percent_text
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from unloader.request import value_types as kinds
 from unloader.request.masks import parse_key_place, parse_mask
-from unloader.request.options import kinds
 from unloader.request.settings import parse_assignment
 from unloader.transforms.model import (
     EncryptColumn,

@@ -86,7 +86,7 @@ def command(context: click.Context, /, words: tuple[str, ...]) -> None:
         meant = options_named(click.Context(run, info_name="run", parent=parent), name)
         if meant:
             # The word itself may have a secret after a =, so it is not shown.
-            group = getattr(meant[0], "section", "").lower()
+            group = getattr(meant[0], "group", "").lower()
             word = meant[0].opts[0] if len(meant) == 1 else group
             raise UsageError("unknown command", f"did you mean unloader help run {word}?")
         raise no_command(name, parent.command.list_commands(parent))

@@ -16,7 +16,7 @@ from unloader.cli.options.tables import is_of_several
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import check_report, watched, write_report
 from unloader.errors import UsageError
-from unloader.request.parts import part_text
+from unloader.request.settings import part_text
 
 if TYPE_CHECKING:
     from unloader.model import Part, Request

@@ -12,7 +12,7 @@ from unloader.cli.options.parameter import on_command_line
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
 from unloader.nouns import counted
-from unloader.request.options.parsing import ADAPTIVE
+from unloader.request.value_types import ADAPTIVE
 from unloader.storage.paths import PlacePath
 
 if TYPE_CHECKING:

@@ -63,7 +63,7 @@ def _entry(scheme: str) -> dict[str, Any]:
         installed = None
     entry = _line(scheme, source.summary)
     entry.update(driver=source.driver, extra=source.extra, driver_version=installed)
-    entry["options"] = [option.name for option in source.options]
+    entry["options"] = list(source.options)
     if installed is not None:
         entry["warning"] = source.driver_warning(installed)
     if installed is None and source.extra:

@@ -14,7 +14,7 @@ from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import JobOption, on_command_line
 from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.errors import ConfigError, UsageError
-from unloader.request.options.sweeping import AXES
+from unloader.request.options import AXES
 
 if TYPE_CHECKING:
     from unloader.tuning.points import PointsFile
@@ -70,7 +70,7 @@ def _check_alone(context: click.Context) -> None:
     for option in context.command.params:
         if not isinstance(option, JobOption) or option.name not in on_command_line(context):
             continue
-        if option.section not in ("Analysis", "Display"):
+        if option.group not in ("Analysis", "Display"):
             raise UsageError(
                 f"{option.opts[0]} is for measuring, and --replay takes its points from a file",
                 "leave one of the two out",

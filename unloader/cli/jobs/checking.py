@@ -16,8 +16,8 @@ from unloader.errors import UnloaderError
 from unloader.request.directory_names import has_fields, home_template
 from unloader.request.job.grammar import read_job
 from unloader.request.job.model import JobFile, Mistake, Place
-from unloader.request.options.option import of_command
-from unloader.sources.options import every_option
+from unloader.request.option import of_command
+from unloader.request.options import every_option
 
 if TYPE_CHECKING:
     from unloader.checking.model import Checked, CheckedOutput, Problem

@@ -29,10 +29,10 @@ from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, SourceSpec
 from unloader.request.job.layers import pairs, values_of
 from unloader.request.job.model import Entry, Given, JobFile, Mistake, Place
-from unloader.request.options.option import of_command
+from unloader.request.option import of_command
+from unloader.request.options import every_option
 from unloader.selection.asked import AskedTables
 from unloader.selection.choice import TableChoice
-from unloader.sources.options import every_option
 
 _OPTION = re.compile(r"--([a-z][a-z-]*)")
 

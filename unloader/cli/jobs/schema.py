@@ -13,12 +13,13 @@ import sys
 from collections.abc import Iterable
 from typing import Any, get_args
 
-from unloader.request.job.grammar import DEFAULTS, NAME, ROUTE, ROUTE_NAME, RUN, SOURCE, TABLE
+from unloader.request.job.grammar import DEFAULTS, NAME, ROUTE, RUN, SOURCE, TABLE
 from unloader.request.job.including import INCLUDE
 from unloader.request.job.variables import SHOWN
-from unloader.request.options.kinds import Assignments, Choice, Kind, Parsed, Whole
-from unloader.request.options.option import Option, Scope, of_command, of_scope
-from unloader.sources.options import every_option
+from unloader.request.option import Option, Scope, of_command, of_scope
+from unloader.request.options import every_option
+from unloader.request.settings import ROUTE_NAME
+from unloader.request.value_types import Assignments, Choice, Kind, Parsed, Whole
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 """The newest that editors of TOML know."""
@@ -148,12 +149,12 @@ def _forms(option: Option) -> Iterable[dict[str, Any]]:
 
 def _named_values(kind: Kind) -> Iterable[dict[str, Any]]:
     """Yield what a table may have behind a name."""
-    if not isinstance(kind, Assignments):
+    if isinstance(kind, Assignments) and kind.number:
         yield from _WIDTH
         return
     yield {"type": "string"}
     yield {"type": "integer"}
-    if kind.nested:
+    if isinstance(kind, Assignments) and kind.nested:
         values = {"anyOf": [{"type": "string"}, {"type": "integer"}]}
         yield {"type": "object", "additionalProperties": values, "required": ["method"]}
 

@@ -22,10 +22,10 @@ from unloader.model import OutputOptions, Request, Setting, TablesOptions
 from unloader.request.job.layers import SUBJECT, only_route, routes_of, values_of
 from unloader.request.job.model import Entry, JobFile
 from unloader.request.job.values import meaning
-from unloader.request.options.option import of_command
+from unloader.request.option import of_command
+from unloader.request.options import every_option
 from unloader.resolve.outputs.directories import directories_of
 from unloader.selection.asked import AskedTables, TablesRequest
-from unloader.sources.options import every_option
 from unloader.storage.kinds import destination_kind
 
 

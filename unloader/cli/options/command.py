@@ -16,8 +16,9 @@ from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
 from unloader.nouns import counted
 from unloader.redaction import MASKING_KEY_VARIABLE, PARQUET_KEY_VARIABLE, PASSWORD_VARIABLE
-from unloader.request.options.option import Option, of_command
-from unloader.sources.options import every_option, source_variables
+from unloader.request.option import Option, of_command
+from unloader.request.options import every_option
+from unloader.sources.options import source_variables
 
 ARGUMENTS = "unloader.arguments"
 """Key in the `meta` of a context: the command line, to read again for each table of a job file."""

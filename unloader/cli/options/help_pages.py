@@ -12,9 +12,8 @@ from textwrap import dedent
 import click
 
 from unloader.cli.options.parameter import JobOption
-from unloader.request.options.kinds import Choice
-from unloader.request.options.option import READING, Option
-from unloader.request.options.subject import SOURCE
+from unloader.request.option import READING, Option
+from unloader.request.value_types import Choice
 from unloader.sources.options import unknown_to
 
 _SCREEN_COLUMNS = 80
@@ -104,7 +103,7 @@ def sections(command: click.Command, ctx: click.Context) -> dict[str, list[click
     found: dict[str, list[click.Option]] = {}
     for parameter in command.get_params(ctx):
         if isinstance(parameter, click.Option) and not parameter.hidden:
-            found.setdefault(getattr(parameter, "section", "Options"), []).append(parameter)
+            found.setdefault(getattr(parameter, "group", "Options"), []).append(parameter)
     return found
 
 
@@ -196,4 +195,4 @@ def _takes(example: str, option: Option) -> bool:
     if not found:
         return True
     is_file = place.startswith("/")
-    return option.key not in unknown_to(scheme) and not (is_file and option.section == SOURCE)
+    return option.key not in unknown_to(scheme) and not (is_file and option.group == "Source")

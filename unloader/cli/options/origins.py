@@ -12,7 +12,7 @@ from unloader.cli.display import render
 from unloader.cli.options.parameter import JobOption, given_values
 from unloader.model import Setting
 from unloader.redaction import redact
-from unloader.request.options.option import Option
+from unloader.request.option import Option
 from unloader.sources.options import unknown_to
 
 

@@ -11,9 +11,9 @@ import click
 from click.core import ParameterSource
 
 from unloader.cli.invocation import Invocation
-from unloader.request.options.kinds import Choice, Kind, PathText, Places, Whole
-from unloader.request.options.option import Option
+from unloader.request.option import Option
 from unloader.request.settings import at_home
+from unloader.request.value_types import PLACES, Choice, Kind, PathText, Whole
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -51,7 +51,7 @@ class KindType(ParamType):
         """Let the shell offer directories where a destination belongs."""
         from click.shell_completion import CompletionItem
 
-        places = isinstance(self.kind, Places)
+        places = self.kind is PLACES
         return [CompletionItem(incomplete, type="dir")] if places else []
 
 
@@ -87,7 +87,7 @@ class JobOption(click.Option):
             **_value(declared),
         )
         self.declared = declared
-        self.section = declared.section
+        self.group = declared.group
         self.envvar = declared.variables[0]
         self.show_envvar = True
 

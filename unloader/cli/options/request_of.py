@@ -16,36 +16,42 @@ from unloader.cli.options.repeated_password import refuse_repeated
 from unloader.cli.options.tables import is_of_several, table_names
 from unloader.errors import UsageError
 from unloader.model import (
+    ClusterOptions,
+    ConcurrencyOptions,
+    FixedWidths,
     OutputOptions,
+    PlanOptions,
     Request,
+    RetryOptions,
     Route,
     SeatOptions,
+    Selection,
     SessionOptions,
     Setting,
     SourceSpec,
+    TableName,
+    ValueOptions,
 )
 from unloader.request.file_names import DEFAULT_TABLE_TEMPLATE
+from unloader.request.job_options import TRANSFORMING
 from unloader.request.names import parse_table
-from unloader.request.options.fields import build, field_values
-from unloader.request.options.output import FORMAT
-from unloader.request.options.parsing import ADAPTIVE
-from unloader.request.options.transforming import TRANSFORMING
+from unloader.request.options import fields_of
+from unloader.request.value_types import ADAPTIVE
 from unloader.resolve.outputs.directories import in_directory_of_part
-from unloader.sources.options import every_option
 from unloader.storage.kinds import destination_kind, is_kept, is_one_stream
 from writers.model import Compression, ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
-    from writers.codecs.choice import Preset
+    from unloader.transforms.model import TransformOptions
 
 _NO_DELIMITED_TEXT = {
-    f"{FORMAT}.delimiter": "",
-    f"{FORMAT}.enclosure": "",
-    f"{FORMAT}.enclose": "none",
-    f"{FORMAT}.escape": "none",
-    f"{FORMAT}.header": False,
-    f"{FORMAT}.trailing_delimiter": False,
-    f"{FORMAT}.record_length_digits": 0,
+    "delimiter": "",
+    "enclosure": "",
+    "enclose": "none",
+    "escape": "none",
+    "header": False,
+    "trailing_delimiter": False,
+    "record_length_digits": 0,
 }
 """What is left of a dialect's marks in records of fixed width."""
 
@@ -66,22 +72,33 @@ def request_of(
     """
     # Those of a route or of an entry for tables have not been looked at before.
     refuse_repeated(source.location, values)
-    fields = {
-        **field_values(every_option(), values),
-        **_compression(values),
-        **_destination(values),
-        "output.encryption": encryption_of(values),
-        **_transform(values),
-        **_layout(values),
-        **_limits(values),
-        **_table(values),
-        "settings": settings,
-    }
+    selection = {**fields_of(Selection, values), "table": _table(values)}
     if "limit_rows" not in values:
         # What the --sample of a command that measures says is of the measuring.
-        fields.pop("selection.sample", None)
-    fields = {path: value for path, value in fields.items() if not path.startswith("source.")}
-    request: Request = build(Request, {**fields, "source": source}, every_option())
+        selection.pop("sample", None)
+    stream = is_one_stream(destination_kind(values.get("to") or ()))
+    concurrency, cluster = fields_of(ConcurrencyOptions, values), fields_of(ClusterOptions, values)
+    if values["parallelism"] == ADAPTIVE and not stream:
+        concurrency["adaptive"] = True
+    fixed = values["fixed"] and values["format"] != "parquet"
+    whole = fields_of(Request, values)
+    if values["verify"] == "full" and not is_kept(tuple(values.get("to") or ("",))):
+        # From a variable set for all jobs; what was asked for by name is refused.
+        whole["verify"] = "count"
+    request = Request(
+        source=source,
+        selection=Selection(**selection),
+        output=_output(values),
+        limits=PlanOptions(**_limits(values, is_stream=stream)),
+        seats=seats_of(values),
+        retry=RetryOptions(**fields_of(RetryOptions, values)),
+        values=ValueOptions(**fields_of(ValueOptions, values)),
+        fixed=FixedWidths(**fields_of(FixedWidths, values)) if fixed else None,
+        concurrency=ConcurrencyOptions(**concurrency) if concurrency else None,
+        cluster=ClusterOptions(**cluster) if cluster else None,
+        settings=settings,
+        **whole,
+    )
     _check_format(request.output, fixed=request.fixed is not None)
     request = request if request.output.filter is None else _with_filter(request)
     return in_directory_of_part(request)
@@ -102,83 +119,77 @@ def _with_filter(request: Request) -> Request:
 
 def session_of(values: Mapping[str, Any]) -> SessionOptions:
     """Return how sessions are opened; what a command has no option for keeps its default."""
-    return SessionOptions(**_below("source.session", values))
+    return SessionOptions(**fields_of(SessionOptions, values))
 
 
 def seats_of(values: Mapping[str, Any]) -> SeatOptions:
     """Return how workers are to be placed."""
-    return SeatOptions(**_below("seats", values))
+    return SeatOptions(**fields_of(SeatOptions, values))
 
 
-def _below(path: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    prefix = f"{path}."
-    fields = field_values(every_option(), values).items()
-    return {name.removeprefix(prefix): each for name, each in fields if name.startswith(prefix)}
-
-
-def _table(values: Mapping[str, Any]) -> dict[str, Any]:
+def _table(values: Mapping[str, Any]) -> TableName | None:
     """Return the one table; which of several is decided once the source has listed them."""
     names = table_names(values)
-    one = len(names) == 1 and not is_of_several(values)
-    return {"selection.table": parse_table(names[0]) if one else None}
+    return parse_table(names[0]) if len(names) == 1 and not is_of_several(values) else None
 
 
-def _compression(values: Mapping[str, Any]) -> dict[str, Any]:
-    chosen: Compression | Preset | None = values["compression"]
+def _output(values: Mapping[str, Any]) -> OutputOptions:
+    """Return where the rows go and how they are written."""
+    places = tuple(values.get("to") or ("",))
     codec: Any = "zstd" if values["format"] == "parquet" else "none"
-    return {"output.compression": Compression(codec=codec) if chosen is None else chosen}
-
-
-def _destination(values: Mapping[str, Any]) -> dict[str, Any]:
-    places = values.get("to") or ("",)
-    found: dict[str, Any] = {
-        "output.destination": places[0],
-        "output.others": tuple(places[1:]),
-    }
-    per_table = values["file_per"] == "table"
-    stream = not is_kept(tuple(places))
+    found = fields_of(OutputOptions, values)
+    per_table, stream = values["file_per"] == "table", not is_kept(places)
     if stream:
-        found["output.file_per"] = "unit"
+        found["file_per"] = "unit"
     if stream or per_table:
-        found["output.file_size_bytes"] = 0
+        found["file_size_bytes"] = 0
     if per_table and not values["file_name"]:
-        found["output.file_name"] = DEFAULT_TABLE_TEMPLATE
-    if stream and values["verify"] == "full":
-        # From a variable set for all jobs; what was asked for by name is refused.
-        found["verify"] = "count"
-    return found
+        found["file_name"] = DEFAULT_TABLE_TEMPLATE
+    return OutputOptions(
+        destination=places[0],
+        others=places[1:],
+        format=_format(values),
+        compression=values["compression"] or Compression(codec=codec),
+        encryption=encryption_of(values),
+        transform=_transform(values),
+        **found,
+    )
 
 
-def _transform(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is done to the rows; nothing where nothing says so, which costs no import."""
-    if not any(values.get(option.key) for option in TRANSFORMING):
-        return {}
+def _transform(values: Mapping[str, Any]) -> TransformOptions | None:
+    """Return what is done to the rows; None where nothing says so, which costs no import."""
+    if not any(values.get(key) for key in TRANSFORMING):
+        return None
     from unloader.cli.options.transforming import transform_of
 
-    return {"output.transform": transform_of(values)}
+    return transform_of(values)
 
 
-def _layout(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what follows for a text format from masks and from records of fixed width."""
+def _format(values: Mapping[str, Any]) -> TextFormat | ParquetFormat:
+    """Return the layout of the files: of text a dialect, which single options override."""
     if values["format"] == "parquet":
-        return {}
-    found: dict[str, Any] = {}
+        return ParquetFormat(**fields_of(ParquetFormat, values))
+    from writers.text.dialects import dialect
+
+    found = fields_of(TextFormat, values)
     if values["timestamp_format"] is not None or values["timestamp_tz_format"] is not None:
         # A mask of the user's own decides what is left out.
-        found[f"{FORMAT}.fractions"] = "mask"
+        found["fractions"] = "mask"
     if values["dialect"] == "mysql" and values["encoding"] == "iso8859-1":
         # MySQL's latin1 is this code page.
-        found[f"{FORMAT}.encoding"] = "cp1252"
-    return found | (_NO_DELIMITED_TEXT if values["fixed"] else {"fixed": None})
+        found["encoding"] = "cp1252"
+    fixed = _NO_DELIMITED_TEXT if values["fixed"] else {}
+    return replace(dialect(values["dialect"]), **{**found, **fixed})
 
 
-def _limits(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the limits of a plan for one stream: one worker, and of Parquet one unit."""
-    if not is_one_stream(destination_kind(values.get("to") or ())):
-        adaptive = values["parallelism"] == ADAPTIVE
-        return {"concurrency.adaptive": True} if adaptive else {}
-    whole = values["format"] == "parquet" and values["split"] == "auto"
-    return {"limits.parallelism": 1, **({"limits.split": "none"} if whole else {})}
+def _limits(values: Mapping[str, Any], *, is_stream: bool) -> dict[str, Any]:
+    """Return the limits of a plan: one stream has one worker, and of Parquet one unit."""
+    found = fields_of(PlanOptions, values)
+    if is_stream:
+        found["parallelism"] = 1
+        if values["format"] == "parquet" and values["split"] == "auto":
+            found["split"] = "none"
+    return found
 
 
 def _check_format(options: OutputOptions, *, fixed: bool) -> None:

@@ -16,8 +16,8 @@ from unloader.cli.options.parameter import JobOption, given, on_command_line
 from unloader.cli.options.request_of import request_of
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, Route, Setting, SourceSpec
-from unloader.request.options.option import Option, of_command, of_scope
-from unloader.sources.options import every_option
+from unloader.request.option import Option, of_command, of_scope
+from unloader.request.options import every_option
 from unloader.storage.kinds import KEPT, destination_kind
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from unloader.nouns import counted
 from unloader.redaction import HIDDEN, holds_sql_password
 from unloader.request.job.variables import FORM
 from unloader.request.locations import database_in, looks_like_source
-from unloader.request.options.option import Option, of_command
+from unloader.request.option import Option, of_command
+from unloader.request.options import every_option
 from unloader.request.settings import at_home
-from unloader.sources.options import every_option
 from unloader.sources.registry import KINDS, url_form
 from unloader.storage.model import MANIFEST, RUN
 from unloader.storage.paths import PlacePath, path_of

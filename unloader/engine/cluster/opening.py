@@ -32,7 +32,7 @@ from unloader.errors import ConfigError, ConnectFailed, Interrupted, UsageError
 from unloader.model import Preload, Request
 from unloader.nouns import are, counted
 from unloader.placement.seating import Seating, SeatPlan, most_workers
-from unloader.request.clusters import own_workers
+from unloader.request.settings import own_workers
 from unloader.sources.registry import source_of
 from writers.files.regular import read_regular
 

@@ -12,7 +12,6 @@ source = "..."              and every option of `run`: of the whole run, and abo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -27,14 +26,13 @@ from unloader.request.job.model import Entry, EntryKind, Given, JobFile, Mistake
 from unloader.request.job.sections import Section, are_tables, key_of
 from unloader.request.job.values import meaning, wrong_kind
 from unloader.request.job.variables import SHOWN, expanded
-from unloader.request.options.option import Option
+from unloader.request.option import Option
 from unloader.request.refused_values import without_subject
+from unloader.request.settings import ROUTE_NAME
 
 SOURCE, NAME, RUN, DEFAULTS = "source", "name", "run", "defaults"
 TABLE: EntryKind = "table"
 ROUTE: EntryKind = "route"
-
-ROUTE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 def read_job(

@@ -11,7 +11,7 @@ from msgspec import Struct
 from unloader.errors import UsageError
 from unloader.request.job.including import Document
 from unloader.request.job.model import Mistake, Place
-from unloader.request.options.option import Option, Scope, of_scope
+from unloader.request.option import Option, Scope, of_scope
 from unloader.request.settings import PASSWORD_KEYS
 
 Keys = Mapping[str, tuple[Option, bool]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import date, datetime, time
 from typing import Any
 
-from unloader.request.options.kinds import Assignments, Choice, Parsed, Whole
-from unloader.request.options.option import Option
+from unloader.request.option import Option
 from unloader.request.settings import at_home
+from unloader.request.value_types import Assignments, Parsed
 
 _KINDS = {
     str: "text",
@@ -58,10 +58,6 @@ def _read(option: Option, value: Any) -> Any:
     if option.is_flag:
         return value
     texts = value if isinstance(value, tuple) else (value,)
-    if isinstance(kind, Choice) and value not in kind.choices:
-        raise ValueError(f"{value!r} is not one of {', '.join(kind.choices)}")
-    if isinstance(kind, Whole):
-        return _whole(kind, value)
     if not isinstance(kind, Parsed) and any("\0" in str(each) for each in texts):
         # No system call and no database takes it; a delimiter may be one.
         raise ValueError("it holds the character NUL")
@@ -69,17 +65,6 @@ def _read(option: Option, value: Any) -> Any:
     if not kind.is_path:
         return read
     return tuple(map(at_home, read)) if isinstance(read, tuple) else at_home(read)
-
-
-def _whole(kind: Whole, value: Any) -> int:
-    try:
-        number = int(value)
-    except ValueError:
-        raise ValueError(f"{value!r} is not a whole number") from None
-    if number < kind.minimum or (kind.maximum is not None and number > kind.maximum):
-        most = "" if kind.maximum is None else f" to {kind.maximum}"
-        raise ValueError(f"{number} is not in the range from {kind.minimum}{most}")
-    return number
 
 
 def _fits(option: Option, value: Any) -> bool:

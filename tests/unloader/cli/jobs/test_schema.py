@@ -13,8 +13,8 @@ from schemas.json_schema import problems
 
 from unloader.cli.jobs import schema
 from unloader.request.job.values import meaning
-from unloader.request.options.option import of_command, of_scope
-from unloader.sources.options import every_option
+from unloader.request.option import of_command, of_scope
+from unloader.request.options import every_option
 
 ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "job.schema.json"

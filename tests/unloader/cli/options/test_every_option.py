@@ -19,12 +19,13 @@ from unloader.cli.invocation import Invocation
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import JobOption
 from unloader.cli.options.source_argument import SourceArgument, source_argument
-from unloader.model import Request
-from unloader.request.options import kinds, listing, tables
-from unloader.request.options.fields import value_at
-from unloader.request.options.option import Effect, Option, of_command
+from unloader.model import Request, SessionOptions, ValueOptions
+from unloader.request import job_options, options
+from unloader.request import value_types as kinds
+from unloader.request.option import Effect, Option, declared_in, of_command
+from unloader.request.options import every_option, recorded
 from unloader.selection.asked import TablesRequest
-from unloader.sources.options import every_option, source_options
+from unloader.sources.registry import SOURCES, source_of
 
 RUN_OPTIONS = of_command(every_option(), "run")
 REQUESTED = [each for each in RUN_OPTIONS if each.effect != "unrecorded" and each.in_files]
@@ -87,7 +88,7 @@ BY_NAME = {
     "branch": "audit",
     "partition-by": "day(A)",
 }
-OF_TABLES = {option.name for option in tables.OPTIONS}
+OF_TABLES = {option.name for option in declared_in(job_options.Tables)}
 """They mean something where there are several tables."""
 
 
@@ -181,8 +182,9 @@ def test_an_option_reaches_its_field_from_each_place(
     by_file = requested(monkeypatch, [*others, "job.toml"], {})
     assert written == by_variable == by_file
     usual = requested(monkeypatch, base, {})
-    if option.field:
-        assert value_at(written, option.field) != value_at(usual, option.field)
+    if option.owner is not None:
+        key = option.record or option.key
+        assert recorded(written, [key]) != recorded(usual, [key])
     assert written != usual
 
 
@@ -197,9 +199,12 @@ def test_every_parameter_is_one_of_the_list(command: click.Command) -> None:
 
 @pytest.mark.parametrize("option", every_option(), ids=lambda option: option.name)
 def test_a_declaration_is_whole(option: Option) -> None:
-    """It has an effect and a command, and its default reads back as it is shown."""
-    assert option.effect in get_args(Effect)
+    """It has help, a group, a command, a key and an effect; its default reads back as shown."""
+    assert option.help.endswith(".")
+    assert option.group
     assert option.commands
+    assert option.key.isidentifier()
+    assert option.effect in get_args(Effect)
     if option.initial is not None and not option.multiple and not option.is_flag:
         assert option.kind.read(option.kind.write(option.initial)) in (
             option.initial,
@@ -207,32 +212,31 @@ def test_a_declaration_is_whole(option: Option) -> None:
         )
 
 
-def test_sources_declare_their_options_themselves() -> None:
-    """Each option that a source knows is in the list, and no common one among them."""
-    from unloader.sources.registry import SOURCES, source_of
+def test_each_option_of_a_session_is_known_to_a_source() -> None:
+    """No source names an option that is missing, and every field has a source that reads it."""
+    known = {name for kind in SOURCES for name in source_of(kind).options}
+    of_sources = {
+        each.name for each in every_option() if each.owner in (SessionOptions, ValueOptions)
+    }
+    assert known == {*of_sources, "max-db-load"}
+    assert known <= {option.name for option in every_option()}
 
-    common = {option.name for option in (*listing.BEFORE_SOURCES, *listing.BEHIND_SOURCES)}
-    known = {option.name for kind in SOURCES for option in source_of(kind).options}
-    assert known == {option.name for option in source_options()}
-    assert not known & common
+
+class Added:
+    """A new option."""
+
+    new_size = Option(
+        "Something new.", kinds.SIZE, group="Output", commands=("run",), default=32 << 20
+    )
 
 
 def test_declaring_an_option_is_all_it_takes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Flag, variable, job file and reference page follow from the list."""
+    """Flag, variable, job file and reference page follow from the declaration."""
     monkeypatch.chdir(tmp_path)
-    added = Option(
-        name="new-size",
-        kind=kinds.SIZE,
-        section="Output",
-        commands=("run",),
-        effect="changes",
-        field="fetch_bytes",
-        owner=Request,
-        help="Something new.",
-    )
-    monkeypatch.setattr(listing, "BEHIND_SOURCES", (*listing.BEHIND_SOURCES, added))
+    monkeypatch.setattr(options, "DECLARING", [*options.DECLARING, (Added, None)])
+    every_option.cache_clear()
     seen: list[int] = []
 
     @click.command("run", cls=JobCommand, help="Run.", epilog="unloader run")
@@ -254,3 +258,4 @@ def test_declaring_an_option_is_all_it_takes(
         assert result.exit_code == 0, result.output
     assert seen == [32 << 20, 3 << 10, 4 << 10, 2 << 10]
     assert "| `--new-size SIZE` | Something new. | `32MiB` |" in reference.reference()
+    every_option.cache_clear()

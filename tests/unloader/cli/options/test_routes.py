@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from unloader.cli.group import group
 from unloader.cli.invocation import Invocation
-from unloader.request.job.route_texts import parse_route
+from unloader.request.settings import parse_route
 
 
 @pytest.fixture(scope="module")

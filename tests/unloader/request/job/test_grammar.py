@@ -11,8 +11,8 @@ from unloader.errors import ConfigError, UsageError
 from unloader.request.job.grammar import read_job
 from unloader.request.job.layers import routes_of, values_of
 from unloader.request.job.model import JobFile, Mistake
-from unloader.request.options.option import of_command, of_scope
-from unloader.sources.options import every_option
+from unloader.request.option import of_command, of_scope
+from unloader.request.options import every_option
 
 OPTIONS = of_command(every_option(), "run")
 

@@ -17,7 +17,7 @@ from unloader.lakehouse.lake_formats import lake_kind
 from unloader.request.directory_names import check_directory, home_template, is_dated
 from unloader.request.file_names import check_template
 from unloader.request.locations import looks_like_source
-from unloader.request.options.parsing import ADAPTIVE
+from unloader.request.value_types import ADAPTIVE
 from unloader.sources.registry import KINDS
 from unloader.storage.kinds import (
     NULL,

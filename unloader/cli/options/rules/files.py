@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from unloader.cli.options.encryption import check_variables, has_parquet_key
+from unloader.cli.options.rules.flags import flag
 from unloader.errors import UsageError
 from unloader.request.file_names import check_template
-from unloader.request.options.option import Circumstance, Option, of_command
-from unloader.request.options.transforming import TRANSFORMING
-from unloader.sources.options import every_option
+from unloader.request.job_options import TRANSFORMING
+from unloader.request.option import Circumstance, Option, of_command
+from unloader.request.options import every_option
 
 
 def check_formats(values: Mapping[str, Any], given: frozenset[str]) -> None:
@@ -78,10 +79,10 @@ def check_file_names(values: Mapping[str, Any], given: frozenset[str]) -> None:
 
 def check_transforms(values: Mapping[str, Any], given: frozenset[str]) -> None:
     """Check that changed values are not compared with those of the source."""
-    changed = [each.name for each in TRANSFORMING if values.get(each.key)]
+    changed = [flag(key) for key in TRANSFORMING if values.get(key)]
     if changed and values["verify"] == "source":
         raise UsageError(
-            f"--verify source compares with the source's own columns, and --{changed[0]} changes "
+            f"--verify source compares with the source's own columns, and {changed[0]} changes "
             "them",
             "use --verify full, which compares the files with the values to be written",
         )

@@ -25,8 +25,9 @@ from unloader.cli.options.rules.runs import (
 from unloader.cli.options.tables import CHOOSING, table_names
 from unloader.errors import UsageError
 from unloader.redaction import holds_sql_password
-from unloader.request.options.option import of_command
-from unloader.sources.options import every_option, unknown_to
+from unloader.request.option import of_command
+from unloader.request.options import every_option
+from unloader.sources.options import unknown_to
 
 
 def check_subject(values: Mapping[str, Any], given: frozenset[str]) -> None:
@@ -194,7 +195,7 @@ def _empty(values: Mapping[str, Any], given: frozenset[str]) -> None:
         value = values.get(option.key)
         texts = value if isinstance(value, tuple) else (value,)
         nothing = value == () and option.key in given
-        if nothing or any(text is not None and not text.strip() for text in texts):
+        if nothing or any(isinstance(text, str) and not text.strip() for text in texts):
             raise UsageError(f"--{option.name} is empty", "give it a value, or leave it out")
 
 

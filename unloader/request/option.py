@@ -1,14 +1,25 @@
-"""How an option is declared: everything that any part of the program must know about it."""
+"""How an option is declared: everything that any part of the program must know about it.
+
+An option of a run is metadata of the field of the request that it sets:
+
+    retries: Annotated[int, Option("Number of retries of a failed work unit.", Whole(0), ...)] = 3
+
+Its name, its kind of value and its default follow from the field where they are not given. An
+option without a field of the request is an attribute of a class. The command line, the variables,
+the job file, the checks, the request, the manifest's record and the reference page follow from it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Literal
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT, Struct
+from msgspec.structs import replace
 
-from unloader.request.options.kinds import FLAG, Kind
+from unloader.request.value_types import FLAG, Choice, Kind
 
 Effect = Literal["selects", "changes", "none", "unrecorded"]
 """selects: fewer or other rows or columns. changes: how they are written and checked, and where.
@@ -21,6 +32,9 @@ of a table also below [[table]], and one of a route also below [[route]]."""
 Circumstance = Literal["streams", "objects", "tables", "fixed"]
 """Where an option may not apply: output to a pipe, to an object store, to a table of a lakehouse,
 and records of fixed width."""
+
+PLANNING = ("plan", "run")
+"""Commands that make a plan for a run."""
 
 ONE_VALUE = ("codecs", "plan", "run", "preflight")
 """Commands that take a single value of what a sweep varies."""
@@ -37,46 +51,46 @@ REACHING = (*CONNECTING, "resume")
 PASSWORDS = (*REACHING, "check")
 """The same, and the command that opens the source of a job file."""
 
+WATCHED = ("demo", *REACHING)
+"""Commands that show their progress."""
 
-class Option(Struct, frozen=True, kw_only=True, dict=True):
-    """One option: a flag, a variable UNLOADER_<NAME> and a key of the job file.
+ANSWERING = (
+    *WATCHED,
+    *("status", "runs", "stop", "set", "report"),
+    *("check", "clean", "merge", "keepers", "topology", "sweep", "formats", "sources", "size"),
+)
+"""Commands that have a result to show."""
 
-    The command line, the checks, the request, the job file, the manifest's record and the reference
-    page follow from it.
-    """
 
-    name: str
-    """Without the dashes, as in a job file."""
-    kind: Kind
+class Option(Struct, frozen=True, dict=True):
+    """One option: a flag, a variable UNLOADER_<NAME> and a key of the job file."""
+
     help: str
-    section: str
+    kind: Kind = FLAG
+    name: str = ""
+    """Without the dashes, as in a job file; empty follows from the name of the field."""
+    group: str = ""
     """Group on the help page: one word, which `unloader help COMMAND GROUP` takes."""
-    commands: tuple[str, ...]
+    commands: tuple[str, ...] = ()
     """The commands that take it."""
-    effect: Effect
+    effect: Effect = "unrecorded"
     scope: Scope = "run"
-    expands: bool = True
-    """Variables in its text are replaced in a job file; the shell replaces those in a command."""
-    field: str = ""
-    """Dotted path of its field in the request; empty if it has no field."""
-    owner: type[Any] | None = None
-    """The dataclass that has that field; the option's default is the field's."""
-    shape: Callable[[Any], Any] | None = None
-    """Returns the value of the field for a value of the option, where the two differ."""
     default: Any = None
-    """The default of an option without a field; None means that it has no value."""
+    """The default if it differs from the field's, or has no field; None means no value."""
     default_text: str = ""
     """Shown instead of a default that depends on something else; the value is then None."""
+    shape: Callable[[Any], Any] | None = None
+    """Returns the value of the field for a value of the option, where the two differ."""
     formats: tuple[str, ...] = ()
     """The formats that know it; empty is all."""
     in_files: bool = True
     """A job file may have it as a key; otherwise it has another form there."""
-    multiple: bool = False
-    """It may be repeated; the value is a tuple of all items."""
+    expands: bool = True
+    """Variables in its text are replaced in a job file; the shell replaces those in a command."""
     opposite: bool = False
     """A flag that no- and the same name switch off."""
     required: bool = False
-    empty: bool = True
+    empty: bool = False
     """An empty text is a value; otherwise it is refused, as an unset variable of a script."""
     planned: bool = False
     """A plan has decided it, and a run of the plan cannot change it."""
@@ -91,9 +105,13 @@ class Option(Struct, frozen=True, kw_only=True, dict=True):
     example: str = ""
     """Its value in the example of its help page, or a whole command line."""
     record: str = ""
-    """Key of its value in the options of the manifest; empty if it is not recorded there."""
+    """Key in the options of the manifest if it differs from `key`."""
     not_for: Mapping[Circumstance, str] = {}
     """Where it does not apply, and the reason."""
+    owner: type[Struct] | None = None
+    """The Struct with the field that it sets; None if it sets no field."""
+    field: str = ""
+    """The name of that field."""
 
     @cached_property
     def key(self) -> str:
@@ -116,13 +134,18 @@ class Option(Struct, frozen=True, kw_only=True, dict=True):
         if self.default_text:
             return None
         if self.default is None and self.owner is not None and self.shape is None:
-            return default_of(self.owner, self.field.rpartition(".")[2])
+            return default_of(self.owner, self.field)
         return False if self.default is None and self.is_flag else self.default
 
     @property
     def is_flag(self) -> bool:
         """Whether it is set without a value."""
         return self.kind is FLAG
+
+    @property
+    def multiple(self) -> bool:
+        """Whether it may be repeated; the value is then a tuple of all items."""
+        return self.kind.repeated
 
     def knows(self, output_format: str) -> bool:
         """Return whether it applies to a format."""
@@ -137,6 +160,51 @@ def default_of(owner: type[Struct], name: str) -> Any:
     if (factory := getattr(found, "factory", None)) is not None:
         return factory()
     return None if found is NODEFAULT else found
+
+
+def declared_in(place: type[Any], owner: type[Struct] | None = None) -> Iterator[Option]:
+    """Yield the options that a class declares.
+
+    Args:
+        place: A Struct with options as metadata of its fields, or a class with options, or tuples
+            of options, as attributes. Its `group` and `commands` are defaults for these options.
+        owner: The Struct whose fields the attributes of `place` are about, if any.
+    """
+    if issubclass(place, Struct):
+        hints = get_type_hints(place, include_extras=True)
+        declared = {
+            name: get_args(hint)[1:]
+            for name, hint in hints.items()
+            if get_origin(hint) is Annotated
+        }
+        owner = place
+    else:
+        declared = {
+            name: each if isinstance(each, tuple) else (each,) for name, each in vars(place).items()
+        }
+    types = {} if owner is None else get_type_hints(owner)
+    for name, options in declared.items():
+        words = tuple(_words(types.get(name)))
+        for option in options:
+            if isinstance(option, Option):
+                yield replace(
+                    option,
+                    name=option.name or name.rstrip("_").replace("_", "-"),
+                    kind=Choice(*words) if words and option.kind is FLAG else option.kind,
+                    group=option.group or getattr(place, "group", ""),
+                    commands=option.commands or getattr(place, "commands", ()),
+                    owner=owner,
+                    field=name if owner else "",
+                )
+
+
+def _words(hint: Any) -> Iterator[str]:
+    """Yield the words of a Literal, also where it may be None."""
+    if get_origin(hint) in (Union, UnionType):
+        for each in get_args(hint):
+            yield from _words(each)
+    elif get_origin(hint) is Literal:
+        yield from get_args(hint)
 
 
 def of_scope(options: Iterable[Option], scope: Scope) -> tuple[Option, ...]:
