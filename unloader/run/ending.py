@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from unloader import __version__
 from unloader.errors import (
@@ -30,14 +32,16 @@ from unloader.model import AttemptFailure
 from unloader.nouns import are, counted
 from unloader.redaction import redact
 from unloader.resolve.tables.homes import is_dropped
-from unloader.run.home import NoHome
-from unloader.run.outputs.base import continued, of_removed, removed_place
-from unloader.run.state import RunState, TableState
+from unloader.run.outputs import continued
+from unloader.run.table import RunState, Table
 from unloader.sources.abilities import kept_until
 from unloader.storage.base import RunStorage
-from unloader.storage.kinds import is_kept
+from unloader.storage.directories.leftovers import is_removed
+from unloader.storage.kinds import destination_kind, is_kept
+from unloader.storage.model import MANIFEST, RUN
 from unloader.storage.opening import storage_at
 from unloader.storage.paths import absolute, relative
+from unloader.storage.streams.stream import FROM_THE_START
 from writers.errors import WriteError
 
 MOST_NAMED = 20
@@ -47,7 +51,7 @@ MOST_HINTS = 3
 """Causes whose way out a message names."""
 
 
-def partial_error(state: RunState, failed: list[TableState]) -> UnloaderError:
+def partial_error(state: RunState, failed: list[Table]) -> UnloaderError:
     """Return the error of a run some of whose tables are not complete."""
     of = len(state.tables) + len(state.problems)
     named = [f"{table.name}: {_why(table.failure)}" for table in failed]
@@ -73,100 +77,98 @@ def partial_error(state: RunState, failed: list[TableState]) -> UnloaderError:
     )
 
 
-def abandon(state: RunState, storage: RunStorage | NoHome, error: UnloaderError | None) -> None:
-    """Leave of each table what can be resumed, or no trace; and of the run its record.
+def abandon(state: RunState, home: RunStorage | None, error: UnloaderError | None) -> None:
+    """Leave of each table what can be resumed, or no trace; and of several tables their record.
 
     Args:
         state: Of the run.
-        storage: The directory around several tables.
-        error: What ended the run; None for what nobody expected.
+        home: The directory around several tables.
+        error: What ended the run; None for an unexpected error.
     """
-    if state.alone is not None:
-        for table in state.tables:
-            table.run.abandon(kept=_is_kept(state, error))
-        return
     kept = False
     for table in state.tables:
-        if table.manifest is not None:
+        if table.manifests:
             kept = True
             continue
-        worth = state.is_recorded and (bool(table.run.finished) or state.tables[0].run.is_resumable)
+        worth = state.is_recorded and (bool(table.finished) or state.is_resumable)
+        if state.is_single:
+            worth = _may_resume(state, error)
         kept = kept or worth
         with suppress(UnloaderError, WriteError, OSError):
-            table.run.abandon(kept=worth)
-    partial = manifest_bytes(manifest_of(state, complete=False)) if state.is_recorded else None
-    if partial is not None or not state.options.replaces:
-        # Otherwise the record of the run in whose place this one is stays, and its tables.
-        storage.abandon(partial if kept else None)
+            table.abandon(kept=worth)
+    if home is not None and (state.is_recorded or not state.options.replaces):
+        # Otherwise the record of the run that this one replaces stays, and its tables.
+        home.abandon(manifest_bytes(manifest_of(state, complete=False)) if kept else None)
 
 
-def _is_kept(state: RunState, error: UnloaderError | None) -> bool:
-    """Return whether `resume` can continue with what a failed run of one table leaves."""
-    run = state.tables[0].run
-    if not state.is_recorded or _removed(state):
-        return False
+def _may_resume(state: RunState, error: UnloaderError | None) -> bool:
+    """Return whether `resume` can continue with what a failed run leaves."""
     again = isinstance(error, Interrupted) or (error is not None and error.retryable)
-    done = bool(run.finished) or bool(run.resolved.resumed_in)
-    return done or (again and run.is_resumable)
-
-
-def _removed(state: RunState) -> str:
-    """Return a directory of the run that another process has removed; empty if none has."""
-    if state.alone is None:
-        return removed_place((state.home,)) if state.is_recorded else ""
-    if not state.tables or state.tables[0].run.manifests:
-        return ""
-    return removed_place(state.alone.resumed_in or state.alone.run.directories)
+    begun = any(each.manifests or each.finished or each.resumed for each in state.tables)
+    again = again and (state.is_resumable or not state.is_single)
+    return state.is_recorded and (begun or again)
 
 
 def advised(state: RunState, error: UnloaderError) -> UnloaderError:
     """Return the error that ends a run, with how to resume what is kept of it."""
     error = state.live.told_by(error)
-    if removed := _removed(state):
-        return of_removed(error, removed)
-    if state.alone is not None:
-        return _advised_alone(state, error)
-    kept = isinstance(error, Interrupted) or error.retryable
-    begun = any(table.manifest or table.run.finished for table in state.tables)
-    if not state.is_recorded or not (begun or kept) or isinstance(error, VerifyMismatch):
-        return error
-    if isinstance(error, PartialUnload) and all(table.manifest for table in state.tables):
-        # What was left out is not in the snapshot's plan: nothing can be gone on with.
-        return error
-    if not _is_there(state):
-        return error
-    until = kept_until(state.resolved.catalog)
-    if until:
-        text = f"{error.message.rstrip('. ')}; its snapshot is kept until {until}"
-        error = type(error)(text, error.hint)
-    step = f"continue with: unloader resume {shlex.quote(state.home)}"
-    if isinstance(error, SnapshotGone) or not state.tables[0].run.is_resumable:
-        step = (
-            "read all tables again at a new snapshot with: unloader resume "
-            f"{shlex.quote(state.home)} --new-snapshot"
+    published = bool(state.tables) and all(table.manifests for table in state.tables)
+    is_unfinished = state.is_recorded and not (state.is_single and published)
+    if is_unfinished and (removed := _removed_place(state.places)):
+        return type(error)(
+            f"the destination {removed} was removed during the run, and the files in it are "
+            f"lost: {error.message.rstrip('. ')}",
+            "find out which program removed it, then run again",
         )
-    alone = isinstance(error, Interrupted)
-    return type(error)(error.message, step if alone else continued(error.hint, step))
-
-
-def _advised_alone(state: RunState, error: UnloaderError) -> UnloaderError:
-    """Return the error of a run of one table, with what of it a reader already has."""
-    if not state.tables:
-        return error
-    run = state.tables[0].run
-    if _is_kept(state, error):
-        error = run.advised(error)
-    delivered = run.output.already_delivered()
+    # Tables that were left out are not in the snapshot's plan: they cannot be resumed.
+    left_out = isinstance(error, PartialUnload) and published
+    if _may_resume(state, error) and not left_out and _is_there(state):
+        error = _with_next_step(state, error)
+    delivered = state.tables[0].output.already_delivered() if state.tables else ""
     if not delivered:
         return error
-    step = run.output.next_step(resumable=False)
-    hint = step if isinstance(error, Interrupted) else error.hint
+    hint = FROM_THE_START if isinstance(error, Interrupted) else error.hint
     return type(error)(f"{error.message.rstrip('. ')}; {delivered}", hint)
 
 
+def _with_next_step(state: RunState, error: UnloaderError) -> UnloaderError:
+    """Return the error of a run that is kept, with how to continue."""
+    is_gone, is_different = isinstance(error, SnapshotGone), isinstance(error, VerifyMismatch)
+    if is_different and not state.is_single:
+        return error
+    until = "" if is_gone else kept_until(state.resolved.catalog)
+    if until:
+        text = f"{error.message.rstrip('. ')}; its snapshot is kept until {until}"
+        error = type(error)(text, error.hint)
+    if state.is_single:
+        step = state.tables[0].output.next_step(resumable=state.is_resumable)
+        if is_gone or is_different or step in error.hint:
+            return error
+    else:
+        step = f"continue with: unloader resume {shlex.quote(state.home)}"
+        if is_gone or not state.is_resumable:
+            step = (
+                "read all tables again at a new snapshot with: unloader resume "
+                f"{shlex.quote(state.home)} --new-snapshot"
+            )
+    is_stopped = isinstance(error, Interrupted)
+    return type(error)(error.message, step if is_stopped else continued(error.hint, step))
+
+
+def _removed_place(places: Sequence[str]) -> str:
+    """Return the first directory of an unfinished run that another process removed; "" if none."""
+    local = (Path(place) for place in places if destination_kind((place,)) == "directories")
+    removed = (
+        str(place)
+        for place in local
+        if is_removed(place / RUN) and not os.path.lexists(place / MANIFEST)
+    )
+    return next(removed, "")
+
+
 def _is_there(state: RunState) -> bool:
-    """Return whether the directory of all tables still has what the run is gone on with from."""
-    if is_dropped(state.home):
+    """Return whether the home still has the record of the run."""
+    if state.is_single or is_dropped(state.home):
         return True
     try:
         who = storage_at(state.home).who_was_here(state.home, counted=False)
@@ -192,7 +194,7 @@ def manifest_of(state: RunState, *, complete: bool) -> TablesManifest:
         )
         for each in state.problems
     ]
-    published = [table.run.manifests for table in state.tables if table.manifest is not None]
+    published = [table.manifests for table in state.tables if table.manifests]
     done = [totals_of(each) for each in published]
     filtered = [each[0].verified.filtered_rows for each in published if len(each) == 1]
     return TablesManifest(
@@ -224,9 +226,7 @@ def manifest_of(state: RunState, *, complete: bool) -> TablesManifest:
             cpu_seconds=round(
                 time.process_time()
                 + sum(
-                    unit.cpu_seconds
-                    for table in state.tables
-                    for unit in table.run.finished.values()
+                    unit.cpu_seconds for table in state.tables for unit in table.finished.values()
                 ),
                 4,
             ),
@@ -238,7 +238,7 @@ def _why(failure: AttemptFailure | None) -> str:
     return "the run ended before" if failure is None else failure.message
 
 
-def entries_of(table: TableState, why: str, home: str) -> Iterator[TableEntry]:
+def entries_of(table: Table, why: str, home: str) -> Iterator[TableEntry]:
     """Yield the entry of a table, or of each of its outputs.
 
     Args:
@@ -246,12 +246,12 @@ def entries_of(table: TableState, why: str, home: str) -> Iterator[TableEntry]:
         why: Why it is not complete, if it is not.
         home: The directory of the run.
     """
-    run = table.run.run
+    run = table.run
     record = TableRecord(schema=run.extract.table.schema, name=run.extract.table.name)
     what = None if run.extract.query is not None else record
     routes = run.request.routes
     # Of several outputs some may be published although the table has failed.
-    published = table.run.manifests or table.run.output.manifests
+    published = table.manifests or table.output.manifests
     known = {each.route.name if each.route else "": each for each in published}
     for number, output in enumerate(run.outputs):
         name = routes[number].name if routes else ""

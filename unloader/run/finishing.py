@@ -15,14 +15,12 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
 
 from unloader.errors import SourceError, UnloaderError, translate
 from unloader.events import Event, Observer
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure
-from unloader.run.state import TableState
+from unloader.run.table import SharedCatalog, Table
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
 from unloader.sources.many_tables import count_tables
@@ -50,11 +48,11 @@ END_SECONDS = 600.0
 """Guess: a publication that takes longer is stuck in the file system."""
 
 
-Ended = tuple[TableState, BaseException | None]
+Ended = tuple[Table, BaseException | None]
 """A table, and what went wrong with it."""
 
 
-Publish = Callable[[Sequence[TableState], SyncThreads, Observer], Iterable[Ended]]
+Publish = Callable[[Sequence[Table], SyncThreads, Observer], Iterable[Ended]]
 
 
 class Finisher:
@@ -62,7 +60,7 @@ class Finisher:
 
     def __init__(
         self,
-        check: Callable[[Sequence[TableState], Observer], Iterable[Ended]],
+        check: Callable[[Sequence[Table], Observer], Iterable[Ended]],
         publish: Publish,
         observe: Observer,
         *,
@@ -82,11 +80,11 @@ class Finisher:
         self._observe = observe
         self._at_once = at_once
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[TableState | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Table | None] = queue.SimpleQueue()
         self._pending = 0
         self._ended: queue.SimpleQueue[Ended] = queue.SimpleQueue()
 
-        def publishing(tables: Sequence[TableState], threads: SyncThreads) -> Iterable[Ended]:
+        def publishing(tables: Sequence[Table], threads: SyncThreads) -> Iterable[Ended]:
             return publish(tables, threads, self._events.put)
 
         self._soon = threading.Event()
@@ -103,12 +101,12 @@ class Finisher:
         self._counter = threading.Thread(target=self._check_all, name="tables", daemon=True)
         self._counter.start()
 
-    def take(self, table: TableState) -> None:
+    def take(self, table: Table) -> None:
         """Check a table, and publish it if that is its time; returns at once."""
         self._pending += 1
         self._done.put(table)
 
-    def publish(self, table: TableState) -> None:
+    def publish(self, table: Table) -> None:
         """Publish a table that is checked; returns at once."""
         self._pending += 1
         self._hand_on(table)
@@ -163,7 +161,7 @@ class Finisher:
                 else:
                     self._ended.put((each, error))
 
-    def _hand_on(self, table: TableState) -> None:
+    def _hand_on(self, table: Table) -> None:
         (self._long if table.takes_long else self._small).take(table)
 
 
@@ -172,7 +170,7 @@ class _Threads:
 
     def __init__(
         self,
-        publish: Callable[[Sequence[TableState], SyncThreads], Iterable[Ended]],
+        publish: Callable[[Sequence[Table], SyncThreads], Iterable[Ended]],
         ended: Callable[[Ended], None],
         *,
         most: int,
@@ -193,10 +191,10 @@ class _Threads:
         self._most = most
         self._together = together
         self._soon = soon
-        self._waiting: queue.SimpleQueue[TableState | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Table | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def take(self, table: TableState) -> None:
+    def take(self, table: Table) -> None:
         """Publish a table; returns at once."""
         started = len(self._threads) >= self._most or self._start()
         if not started and not self._threads:
@@ -232,13 +230,13 @@ class _Threads:
                 some = [table, *_more(self._waiting, self._together - 1)]
                 self._publish_some(some, threads)
 
-    def _publish_some(self, tables: Sequence[TableState], threads: SyncThreads) -> None:
+    def _publish_some(self, tables: Sequence[Table], threads: SyncThreads) -> None:
         for ended in _each_once(tables, lambda some: self._publish(some, threads)):
             self._ended(ended)
 
 
 def _each_once(
-    tables: Sequence[TableState], act: Callable[[Sequence[TableState]], Iterable[Ended]]
+    tables: Sequence[Table], act: Callable[[Sequence[Table]], Iterable[Ended]]
 ) -> Iterator[Ended]:
     """Do something with tables; yield each once, those that it has not told of with its error."""
     left = {each.number: each for each in tables}
@@ -253,7 +251,7 @@ def _each_once(
             yield each, error
 
 
-def _more(tables: queue.SimpleQueue[TableState | None], most: int) -> Iterator[TableState]:
+def _more(tables: queue.SimpleQueue[Table | None], most: int) -> Iterator[Table]:
     """Yield those that wait, at most so many."""
     for _ in range(most):
         try:
@@ -264,33 +262,6 @@ def _more(tables: queue.SimpleQueue[TableState | None], most: int) -> Iterator[T
             tables.put(None)
             return
         yield table
-
-
-class SharedCatalog:
-    """A catalog that several threads have: whoever finds it in use goes without."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        """Take a catalog."""
-        self._catalog = catalog
-        self._lock = threading.Lock()
-
-    def __getattr__(self, name: str) -> Any:
-        """Return whatever else the catalog has."""
-        return getattr(self._catalog, name)
-
-    @contextmanager
-    def in_use(self) -> Iterator[Catalog]:
-        """Have the catalog alone; whoever has it checks it himself."""
-        with self._lock:
-            yield self._catalog
-
-    def check_snapshot(self) -> None:
-        """Check the snapshot as the catalog does, unless it is in use: then that finds out."""
-        if self._lock.acquire(blocking=False):
-            try:
-                self._catalog.check_snapshot()
-            finally:
-                self._lock.release()
 
 
 def known_failure(error: BaseException) -> AttemptFailure:
@@ -305,7 +276,7 @@ def known_failure(error: BaseException) -> AttemptFailure:
     return failure_of(known)
 
 
-def _empty(tables: queue.SimpleQueue[TableState | None]) -> None:
+def _empty(tables: queue.SimpleQueue[Table | None]) -> None:
     while True:
         try:
             tables.get_nowait()
@@ -319,10 +290,10 @@ table with more is no part of what others wait for."""
 
 
 def check_tables(
-    tables: Sequence[TableState],
+    tables: Sequence[Table],
     catalog: SharedCatalog,
     stop: Callable[[], bool],
-    observer_of: Callable[[TableState], Observer],
+    observer_of: Callable[[Table], Observer],
 ) -> Iterator[Ended]:
     """Count tables, and compare their values where that was asked for; yield each when it is known.
 
@@ -333,15 +304,15 @@ def check_tables(
         observer_of: Returns who gets the events of a table.
     """
     for table in tables:
-        table.run.observe = observer_of(table)
-    small = [table for table in tables if table.run.rows_written <= _FEW_ROWS]
-    large = [table for table in tables if table.run.rows_written > _FEW_ROWS]
+        table.observe = observer_of(table)
+    small = [table for table in tables if table.rows_written <= _FEW_ROWS]
+    large = [table for table in tables if table.rows_written > _FEW_ROWS]
     with catalog.in_use() as alone:
         for some in (small, *([table] for table in large)):
             counts = _counts(some, alone, stop)
             for table in some:
                 try:
-                    table.run.verify(stop, alone, rows=counts.get(table.number))
+                    table.verify(stop, alone, counts.get(table.number))
                 except BaseException as error:
                     yield table, error
                 else:
@@ -349,18 +320,16 @@ def check_tables(
                     yield table, None
 
 
-def _counts(
-    tables: Sequence[TableState], catalog: Catalog, stop: Callable[[], bool]
-) -> dict[int, int]:
+def _counts(tables: Sequence[Table], catalog: Catalog, stop: Callable[[], bool]) -> dict[int, int]:
     """Return the rows of the tables that could be counted together, by the table's number."""
     counted = [
         table
         for table in tables
-        if table.run.run.request.verify != "none" and table.run.run.plan.sampled is None
+        if table.run.request.verify != "none" and table.run.plan.sampled is None
     ]
     if len(counted) < 2:
         return {}
-    extracts = [table.run.run.extract for table in counted]
+    extracts = [table.run.extract for table in counted]
     try:
         with cancelled_by(stop, catalog):
             found = count_tables(catalog, extracts)

@@ -6,7 +6,6 @@ whole. Where the directories of the tables are, each table has its own link and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
@@ -16,11 +15,10 @@ from unloader.events import Observer
 from unloader.manifest.model import Manifest, TablesManifest
 from unloader.request.directory_names import home_template, is_dated
 from unloader.resolve.outputs.directories import is_followed
-from unloader.resolve.outputs.one import of_output, of_route
+from unloader.resolve.outputs.one import of_route
 from unloader.resolve.resolved import ResolvedRun
 
 if TYPE_CHECKING:
-    from unloader.resolve.resolution import OpenRun
     from unloader.selection.asked import TablesRequest
 
 
@@ -31,33 +29,22 @@ class Following(Struct, kw_only=True):
     """Any of the tables: this is said once for all of them."""
     home: str
     of: Literal["nothing", "each table", "the run"]
-    place_of: Callable[[ResolvedRun], str] = lambda run: run.output.options.destination
-    """Returns the directory of a run of one output."""
     _failed: list[FollowUpFailed] = field(default_factory=list)
 
     @classmethod
-    def of_run(cls, run: ResolvedRun, home: str, template: str) -> Following:
+    def of_run(cls, run: ResolvedRun, home: str, template: str | None) -> Following:
         """Return what follows a run.
 
         Args:
             run: Any of its tables.
             home: The directory of all of them.
-            template: `--to`, with its fields.
+            template: `--to` of several tables, with its fields; None for a single table.
         """
         outputs = [each.output for each in run.request.of_outputs()]
         if not any(map(is_followed, outputs)):
             return cls(run=run, home=home, of="nothing")
-        whole = is_dated(home_template(template))
+        whole = template is not None and is_dated(home_template(template))
         return cls(run=run, home=home, of="the run" if whole else "each table")
-
-    @classmethod
-    def of_one(cls, alone: OpenRun) -> Following:
-        """Return what follows a run of one table."""
-        run = alone.run
-        followed = any(is_followed(each.options) for each in run.outputs)
-        return cls(
-            run=run, home="", of="each table" if followed else "nothing", place_of=alone.place_of
-        )
 
     @classmethod
     def check_asked(cls, asked: TablesRequest) -> None:
@@ -86,11 +73,10 @@ class Following(Struct, kw_only=True):
             return
         from unloader.retention.link import check_link
 
-        for number, output in enumerate(self.run.outputs):
+        for output in self.run.outputs:
             link = output.options.latest_link
             if link is not None:
-                place = self.place_of(of_output(self.run, number))
-                check_link(self.home if self.of == "the run" else place, link)
+                check_link(self.home if self.of == "the run" else output.options.destination, link)
 
     def after(self, run: ResolvedRun, manifest: Manifest, observe: Observer) -> None:
         """Do what follows the publication of one table; never raises."""
@@ -100,7 +86,7 @@ class Following(Struct, kw_only=True):
 
         run = of_route(run, manifest.route.name if manifest.route else "")
         try:
-            follow(run, manifest, self.place_of(run), observe)
+            follow(run, manifest, run.output.options.destination, observe)
         except FollowUpFailed as error:
             self._failed.append(error)
 

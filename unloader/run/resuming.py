@@ -41,14 +41,13 @@ from unloader.resolve.jobs import digest_of_tables_job, same_job
 from unloader.resolve.outputs.one import of_route
 from unloader.resolve.parts import is_of_plan
 from unloader.resolve.reopening import reopened
-from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.tables.homes import home_above, is_of_tables
-from unloader.run.concurrency.opening import is_adaptive
+from unloader.run.concurrency import is_adaptive
 from unloader.run.following import Following
-from unloader.run.run import commit, run, run_tables
+from unloader.run.places import left_of_tables, places_of
+from unloader.run.run import Manifests, commit, run
 from unloader.run.starting import Stop, start, start_tables, tell_settings
-from unloader.run.taking_places import left_of_tables, places_of
 from unloader.run.workers import workers_for
 from unloader.selection.asked import TablesRequest
 from unloader.storage.kinds import is_kept
@@ -58,9 +57,6 @@ from unloader.storage.paths import path_of, real
 
 if TYPE_CHECKING:
     from unloader.transforms.model import MaskingKey
-
-Manifests = tuple[Manifest, ...] | TablesManifest
-"""What a run answers: the manifest of each output of one table, or that of several tables."""
 
 _NOTHING_LEFT = "the run in {} is finished: there is nothing left to do"
 
@@ -119,17 +115,8 @@ def _continued(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifests:
     workers = broken.first.parallelism or broken.first.run.plan.limits.parallelism
     with workers_for(request, workers, stop=stop) as team:
         seats = team.seats
-        broken = broken.changed(lambda one: replace(one, run=one.run.seated(seats)))
+        broken = broken.changed(lambda one: replace(one, run=_moved(one).seated(seats)))
         tell_settings((each.run.request for each in broken.tables), observe)
-        if broken.options is None:
-            with reopened(broken, stop=stop, observe=observe) as ready:
-                alone = OpenRun(
-                    run=broken.first.run,
-                    catalog=ready.catalog,
-                    started=ready.started,
-                    resumed_in=broken.first.places,
-                )
-                return run(alone, team.executor, observe=observe, stop=stop)
         left = left_of_tables((each.run for each in broken.tables), broken.place, observe)
         with reopened(
             broken,
@@ -137,9 +124,20 @@ def _continued(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifests:
             stop=stop,
             observe=observe,
         ) as ready:
-            return run_tables(
-                ready, team.executor, broken.options, left, observe=observe, stop=stop
-            )
+            return run(ready, team.executor, broken.options, left, observe=observe, stop=stop)
+
+
+def _moved(table: BrokenTable) -> ResolvedRun:
+    """Return a table with its directories where they are now; only one output can be moved."""
+    run = table.run
+    options = run.output.options
+    if len(run.outputs) > 1 or list(map(real, table.places)) == list(
+        map(real, options.destinations)
+    ):
+        return run
+    first, *others = table.places
+    options = replace(options, destination=first, others=tuple(others))
+    return replace(run, outputs=(replace(run.output, options=options),))
 
 
 def _continued_or_gone(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifests | None:
@@ -178,7 +176,7 @@ def _as_asked(
 
 def resume_or_start(
     request: Request, planned: ResolvedRun | None, *, observe: Observer, stop: Stop
-) -> tuple[Manifest, ...]:
+) -> Manifests:
     """Continue an interrupted run of the same job, or start; see `unloader.api.unload`."""
     for place in _places_of(request):
         manifests = _resumed(place, request, planned, observe, stop)
@@ -213,7 +211,7 @@ def _today() -> str:
 
 def _resumed(
     place: str, request: Request, planned: ResolvedRun | None, observe: Observer, stop: Stop
-) -> tuple[Manifest, ...] | None:
+) -> Manifests | None:
     """Bring the broken run of a job at a place to its end; return None if there is none."""
     alone = not has_fields(request.output.destination)
     try:
@@ -245,9 +243,7 @@ def _resumed(
         known = _as_asked(
             broken, request, _masking_keys(request), lambda one: one.with_keys_of(keys)
         )
-        manifests = _continued_or_gone(known, observe, stop)
-        assert not isinstance(manifests, TablesManifest)
-        return manifests
+        return _continued_or_gone(known, observe, stop)
     if alone:
         text = f"run {broken.run_id}, which was interrupted in {place}, was a different job"
         observe(Notice(text=f"{text}: this run starts from the beginning"))
@@ -345,9 +341,7 @@ def _masking_keys(request: Request) -> tuple[MaskingKey, ...]:
     return tuple(key for each in transforms if each is not None for key in each.keys)
 
 
-def resume_or_start_tables(
-    asked: TablesRequest, *, observe: Observer, stop: Stop
-) -> TablesManifest:
+def resume_or_start_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> Manifests:
     """Continue an interrupted run of the same job, or start; see `unloader.api.unload_tables`."""
     template = home_template(asked.options.destination)
     # One of another day is for `resume` alone: a nightly job wants the rows of this night.

@@ -1,23 +1,30 @@
 """The work units of all tables of a run, as the engine works on them.
 
-What is done with a unit is in `unloader.run.unit_work`. Here is which table it is of, which units
-go to a worker together, and what becomes of the others where one table fails.
+Tasks go out, results and progress come back. What becomes of a failed attempt depends on more than
+the failure: the snapshot may be lost with the source, an output may be unable to take a unit twice,
+and a table that fails may or may not end the run. All of that is decided here.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from partition_planner.model import WorkUnit
 from unloader.engine.engine import Work
-from unloader.engine.schedule import Assignment, Attempt, Verdict
-from unloader.errors import UnloaderError, translate
+from unloader.engine.executor import Executor
+from unloader.engine.schedule import Attempt, Verdict
+from unloader.errors import (
+    OutputFailed,
+    SnapshotGone,
+    SourceError,
+    UnloaderError,
+    WorkerLost,
+    translate,
+)
 from unloader.events import (
     Event,
     Notice,
@@ -25,109 +32,68 @@ from unloader.events import (
     PhaseStarted,
     RouteFinished,
     Tick,
-    UnitsKept,
+    UnitAdvanced,
+    UnitFailed,
+    UnitFinished,
+    UnitStarted,
 )
-from unloader.failures import failure_of
+from unloader.failures import failure_of, is_a
 from unloader.model import (
+    COMPARING,
     AttemptFailure,
+    BoundSeat,
     BundleResult,
     BundleTask,
+    FinishedUnit,
     Preload,
     UnitResult,
     UnitTask,
 )
-from unloader.run.concurrency.opening import RunSteering
+from unloader.nouns import counted
+from unloader.run.concurrency import RunSteering
+from unloader.run.order import TableUnit
+from unloader.run.outputs import check_stop
 from unloader.run.room import RoomWatch
-from unloader.run.state import RunState, TableState
-from unloader.run.telling import size_of
-from unloader.run.unit_work import UnitWork
+from unloader.run.table import RunState, Table
 
 if TYPE_CHECKING:
     from unloader.engine.concurrency.steering import Steering
 
 
-class TableUnit(Struct, frozen=True, kw_only=True):
-    """A unit, and the number of its table."""
-
-    table: int
-    unit: WorkUnit
-    others: tuple[TableUnit, ...] = ()
-    """Of other tables, which the same worker does after this one; see `bundles`."""
-
-    @property
-    def id(self) -> str:
-        """Tell the unit from those of all tables."""
-        return f"{self.table}.{self.unit.id}"
-
-    @property
-    def tables(self) -> tuple[int, ...]:
-        """The numbers of all tables that it has a unit of."""
-        return (self.table, *(each.table for each in self.others))
-
-    @property
-    def parts(self) -> tuple[TableUnit, ...]:
-        """Each of several by itself; nothing where there are no others."""
-        return (replace(self, others=()), *self.others) if self.others else ()
-
-
-def largest_first(units: Iterable[TableUnit]) -> list[TableUnit]:
-    """Return units in the order in which they are handed out; of equals, as they come.
-
-    A worker that ends leaves none idle as long as there is a further unit, so what is left at the
-    end are small ones: no large one is begun when the others have nothing more to do. One of which
-    the source knows no size, such as a view, may be the largest of all.
-    """
-    return sorted(units, key=lambda each: (is_known(each.unit), -size_of(each.unit)))
-
-
-def is_known(unit: WorkUnit) -> bool:
-    """Return whether the source knows the size of a unit, about."""
-    return unit.bytes is not None or unit.rows is not None
-
-
 @dataclass(slots=True, kw_only=True)
-class TablesWork(Work[TableUnit]):
+class Units(Work[TableUnit]):
     """The units of all tables of a run."""
 
     state: RunState
-    stop: Callable[[], None]
-    """Raises Interrupted if the user asked for the end."""
-    concurrency: RunSteering
-    works: Mapping[int, UnitWork]
-    """Of each table that is not complete, by its number."""
-    on_done: Callable[[TableState], None]
+    executor: Executor
+    steered: RunSteering
+    """What decides how many workers work."""
+    on_done: Callable[[Table], None]
     """Takes a table when its last unit is on record."""
-    on_failed: Callable[[TableState], None]
+    on_failed: Callable[[Table], None]
     """Takes a table when it has failed."""
+    collect: Callable[[], None]
+    """Takes up the tables that other threads have finished; called several times a second."""
     room: RoomWatch | None = None
     """Whether the disks have room; None does not look."""
     drop: Callable[[Callable[[TableUnit], bool]], None] = lambda units: None
     """Takes units out of the schedule."""
-    collect: Callable[[], None] = lambda: None
-    """Takes what has become of tables since; called several times a second."""
     put_back: Callable[[Sequence[TableUnit], int], None] = lambda units, attempt: None
     """Has the schedule try units again, of which an attempt has come to nothing."""
     _left: Counter[int] = field(default_factory=Counter)
     """Units that are not done, by the number of the table."""
-
-    @property
-    def tables(self) -> Sequence[TableState]:
-        """All tables."""
-        return self.state.tables
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether a table that fails does not end the run."""
-        return self.state.options.on_failure == "continue"
+    _working: int = 0
+    """How many workers the source lets work, once it has refused one; 0 before."""
+    _began: dict[str, float | None] = field(default_factory=dict)
+    """When the attempts began that are finished and not on record yet, by unit."""
 
     def __post_init__(self) -> None:
         """Count the units."""
-        for table in self.tables:
-            self._left[table.number] = 0 if table.is_over else len(table.run.units_left())
+        for table in self.state.tables:
+            self._left[table.number] = 0 if table.is_over else len(table.units_left())
 
     def task(self, attempt: Attempt[TableUnit]) -> object:
         """Return the task of an attempt."""
-        kind = self._work_of(attempt).extract.source.kind
         tasks = [
             (number, task)
             for number, each in enumerate(_each_of(attempt))
@@ -135,35 +101,44 @@ class TablesWork(Work[TableUnit]):
         ]
         if not tasks:
             # The place waits for a task: this one does nothing, and its answer is no result.
-            return Preload(source_kind=kind)
+            return Preload(source_kind=self._table(attempt).run.extract.source.kind)
         return BundleTask(tasks=tuple(tasks)) if attempt.unit.others else tasks[0][1]
 
     def _task(self, attempt: Attempt[TableUnit], name: str) -> UnitTask | None:
-        """Return the task of a single unit; None if its table has failed, maybe just for it."""
-        if self.tables[attempt.unit.table].failure is not None:
+        """Return the task of a single unit; None if its table has failed, maybe just now."""
+        table = self._table(attempt)
+        if table.failure is not None:
             return None
+        request = table.run.request
         try:
-            # An order that comes late must not hold up a unit of another table with the same id.
-            return self._work_of(attempt).task(_of_table(attempt), name=name)
+            return UnitTask(
+                unit=attempt.unit.unit,
+                attempt=attempt.attempt,
+                extract=table.run.extract,
+                outputs=table.output.tasks(attempt.unit.unit, attempt.attempt),
+                fetch_bytes=request.fetch_bytes,
+                checksums=request.verify in COMPARING,
+                drops_outputs=request.on_route_failure == "drop",
+                # An order that comes late must not hold up a unit of another table with this id.
+                name=name,
+            )
         except (UnloaderError, OSError) as error:
             self._spoiled(attempt, error)
             return None
 
     def check(self) -> None:
-        """Let displays redraw; take up tables that are published; raise if the run is to end."""
+        """Let displays redraw; take up tables that are finished; raise if the run is to end."""
         self.state.live(Tick())
-        self.look()
-        if self.state.alone is not None:
-            self.tables[0].run.output.check()
+        if self.state.is_single:
+            # The manifests of several tables have no samples. Their places are looked at as they
+            # are published.
+            table = self.state.tables[0]
+            table.history.look()
+            table.output.check()
         self.collect()
-        self.stop()
+        check_stop(self.state.stop, "before all work units were done")
         if self.room is not None:
             self.room.check()
-
-    def look(self, *, at_once: bool = False) -> None:
-        """Take a sample of how far the only table is; the manifests of several have none."""
-        if self.state.alone is not None:
-            self.works[0].history.look(at_once=at_once)
 
     def may_start(self) -> bool:
         """Return whether the disks have room for another unit."""
@@ -171,59 +146,109 @@ class TablesWork(Work[TableUnit]):
 
     def steering(self) -> Steering[Any] | None:
         """Return what holds the run to a number of workers."""
-        steered = self.concurrency.turn()
+        steered = self.steered.turn()
         return None if steered is None else steered.steering
 
     def note(self, text: str) -> None:
-        """Tell the user a line."""
+        """Show the user a line."""
         self.state.live(Notice(text=text))
 
     def limited(self, places: int, *, raises: bool) -> None:
-        """Tell that the source lets fewer workers work than there are, or one more again."""
-        next(iter(self.works.values())).limited(places, raises=raises)
+        """Report that the source lets fewer workers work than there are, or one more again."""
+        workers = counted(len(self.state.tables[0].run.seating.seats), "worker")
+        if self._working and places > self._working:
+            self.note(f"one more worker opens a session: {places} of {workers} now work")
+        else:
+            later = "another attempt follows later" if raises else "further attempts are not made"
+            self.note(
+                f"the database accepts no more sessions: {places} of {workers} can continue; "
+                f"{later}. Next: lower --parallelism, or raise the database's limit of sessions"
+            )
+        self._working = places
 
     def started(self, place: int, attempt: Attempt[TableUnit]) -> None:
         """Report a unit that a worker has taken."""
-        self._work_of(attempt).started(place, _of_table(attempt))
+        table, unit = self._table(attempt), attempt.unit.unit
+        table.history.started(place)
+        if (steered := self.steered.current) is not None:
+            steered.count.started(place)
+        _show(
+            table,
+            UnitStarted(
+                worker=place,
+                unit=unit.id,
+                partition=unit.partition,
+                attempt=attempt.attempt,
+                rows=unit.rows,
+            ),
+        )
 
     def reported(self, place: int, attempt: Attempt[TableUnit], payload: object) -> None:
-        """Tell how far a worker is."""
+        """Report how far a worker is."""
         if isinstance(payload, tuple):  # Of a bundle.
             number, payload = payload
             attempt = _each_of(attempt)[number]
-        self._work_of(attempt).reported(place, _of_table(attempt), payload)
+        assert isinstance(payload, UnitAdvanced)
+        table = self._table(attempt)
+        if self.room is not None and payload.waiting_for:
+            self.room.worker_waits(payload.waiting_for)
+        table.history.advanced(place, payload.rows, payload.bytes)
+        if (steered := self.steered.current) is not None:
+            steered.count.reached(place, payload.rows)
+        _show(table, payload)
 
     def finished(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
-        """Report what is staged."""
+        """Report the units that are staged."""
         results = _results(result)
         later = sum(each.seconds for each in results.values())
         for number, each in enumerate(_each_of(attempt)):
-            work, failure = self._work_of(each), self.tables[each.unit.table].failure
-            of_table, found = _of_table(each), results.get(number)
+            failure, found = self._table(each).failure, results.get(number)
             if found is None and failure is None:
                 continue
             if number:
-                work.started(place, of_table)
+                self.started(place, each)
             if found is None:
                 assert failure is not None
-                given_up = Verdict(assignment=of_table, retry_in_seconds=None)
-                work.failed(place, given_up, failure)
+                self._failed(place, Verdict(assignment=each, retry_in_seconds=None), failure)
             else:
                 later -= found.seconds
-                work.finished(place, of_table, found, ago=later)
+                self._finished(place, each, found, ago=later)
+
+    def _finished(
+        self, place: int, attempt: Attempt[TableUnit], result: UnitResult, ago: float
+    ) -> None:
+        """Report a unit that was staged `ago` seconds ago."""
+        table = self._table(attempt)
+        size = sum(file.bytes for file in result.files)
+        began = table.history.finished(place, result.rows, size, result.seconds + ago)
+        self._began[attempt.unit.id] = began
+        if (steered := self.steered.current) is not None:
+            steered.count.reached(place, result.rows)
+            steered.count.ended(place)
+        _show(
+            table,
+            UnitFinished(
+                worker=place,
+                unit=result.unit,
+                rows=result.rows,
+                bytes=size,
+                seconds=result.seconds,
+                result=result,
+            ),
+        )
 
     def record(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
         """Hand finished units to the outputs of their tables; with its last one a table is done."""
         results = _results(result)
         again = []
         for number, each in enumerate(_each_of(attempt)):
-            table, found = self.tables[each.unit.table], results.get(number)
+            table, found = self._table(each), results.get(number)
             if found is None and table.failure is None:
                 again.append(each.unit)
                 continue
             if found is not None:
                 try:
-                    self._work_of(each).record(place, _of_table(each), found)
+                    self._record(place, each, found)
                 except (UnloaderError, OSError) as error:
                     self._spoiled(each, error)
             self._left[table.number] -= 1
@@ -232,46 +257,109 @@ class TablesWork(Work[TableUnit]):
         if again:
             self.put_back(again, attempt.attempt)
 
+    def _record(self, place: int, attempt: Attempt[TableUnit], result: UnitResult) -> None:
+        worker, table = self.executor.worker(place), self._table(attempt)
+        unit = FinishedUnit(
+            **asdict(result),
+            partition=attempt.unit.unit.partition,
+            partitions=attempt.unit.unit.partitions,
+            seat=BoundSeat.of(worker.seat, worker.bound),
+            worker=worker.seat.worker,
+            started_s=self._began.pop(attempt.unit.id, None),
+        )
+        event = table.output.record(unit)
+        table.finished[result.unit] = unit
+        if event is not None:
+            table.observe(event)
+
     def overdue(self, place: int, attempt: Attempt[TableUnit], seconds: float) -> AttemptFailure:
         """Report a worker that makes no progress and is replaced."""
-        return self._work_of(attempt).overdue(place, _of_table(attempt), seconds)
+        text = f"worker {place} made no progress with unit {attempt.unit.unit.id} for {seconds:g} s"
+        _show(self._table(attempt), Notice(text=f"{text}: the worker is replaced"))
+        return AttemptFailure(
+            error=WorkerLost.__name__,
+            message=f"worker {place} made no progress for {seconds:g} s (--stall-timeout)",
+            hint="check why the source or the reader of the output waits",
+            retryable=True,
+        )
 
     def verdict_on(self, attempt: Attempt[TableUnit], failure: AttemptFailure) -> AttemptFailure:
-        """Return the failure that ends the table if a further attempt cannot succeed."""
-        return self._work_of(attempt).verdict_on(_of_table(attempt), failure)
+        """Return the failure that ends the table if a further attempt cannot succeed.
+
+        It cannot if the snapshot is lost with the source, or the output takes no second attempt.
+        """
+        gone, output = self._snapshot_gone(failure), self._table(attempt).output
+        why = output.not_repeatable()
+        if gone is not None or not why:
+            return gone or failure
+        return replace(
+            failure,
+            error=OutputFailed.__name__ if is_a(failure, WorkerLost) else failure.error,
+            message=f"{failure.message}; {why}",
+            hint=output.next_step(resumable=self.state.is_resumable),
+            retryable=False,
+        )
+
+    def _snapshot_gone(self, failure: AttemptFailure) -> AttemptFailure | None:
+        if not is_a(failure, SourceError):
+            return None
+        try:
+            self.state.catalog.check_snapshot()
+        except UnloaderError as error:
+            both = dict.fromkeys((failure.message, error.message))
+            return replace(
+                failure,
+                error=(SnapshotGone if isinstance(error, SnapshotGone) else SourceError).__name__,
+                message="; ".join(both),
+                hint=error.hint,
+                retryable=False,
+            )
+        return None
 
     def ends_run(self, attempt: Attempt[TableUnit], failure: AttemptFailure) -> bool:
-        """Return whether the failure of a table is that of the run."""
-        return not self.goes_on
+        """Return whether the failure of a table ends the run."""
+        return self.state.options.on_failure != "continue"
 
     def failed(self, place: int, verdict: Verdict[TableUnit], failure: AttemptFailure) -> None:
-        """Report a failed attempt; where it was the last one its table has failed."""
+        """Report a failed attempt; if it was the last one of several tables, its table fails."""
         for each in _each_of(verdict.assignment):
-            of_table = Verdict(
-                assignment=_of_table(each),
+            self._failed(place, replace(verdict, assignment=each), failure)
+            if verdict.retry_in_seconds is None and not self.state.is_single:
+                self.give_up(self._table(each), failure)
+
+    def _failed(self, place: int, verdict: Verdict[TableUnit], failure: AttemptFailure) -> None:
+        attempt = verdict.assignment
+        table, unit = self._table(attempt), attempt.unit.unit.id
+        if (steered := self.steered.current) is not None:
+            steered.count.ended(place)
+        table.output.failed(unit, attempt.attempt, failure.message)
+        table.history.failed(place, unit, attempt.attempt, failure.message)
+        _show(
+            table,
+            UnitFailed(
+                worker=place,
+                unit=unit,
+                attempt=attempt.attempt,
+                message=failure.message,
                 retry_in_seconds=verdict.retry_in_seconds,
                 counted=verdict.counted,
-            )
-            self._work_of(each).failed(place, of_table, failure)
-            if verdict.retry_in_seconds is None and self.state.alone is None:
-                self._give_up(each, failure)
+            ),
+        )
 
     def _spoiled(self, attempt: Attempt[TableUnit], error: UnloaderError | OSError) -> None:
-        """Give a table up whose journal cannot be written, where the run goes on without it.
+        """Give a table up whose journal cannot be written, where the run continues without it.
 
         Raises:
-            UnloaderError: The error, where it does not.
+            UnloaderError: The error, where the run ends.
         """
         known = translate(error)
-        if not self.goes_on or not isinstance(known, UnloaderError):
+        failure = failure_of(error)
+        if self.ends_run(attempt, failure) or not isinstance(known, UnloaderError):
             raise error
-        self._give_up(attempt, failure_of(known))
+        self.give_up(self._table(attempt), failure)
 
-    def _give_up(self, attempt: Attempt[TableUnit], failure: AttemptFailure) -> None:
-        self.give_up(self.tables[attempt.unit.table], failure)
-
-    def give_up(self, table: TableState, failure: AttemptFailure) -> None:
-        """Put down why a table has failed, and hand out none of its units any more."""
+    def give_up(self, table: Table, failure: AttemptFailure) -> None:
+        """Record why a table has failed, and hand out none of its units any more."""
         if table.failure is None:
             table.failure = failure
             self.on_failed(table)
@@ -280,21 +368,20 @@ class TablesWork(Work[TableUnit]):
     def discard(self, attempt: Attempt[TableUnit]) -> None:
         """Remove what a failed attempt may have left."""
         for each in _each_of(attempt):
-            self._work_of(each).discard(_of_table(each))
+            self._table(each).output.discard(each.unit.unit.id, each.attempt)
 
-    def _work_of(self, attempt: Attempt[TableUnit]) -> UnitWork:
-        return self.works[attempt.unit.table]
+    def _table(self, attempt: Attempt[TableUnit]) -> Table:
+        return self.state.tables[attempt.unit.table]
 
 
 def named(observe: Observer, table: str) -> Observer:
-    """Return an observer for one of several tables: its units have the table's name to them.
+    """Return an observer for one of several tables, which adds the table's name to its events.
 
-    Phases, ticks, routes and kept units of a single table are not passed on: they are not those of
-    the run.
+    Phases, ticks and routes of a single table are not passed on: they are not those of the run.
     """
 
-    def tell(event: Event) -> None:
-        if isinstance(event, (PhaseStarted, RouteFinished, Tick, UnitsKept)):
+    def pass_on(event: Event) -> None:
+        if isinstance(event, (PhaseStarted, RouteFinished, Tick)):
             return
         unit = getattr(event, "unit", None)
         if isinstance(unit, str):
@@ -303,7 +390,11 @@ def named(observe: Observer, table: str) -> Observer:
             event = Notice(text=f"{table}: {event.text}")
         observe(event)
 
-    return tell
+    return pass_on
+
+
+def _show(table: Table, event: Event) -> None:
+    table.observe(table.output.shown_event(event))
 
 
 def _each_of(attempt: Attempt[TableUnit]) -> tuple[Attempt[TableUnit], ...]:
@@ -313,16 +404,7 @@ def _each_of(attempt: Attempt[TableUnit]) -> tuple[Attempt[TableUnit], ...]:
 
 
 def _results(result: object) -> Mapping[int, UnitResult]:
-    """Return what has come of the units of an attempt, by their number in it."""
+    """Return the results of the units of an attempt, by their number in it."""
     if isinstance(result, BundleResult):
         return dict(result.results)
     return {0: result} if isinstance(result, UnitResult) else {}
-
-
-def _of_table(attempt: Attempt[TableUnit]) -> Assignment:
-    return Attempt(
-        unit=attempt.unit.unit,
-        attempt=attempt.attempt,
-        failures=attempt.failures,
-        lost_at=attempt.lost_at,
-    )

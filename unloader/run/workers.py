@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from numa.model import ProcessLimits
 from unloader.engine.executor import Executor
 from unloader.engine.local import LocalExecutor
-from unloader.errors import UsageError
+from unloader.errors import ConfigError, UsageError
+from unloader.events import Notice, Observer
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.model import Preload, Proof, Request
 from unloader.placement.seating import SeatPlan, seat_request
@@ -23,6 +26,9 @@ from unloader.resolve.resolved import ResolvedRun
 from unloader.storage.kinds import destination_kind, is_kept
 from writers.objects.location import is_location
 from writers.registry import name_of
+
+if TYPE_CHECKING:
+    from unloader.tuning.ceiling_records import Ceilings
 
 ENTRY = "unloader.worker.process:work"
 """The function that does the tasks of a worker."""
@@ -160,3 +166,31 @@ def _preload(request: Request) -> Preload:
         formats=tuple(dict.fromkeys(name_of(each.format) for each in outputs)),
         stores=tuple(dict.fromkeys(place.partition(":")[0] for place in places)),
     )
+
+
+def check_ceilings(request: Request) -> None:
+    """Check that the file can be used, if the request names one.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    if request.ceilings is not None:
+        from unloader.tuning.ceiling_records import read_ceilings
+
+        read_ceilings(Path(request.ceilings))
+
+
+def ceilings_of(request: Request, observe: Observer) -> Ceilings | None:
+    """Return the ceilings of a request; None without any, or where the file has gone since.
+
+    A run that is resumed must not fail for want of them.
+    """
+    if request.ceilings is None:
+        return None
+    from unloader.tuning.ceiling_records import read_ceilings
+
+    try:
+        return read_ceilings(Path(request.ceilings))
+    except ConfigError as error:
+        observe(Notice(text=f"the run is not compared with the ceilings: {error.message}"))
+        return None

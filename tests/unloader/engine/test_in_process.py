@@ -18,6 +18,7 @@ from unloader.model import (
 )
 from unloader.request.names import parse_table
 from unloader.resolve.resolution import resolved
+from unloader.resolve.tables.resolving import OpenTables
 from unloader.run.run import run
 from unloader.worker.process import release, run_unit
 from writers.model import TextFormat
@@ -47,7 +48,15 @@ def test_a_whole_run_in_this_process_writes_the_same_bytes(tmp_path: Path) -> No
     api.unload(request_of(tmp_path, "workers"))
     job = request_of(tmp_path, "here")
     with resolved(job) as ready, closing(InProcessExecutor(run_unit)) as executor:
-        (manifest,) = run(ready, executor, observe=lambda event: None, stop=lambda: False)
+        tables = OpenTables(
+            run_id=ready.run.run_id,
+            runs=(ready.run,),
+            catalog=ready.catalog,
+            started=ready.started,
+        )
+        manifests = run(tables, executor, observe=lambda event: None, stop=lambda: False)
+        assert isinstance(manifests, tuple)
+        (manifest,) = manifests
     release()
     assert [each.units for each in manifest.workers] == [len(ready.run.plan.units)]
     assert manifest.totals.rows == 1000

@@ -6,9 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partition_planner.model import WholeTable, WorkUnit
-from unloader.run.bundles import MOST_BYTES, MOST_UNITS, bundled, spread_out
-from unloader.run.telling import size_of
-from unloader.run.work import TableUnit, largest_first
+from unloader.run.order import (
+    MOST_BYTES,
+    MOST_UNITS,
+    TableUnit,
+    bundled,
+    largest_first,
+    size_of,
+    spread_out,
+)
 
 SIZES = st.lists(st.none() | st.integers(0, MOST_BYTES), max_size=300)
 

@@ -10,19 +10,21 @@ from typing import Any, cast
 from unloader.errors import OutputFailed
 from unloader.events import Notice, Observer
 from unloader.run.finishing import Ended, Finisher
-from unloader.run.state import TableState
+from unloader.run.table import Table
 
 LONG = 60.0
 
 
-def tables(count: int, file_per: str = "unit") -> list[TableState]:
+def tables(count: int, file_per: str = "unit") -> list[Table]:
     """Return tables of which no more than the number is asked, and whether a file is joined."""
     output = SimpleNamespace(options=SimpleNamespace(file_per=file_per))
-    run = cast(Any, SimpleNamespace(run=SimpleNamespace(outputs=[output])))
-    return [TableState(number=number, run=run) for number in range(count)]
+    nothing = cast(Any, None)
+    others = {name: nothing for name in ("state", "output", "observe", "history")}
+    run = cast(Any, SimpleNamespace(outputs=[output]))
+    return [Table(number=number, run=run, **others) for number in range(count)]
 
 
-def no_check(some: Sequence[TableState], observe: Observer) -> Iterable[Ended]:
+def no_check(some: Sequence[Table], observe: Observer) -> Iterable[Ended]:
     """Find all tables whole."""
     return [(table, None) for table in some]
 
@@ -35,14 +37,14 @@ def ended(finisher: Finisher, count: int) -> dict[int, BaseException | None]:
     return found
 
 
-def no_publication(some: Sequence[TableState], threads: Any, observe: Observer) -> Iterable[Ended]:
+def no_publication(some: Sequence[Table], threads: Any, observe: Observer) -> Iterable[Ended]:
     """Publish all tables at once."""
     return [(table, None) for table in some]
 
 
 def finishing(
-    check: Callable[[Sequence[TableState], Observer], Iterable[Ended]] = no_check,
-    publish: Callable[[Sequence[TableState], Any, Observer], Iterable[Ended]] = no_publication,
+    check: Callable[[Sequence[Table], Observer], Iterable[Ended]] = no_check,
+    publish: Callable[[Sequence[Table], Any, Observer], Iterable[Ended]] = no_publication,
     **options: Any,
 ) -> tuple[Finisher, list[Any]]:
     """Return a finisher, and the events that it hands on."""
@@ -55,7 +57,7 @@ def test_tables_that_are_done_meanwhile_are_published_together() -> None:
     begun, goes_on = threading.Semaphore(0), threading.Event()
     together: list[list[int]] = []
 
-    def publish(some: Sequence[TableState], threads: Any, observe: Observer) -> Iterable[Ended]:
+    def publish(some: Sequence[Table], threads: Any, observe: Observer) -> Iterable[Ended]:
         together.append([table.number for table in some])
         begun.release()
         goes_on.wait(LONG)
@@ -77,7 +79,7 @@ def test_a_table_that_takes_long_holds_up_no_other() -> None:
     """One whose file is joined is published by itself, beside the others and others of its kind."""
     others, both = threading.Event(), threading.Barrier(2, timeout=LONG)
 
-    def publish(some: Sequence[TableState], threads: Any, observe: Observer) -> Iterable[Ended]:
+    def publish(some: Sequence[Table], threads: Any, observe: Observer) -> Iterable[Ended]:
         if some[0].takes_long:
             both.wait()
             others.wait(LONG)
@@ -100,7 +102,7 @@ def test_what_is_done_while_others_are_counted_is_counted_together() -> None:
     goes_on = threading.Event()
     counted: list[list[int]] = []
 
-    def check(some: Sequence[TableState], observe: Observer) -> Iterable[Ended]:
+    def check(some: Sequence[Table], observe: Observer) -> Iterable[Ended]:
         goes_on.wait(LONG)
         counted.append([table.number for table in some])
         return no_check(some, observe)
@@ -120,12 +122,12 @@ def test_what_is_done_while_others_are_counted_is_counted_together() -> None:
 def test_an_error_is_that_of_its_table() -> None:
     """One that does not count right, one that cannot be published; the third is whole."""
 
-    def check(some: Sequence[TableState], observe: Observer) -> Iterable[Ended]:
+    def check(some: Sequence[Table], observe: Observer) -> Iterable[Ended]:
         for table in some:
             observe(Notice(text=str(table.number)))
             yield table, OutputFailed("wrong") if table.number == 0 else None
 
-    def publish(some: Sequence[TableState], threads: Any, observe: Observer) -> Iterable[Ended]:
+    def publish(some: Sequence[Table], threads: Any, observe: Observer) -> Iterable[Ended]:
         return [(each, OutputFailed("full") if each.number == 1 else None) for each in some]
 
     finisher, events = finishing(check, publish)
@@ -140,7 +142,7 @@ def test_an_error_is_that_of_its_table() -> None:
 def test_a_check_that_breaks_off_fails_those_that_it_has_not_told_of() -> None:
     """So that nobody waits for them for ever, and the next tables are checked again."""
 
-    def check(some: Sequence[TableState], observe: Observer) -> Iterable[Ended]:
+    def check(some: Sequence[Table], observe: Observer) -> Iterable[Ended]:
         for table in some:
             if table.number == 1:
                 raise RuntimeError("broken")
@@ -159,7 +161,7 @@ def test_a_check_that_breaks_off_fails_those_that_it_has_not_told_of() -> None:
 def test_a_publication_that_breaks_off_fails_those_that_it_has_not_told_of() -> None:
     """So that nobody waits for them for ever, and the next tables are published."""
 
-    def publish(some: Sequence[TableState], threads: Any, observe: Observer) -> Iterable[Ended]:
+    def publish(some: Sequence[Table], threads: Any, observe: Observer) -> Iterable[Ended]:
         for table in some:
             if table.number == 0:
                 raise RuntimeError("broken")

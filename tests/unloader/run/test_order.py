@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from partition_planner.model import WholeTable, WorkUnit
 from unloader.engine.schedule import Schedule
 from unloader.model import RetryOptions
-from unloader.run.work import TableUnit, largest_first
+from unloader.run.order import TableUnit, largest_first
 
 
 def units(table: int, sizes: Iterable[int]) -> list[TableUnit]:

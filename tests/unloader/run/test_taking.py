@@ -14,7 +14,7 @@ from several_tables import made, requests_of, unload
 from unloader.errors import OutputFailed, PartialUnload
 from unloader.events import Event, PhaseStarted, TableFinished, UnitFinished
 from unloader.model import SourceSpec, TablesOptions
-from unloader.run import taking_places as taking
+from unloader.run import places as taking
 
 SIZES = {"large": 5000, "middle": 100, "small": 10}
 _SECONDS = 30.0

@@ -1,14 +1,23 @@
-"""Whether a run's number of workers is steered, and the opening of what that needs.
+"""The number of workers of a run: what steers it, and what is measured for that.
 
-A run without such options is steered from the moment when somebody asks it for something; until
-then it pays nothing for it.
+A run without such options is steered once `unloader set` asks it for something. Until then it
+measures nothing.
+
+`HostCpu` reads how busy the CPUs of this host are from /proc/stat, so in a container it counts all
+that runs beside it, too. Time that a hypervisor gave to others counts as busy, time that is waited
+for a disk does not. `LoadWatch` counts the active sessions of others about once a second, in a
+thread with a separate session: a limit on the load may not wait for the run's own calls.
 """
 
 from __future__ import annotations
 
+import os
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -21,7 +30,7 @@ from unloader.engine.concurrency.control import Concurrency
 from unloader.engine.concurrency.limits import CpuLimit, Held, LoadLimit, is_between
 from unloader.engine.concurrency.rates import RowCount
 from unloader.engine.concurrency.steering import Steering
-from unloader.errors import ConfigError
+from unloader.errors import ConfigError, UnloaderError
 from unloader.events import Event, ParallelismChanged
 from unloader.model import ConcurrencyOptions, Request
 from unloader.nouns import counted
@@ -30,16 +39,145 @@ from unloader.placement.seating import (
     sessions_beside_workers,
 )
 from unloader.request.settings import parse_hours
-from unloader.run.concurrency.host_cpu import HostCpu
-from unloader.run.concurrency.load_watch import LoadWatch
-from unloader.sources.abilities import open_load
+from unloader.sources.abilities import LoadReader, open_load
 from unloader.status.model import ParallelismStatus, Wish
 
 if TYPE_CHECKING:
-    from unloader.run.concurrency.load_watch import LoadWatch
     from unloader.sources.base import Catalog
-    from unloader.status.model import ParallelismStatus
     from unloader.status.recording import LiveRun
+
+
+_LEAST_SECONDS = 0.9
+"""Between two looks: the kernel counts in hundredths of a second."""
+
+_IDLE, _IO_WAIT, _LAST = 3, 4, 8
+"""Fields of the line: user nice system idle iowait irq softirq steal; what follows is in user."""
+
+
+class CpuShares(Struct, frozen=True, kw_only=True):
+    """Shares of all CPUs over about a second, 0 to 1."""
+
+    busy: float
+    own: float
+    """Of the run's own processes."""
+
+
+class HostCpu(Struct):
+    """Looks at the counters of the kernel."""
+
+    proc: Path = Path("/proc")
+    _then: float | None = None
+    _total: int = 0
+    _idle: int = 0
+    _own: dict[int, int] = field(default_factory=dict)
+
+    def readable(self) -> bool:
+        """Return whether this system has such counters."""
+        return self._counters() is not None
+
+    def look(self, pids: Collection[int], now: float) -> CpuShares | None:
+        """Return the shares since the last look; None at the first one, or if it was just now.
+
+        Args:
+            pids: The processes of the workers; the one that calls is added.
+            now: Any clock that only goes forward.
+        """
+        if self._then is not None and now - self._then < _LEAST_SECONDS:
+            return None
+        found = self._counters()
+        if found is None:
+            return None
+        own = {pid: ticks for pid in (*pids, os.getpid()) if (ticks := self._ticks_of(pid))}
+        total, idle = found
+        passed = total - self._total
+        known = self._then is not None and passed > 0
+        shares = None
+        if known:
+            used = sum(max(0, ticks - self._own.get(pid, 0)) for pid, ticks in own.items())
+            busy = 1 - (idle - self._idle) / passed
+            shares = CpuShares(busy=min(1.0, max(0.0, busy)), own=min(1.0, used / passed))
+        self._then, self._total, self._idle, self._own = now, total, idle, own
+        return shares
+
+    def _counters(self) -> tuple[int, int] | None:
+        """Return all ticks and the idle ones of all CPUs since the start of the host."""
+        with suppress(OSError, ValueError, IndexError):
+            line = (self.proc / "stat").read_text(encoding="ascii").splitlines()[0].split()
+            if line[0] == "cpu":
+                ticks = [int(each) for each in line[1 : _LAST + 1]]
+                return sum(ticks), ticks[_IDLE] + ticks[_IO_WAIT]
+        return None
+
+    def _ticks_of(self, pid: int) -> int:
+        """Return the ticks of a process, its ended children left out; 0 where it is gone."""
+        with suppress(OSError, ValueError, IndexError):
+            text = (self.proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+            # Its name is in parentheses and may hold anything.
+            values = text.rpartition(")")[2].split()
+            return int(values[11]) + int(values[12])
+        return 0
+
+
+EVERY_SECONDS = 1.0
+_AGAIN_SECONDS = 5.0
+_SILENT_SECONDS = 8.0
+"""After so long without a count nobody knows whether the limit is kept."""
+
+
+class LoadWatch:
+    """The thread, and what it has counted."""
+
+    def __init__(self, reader: LoadReader, reopen: Callable[[], LoadReader]) -> None:
+        """Begin to count.
+
+        Args:
+            reader: A session that counts.
+            reopen: Opens another one where that is lost; called in the thread.
+        """
+        self._reader: LoadReader | None = reader
+        self._reopen = reopen
+        self._over = threading.Event()
+        self._counts: list[int] = []
+        self._heard = time.monotonic()
+        self._thread = threading.Thread(target=self._watch, name="load", daemon=True)
+        self._thread.start()
+
+    def taken(self) -> list[int]:
+        """Return the counts since the last call."""
+        found, self._counts = self._counts, []
+        return found
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether there has been no count for a while."""
+        return time.monotonic() - self._heard > _SILENT_SECONDS
+
+    def close(self) -> None:
+        """End the thread and the session; may be called again."""
+        self._over.set()
+        self._thread.join(_AGAIN_SECONDS)
+
+    def _watch(self) -> None:
+        wait = 0.0
+        while not self._over.wait(wait):
+            wait = EVERY_SECONDS
+            try:
+                if self._reader is None:
+                    self._reader = self._reopen()
+                count = self._reader.others()
+            # Whatever a driver raises in another thread, the count is not known.
+            except (UnloaderError, OSError, RuntimeError):
+                self._drop()
+                wait = _AGAIN_SECONDS
+            else:
+                self._heard = time.monotonic()
+                self._counts = [*self._counts[-10:], count]
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = None
 
 
 _FEWEST, _CPUS_A_WORKER = 2, 4
@@ -63,18 +201,13 @@ def watched_load(request: Request, catalog: Catalog) -> LoadWatch | None:
     known = request.concurrency
     if known is None:
         return None
-    if known.max_cpu is not None:
-        from unloader.run.concurrency.host_cpu import HostCpu
-
-        if not HostCpu().readable():
-            raise ConfigError(
-                "--max-cpu does not work: this host's /proc/stat cannot be read",
-                "leave --max-cpu out, or run on Linux with /proc mounted",
-            )
+    if known.max_cpu is not None and not HostCpu().readable():
+        raise ConfigError(
+            "--max-cpu does not work: this host's /proc/stat cannot be read",
+            "leave --max-cpu out, or run on Linux with /proc mounted",
+        )
     if known.max_db_load is None:
         return None
-    from unloader.run.concurrency.load_watch import LoadWatch
-
     return LoadWatch(open_load(catalog), lambda: open_load(catalog))
 
 

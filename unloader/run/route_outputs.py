@@ -15,7 +15,7 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from unloader.engine.schedule import Assignment
+from partition_planner.model import WorkUnit
 from unloader.errors import (
     OutputFailed,
     PartialUnload,
@@ -30,10 +30,16 @@ from unloader.model import AttemptFailure, FinishedUnit, OutputResult, OutputTas
 from unloader.nouns import counted
 from unloader.resolve.outputs.one import of_output
 from unloader.resolve.resolved import ResolvedRun
+from unloader.run.file_output import left_of_output
 from unloader.run.journal import Progress
-from unloader.run.outputs.base import MakeManifest, RunOutput, Stop, WrittenRoute, continued
-from unloader.run.outputs.left import left_of_output
-from unloader.run.outputs.null import NullOutput
+from unloader.run.outputs import (
+    MakeManifest,
+    NullOutput,
+    RunOutput,
+    Stop,
+    WrittenRoute,
+    continued,
+)
 from unloader.storage.base import LiveStorage
 from unloader.storage.kinds import is_kept
 from unloader.storage.model import RUN_RECORD
@@ -41,13 +47,13 @@ from writers.files.syncing import Steps
 
 T = TypeVar("T")
 
-OpenOutput = Callable[[ResolvedRun, tuple[str, ...]], RunOutput]
+OpenOutput = Callable[[ResolvedRun, bool], RunOutput]
+"""Opens one output; True if an earlier process of the run may have staged units there."""
 
 
-class RouteOutputs:
-    """All outputs of a run that has several; see `unloader.run.outputs.base.RunOutput`."""
+class RouteOutputs(RunOutput):
+    """All outputs of a table that has several."""
 
-    in_order = False
     is_kept = True
 
     def __init__(
@@ -59,7 +65,7 @@ class RouteOutputs:
             run: What is to be written.
             open_one: Opens one output; see `unloader.run.taking_places`.
             resumed: An earlier process of the run has begun it.
-            one_of_many: It is of one table of several; see `Claim.home`.
+            one_of_many: The table is one of several.
 
         Raises:
             OutputFailed: One cannot be taken.
@@ -71,7 +77,7 @@ class RouteOutputs:
         self.routes: list[RouteState] = []
         with ExitStack() as taken:
             for number in range(len(run.outputs)):
-                state = _opened(run, number, open_one, resumed=resumed, completed=one_of_many)
+                state = _opened(run, number, open_one, resumed=resumed)
                 taken.callback(state.output.close)
                 self.routes.append(state)
             self._taken = taken.pop_all()
@@ -109,14 +115,13 @@ class RouteOutputs:
         storages = [storage for route in self._open() if (storage := route.output.live())]
         return AllPlaces(storages) if storages else None
 
-    def tasks(self, assignment: Assignment) -> tuple[OutputTask, ...]:
-        """Return where each writes that has not got the unit yet."""
-        unit = assignment.unit.id
-        lacking = [route for route in self._open() if unit not in route.finished]
+    def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:
+        """Return where each writes that does not have the unit yet."""
+        lacking = [route for route in self._open() if unit.id not in route.finished]
         found: list[OutputTask] = []
         # Where the only one that lacked it was dropped, all take it again.
         for route in lacking or self._open():
-            made = self._try(route, partial(route.output.tasks, assignment)) or ()
+            made = self._try(route, partial(route.output.tasks, unit, attempt)) or ()
             found += (replace(t, number=route.number, route=route.name) for t in made)
         return tuple(found)
 
@@ -124,14 +129,6 @@ class RouteOutputs:
         """Check all."""
         for route in self._open():
             self._try(route, route.output.check)
-
-    def shown_event(self, event: Event) -> Event:
-        """Return the event."""
-        return event
-
-    def not_repeatable(self) -> str:
-        """Return that every attempt can be repeated: all is files, or dropped."""
-        return ""
 
     def record(self, unit: FinishedUnit) -> Event | None:
         """Put what each has of a unit on record; drop those that have failed with it."""
@@ -149,16 +146,16 @@ class RouteOutputs:
                 self._observe(event)
         return None
 
-    def failed(self, assignment: Assignment, message: str) -> None:
+    def failed(self, unit: str, attempt: int, message: str) -> None:
         """Put a failed attempt on record with all."""
         for route in self._open():
-            route.output.failed(assignment, message)
+            route.output.failed(unit, attempt, message)
 
-    def discard(self, assignment: Assignment) -> None:
+    def discard(self, unit: str, attempt: int) -> None:
         """Remove what a broken attempt has staged, of each that did not have the unit before."""
         for route in self.routes:
             if route.manifest is None and not route.is_abandoned:
-                route.output.discard(assignment)
+                route.output.discard(unit, attempt)
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
         """Read the files of all again; what cannot be compared stands in the manifest of each."""
@@ -209,10 +206,6 @@ class RouteOutputs:
             make = None if manifest is None else _maker(manifest, partial(self._written, route))
             with suppress(UnloaderError, OSError):
                 route.output.abandon(tuple(route.finished.values()), make)
-
-    def already_delivered(self) -> str:
-        """Return that nothing has left."""
-        return ""
 
     def next_step(self, *, resumable: bool) -> str:
         """Return how to go on with the first that is not published."""
@@ -297,21 +290,19 @@ class RouteOutputs:
         )
 
 
-def _opened(
-    run: ResolvedRun, number: int, open_one: OpenOutput, *, resumed: bool, completed: bool
-) -> RouteState:
+def _opened(run: ResolvedRun, number: int, open_one: OpenOutput, *, resumed: bool) -> RouteState:
     """Return a route with its places taken, or with its manifest if it is published already."""
     own = of_output(run, number)
     name = (run.request.routes or ())[number].name
-    output = own.output.options
-    if not resumed or not is_kept(output.destinations):
-        return RouteState(number=number, name=name, run=own, output=open_one(own, ()))
-    left = left_of_output(own, completed=completed)
+    if not resumed or not is_kept(own.output.options.destinations):
+        return RouteState(number=number, name=name, run=own, output=open_one(own, False))
+    left = left_of_output(own)
     if left.manifests:
         nothing, (manifest,) = NullOutput(own), left.manifests
         return RouteState(number=number, name=name, run=own, output=nothing, manifest=manifest)
-    places = output.destinations if left.what == "units" else ()
-    state = RouteState(number=number, name=name, run=own, output=open_one(own, places))
+    state = RouteState(
+        number=number, name=name, run=own, output=open_one(own, left.what == "units")
+    )
     state.is_new = left.what == "nothing"
     return state
 

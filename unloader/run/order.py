@@ -1,19 +1,67 @@
-"""Small tables that are handed out together: one order to a worker, and one answer, for several.
+"""The order in which work units of all tables are handed out, and which go to a worker together.
 
-An order, its answer and whoever wakes up for them cost more than most small tables take to be read.
-What a bundle has not brought is tried again table by table, so a failure is that of one table, and
-costs the others of its bundle no more than to be read once more.
+Small tables are handed out in bundles: one task and one answer for several, which cost more than
+most small tables take to be read. The units that a failed bundle has not finished are tried again
+table by table. So a failure is that of one table, and the other tables are only read once more.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from unloader.run.telling import size_of
-from unloader.run.work import TableUnit, is_known
+from partition_planner.model import WorkUnit
+
+_BYTES_PER_ROW = 128
+"""Guess, for tables of which the source knows rows alone."""
+
+
+def size_of(unit: WorkUnit) -> int:
+    """Return the bytes of a unit in the source, about."""
+    return unit.bytes or (unit.rows or 0) * _BYTES_PER_ROW
+
+
+class TableUnit(Struct, frozen=True, kw_only=True):
+    """A unit, and the number of its table."""
+
+    table: int
+    unit: WorkUnit
+    others: tuple[TableUnit, ...] = ()
+    """Of other tables, which the same worker does after this one; see `bundles`."""
+
+    @property
+    def id(self) -> str:
+        """Tell the unit from those of all tables."""
+        return f"{self.table}.{self.unit.id}"
+
+    @property
+    def tables(self) -> tuple[int, ...]:
+        """The numbers of all tables that it has a unit of."""
+        return (self.table, *(each.table for each in self.others))
+
+    @property
+    def parts(self) -> tuple[TableUnit, ...]:
+        """Each of several by itself; nothing where there are no others."""
+        return (replace(self, others=()), *self.others) if self.others else ()
+
+
+def largest_first(units: Iterable[TableUnit]) -> list[TableUnit]:
+    """Return units in the order in which they are handed out; of equals, as they come.
+
+    A worker that ends leaves none idle as long as there is a further unit, so what is left at the
+    end are small ones: no large one is begun when the others have nothing more to do. One of which
+    the source knows no size, such as a view, may be the largest of all.
+    """
+    return sorted(units, key=lambda each: (is_known(each.unit), -size_of(each.unit)))
+
+
+def is_known(unit: WorkUnit) -> bool:
+    """Return whether the source knows the size of a unit, about."""
+    return unit.bytes is not None or unit.rows is not None
+
 
 MOST_UNITS = 16
 """In a bundle. All of them are read again if the worker is lost (guess)."""

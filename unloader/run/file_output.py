@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from partition_planner.model import WorkUnit
-from unloader.engine.schedule import Assignment
-from unloader.errors import Interrupted, OutputFailed, VerifyMismatch
+from unloader.errors import OutputFailed, VerifyMismatch
 from unloader.events import DirectoryFilled, Event, Notice, Observer, silent
 from unloader.manifest.model import Manifest
-from unloader.manifest.read import digest_at_end, manifest_bytes, read_index
+from unloader.manifest.read import digest_at_end, manifest_bytes, read_index, read_manifest
 from unloader.model import COMPARING, FinishedUnit, OutputTask
 from unloader.request.file_names import check_distinct
 from unloader.resolve.outputs.naming import Naming
+from unloader.resolve.outputs.one import of_output
 from unloader.resolve.outputs.stripes import stripes
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import (
@@ -29,73 +33,75 @@ from unloader.run.journal import (
     started_line,
     without,
 )
-from unloader.run.outputs.base import MakeManifest, Stop
-from unloader.run.outputs.headers import Headers
-from unloader.run.staged_files import damaged_units
+from unloader.run.outputs import Headers, MakeManifest, RunOutput, Stop, check_stop, task_of
 from unloader.storage.base import LiveStorage, RunStorage
-from unloader.storage.model import JOURNAL, Claim, Move, Staging
-from unloader.storage.opening import storage_at
+from unloader.storage.kinds import is_kept
+from unloader.storage.model import JOURNAL, MANIFEST, Claim, Move, Staging
+from unloader.storage.opening import storage_at, unreadable
+from unloader.storage.paths import path_of
 from unloader.verification.files import (
     TABLE,
+    Advance,
     CheckedFile,
     Fetched,
     Reading,
+    check_bytes,
     fetched_of,
+    in_parallel,
     read_files,
     some_of,
 )
 from writers.content.sums import total
+from writers.errors import StoreFailed, Superseded, WriteError
 from writers.files.direct_io import refusal
 from writers.files.syncing import Steps
 from writers.model import ContentSums, FinalNames, OutputSpec
 from writers.objects.location import is_location
+
+_BEFORE = "before the files had their final names"
 
 _SYNCED_FROM_BYTES = 1024 * 1024
 """Smaller files of one of many tables are synced by the parent, many at a time: the worker would
 wait longer for the disk than it takes to write them (guess)."""
 
 
-class FileOutput:
-    """Directories with files; see `unloader.run.outputs.base.RunOutput`."""
+class FileOutput(RunOutput):
+    """Directories with files, or prefixes of an object store."""
 
-    in_order = False
-    manifests: tuple[Manifest, ...] = ()
     is_kept = True
 
-    def __init__(
-        self, run: ResolvedRun, resumed_in: tuple[str, ...] = (), *, home: str = ""
-    ) -> None:
+    def __init__(self, run: ResolvedRun, *, resumed: bool = False, home: str = "") -> None:
         """Find the names of all files; the directories are taken by `take`.
 
         Args:
             run: What is to be written.
-            resumed_in: The directories in which a broken run is gone on with; empty for none.
+            resumed: An earlier process of the run may have staged some units there.
             home: See `Claim.home`.
 
         Raises:
             ConfigError: A file name is too long, or two files would have one.
         """
         output = run.output.options
-        self._output = run.output
+        self._run, self._output = run, run.output
         self._one = output.file_per == "table"
         self._written = run.written
         self._parallelism = len(run.seating.seats)
-        self._headers = Headers(run.written, run.output.format)
+        self._headers = Headers(run)
         self._units = {unit.id: unit for unit in run.plan.units}
         self._naming = Naming.of(run, output.file_name, one=self._one)
         self._stripes = stripes(run.plan, len(output.destinations))
         self._filled: dict[int, tuple[int, int]] = {}
         self._joined: Sequence[FinishedUnit] = ()
-        self._resumed = bool(resumed_in)
+        self._resumed = resumed
         self._synced_from = _SYNCED_FROM_BYTES if home else 0
         self._first_names = self._naming.first_names(run.plan.units)
         check_distinct(self._first_names.values())
         self._claim = Claim(
-            places=resumed_in or output.destinations,
+            places=output.destinations,
             run_id=run.run_id,
             overwrite=output.overwrite,
             read_index=read_index,
-            resumed=self._resumed,
+            resumed=resumed,
             home=home,
             mode=output.mode,
             owner_group=output.owner_group,
@@ -157,29 +163,23 @@ class FileOutput:
         """Return the storage."""
         return self._storage
 
-    def tasks(self, assignment: Assignment) -> tuple[OutputTask, ...]:
+    def tasks(self, unit: WorkUnit, attempt: int) -> tuple[OutputTask, ...]:
         """Return the staging directory, and a name unique to the attempt."""
         # On record before any process can write under this name: the next process of a run that
         # was killed does not use it again.
-        self._storage.append(JOURNAL, started_line(assignment.unit.id, assignment.attempt))
-        staging = self._storage.staging(self._stripes[assignment.unit.id])
-        task = OutputTask(
-            spec=replace(
-                self._output.spec(staging.directory),
-                min_free_bytes=self._output.options.min_free_bytes,
-                synced_from_bytes=self._synced_from,
-                # All parts are read again to be joined.
-                stays_cached=self._one,
-                finals=self._finals(assignment.unit, staging),
-            ),
-            stem=_stem(assignment.unit.id, assignment.attempt),
-            header=self._headers.of_task(not self._one),
-            writes_header=not self._one,
-            encryption=self._output.options.encryption,
-            transform=self._output.task_transform,
-            filter=self._output.options.filter,
+        self._storage.append(JOURNAL, started_line(unit.id, attempt))
+        staging = self._storage.staging(self._stripes[unit.id])
+        task = task_of(self._run, _stem(unit.id, attempt))
+        spec = replace(
+            self._output.spec(staging.directory),
+            min_free_bytes=self._output.options.min_free_bytes,
+            synced_from_bytes=self._synced_from,
+            # All parts are read again to be joined.
+            stays_cached=self._one,
+            finals=self._finals(unit, staging),
         )
-        return (task,)
+        header = self._headers.of_task(not self._one)
+        return (replace(task, spec=spec, header=header, writes_header=not self._one),)
 
     def _finals(self, unit: WorkUnit, staging: Staging) -> FinalNames | None:
         """Return where a unit's files are uploaded to, where they are not staged."""
@@ -190,14 +190,6 @@ class FileOutput:
     def check(self) -> None:
         """Look whether a place was lost; what cannot be written, workers find out themselves."""
         self._storage.check()
-
-    def shown_event(self, event: Event) -> Event:
-        """Return the event."""
-        return event
-
-    def not_repeatable(self) -> str:
-        """Return that every attempt can be repeated."""
-        return ""
 
     def record(self, unit: FinishedUnit) -> Event | None:
         """Write the journal; with several directories return how full the unit's is."""
@@ -214,13 +206,12 @@ class FileOutput:
         if files:
             self._storage.sync_later((file.directory, file.path) for file in files)
 
-    def failed(self, assignment: Assignment, message: str) -> None:
+    def failed(self, unit: str, attempt: int, message: str) -> None:
         """Write it into the journal, unless what failed is the disk."""
         if self._taken is None:
             return
-        line = failed_line(assignment.unit.id, assignment.attempt, message)
         with suppress(OutputFailed):
-            self._storage.append(JOURNAL, line)
+            self._storage.append(JOURNAL, failed_line(unit, attempt, message))
 
     def _fill(self, unit: FinishedUnit) -> Event | None:
         """Return how full the unit's directory is, where there are several."""
@@ -233,10 +224,10 @@ class FileOutput:
         directory = self._storage.places[number].name
         return DirectoryFilled(directory=directory, units=units + 1, bytes=size)
 
-    def discard(self, assignment: Assignment) -> None:
+    def discard(self, unit: str, attempt: int) -> None:
         """Remove what a broken attempt has staged."""
         if self._taken is not None:
-            self._taken.discard(_stem(assignment.unit.id, assignment.attempt))
+            self._taken.discard(_stem(unit, attempt))
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
         """Read every file that is to be published again; see `RunOutput`."""
@@ -274,7 +265,7 @@ class FileOutput:
         ]
         spec = self._keyed(self._output.spec(""))
         reading = Reading(spec=spec, parallelism=self._parallelism, fetched=fetched)
-        found = read_files(files, reading, self._observe, lambda: _check_stop(stop))
+        found = read_files(files, reading, self._observe, lambda: check_stop(stop, _BEFORE))
         if found.differences:
             raise VerifyMismatch(
                 some_of(found.differences), "unload the table again, and check the storage"
@@ -288,7 +279,7 @@ class FileOutput:
         then: Callable[[Manifest], None],
     ) -> Steps[Manifest]:
         """Give all files their final names, the manifest last."""
-        _check_stop(stop)
+        check_stop(stop, _BEFORE)
         moves: list[Move] = []
         published = []
         for finished in self._final(units, stop):
@@ -301,7 +292,7 @@ class FileOutput:
                 finals.append(replace(file, path=name, directory=number, upload=None))
             published.append(replace(finished, files=tuple(finals)))
         # From here on a signal comes too late.
-        _check_stop(stop)
+        check_stop(stop, _BEFORE)
         document = manifest(published, self._listed())
         data = manifest_bytes(document)
         document = replace(document, digest=digest_at_end(data))
@@ -314,10 +305,6 @@ class FileOutput:
         """Keep what is staged with a partial manifest, or leave no trace."""
         if self._taken is not None:
             self._taken.abandon(None if manifest is None else manifest_bytes(manifest(units)))
-
-    def already_delivered(self) -> str:
-        """Return that nothing has left."""
-        return ""
 
     def next_step(self, *, resumable: bool) -> str:
         """Return how to go on with the finished units, or where they are if that cannot be."""
@@ -386,7 +373,7 @@ class FileOutput:
             spec,
             "table",
             header=self._headers.table(),
-            check=lambda: _check_stop(stop),
+            check=lambda: check_stop(stop, _BEFORE),
             read=lambda name: self._storage.staged_file(0, name),
         )
         first, *others = ordered
@@ -408,10 +395,97 @@ def _reads_staged(run: ResolvedRun) -> bool:
     return run.request.verify in COMPARING or run.output.options.file_per == "table"
 
 
-def _check_stop(stop: Stop) -> None:
-    if stop():
-        raise Interrupted("stopped by a signal before the files had their final names")
-
-
 def _stem(unit: str, attempt: int) -> str:
     return f"{unit}-a{attempt}"
+
+
+MOST_THREADS = 8
+"""Checksums and reads leave the interpreter; more threads than that no disk has use for."""
+
+
+def damaged_units(
+    storage: RunStorage, finished: Mapping[str, FinishedUnit], tick: Callable[[], None]
+) -> dict[str, str]:
+    """Return the units whose staged files are not as they were reported, with what is wrong.
+
+    Each file is read as a whole, and its size and checksum are compared. Of an upload, which nobody
+    can read, the sizes and checksums of its parts are.
+
+    Args:
+        storage: Where they are staged.
+        finished: By id.
+        tick: Called several times a second; what it raises ends the check.
+    """
+    jobs = [partial(_damage, storage, unit) for unit in finished.values()]
+    threads = min(MOST_THREADS, os.cpu_count() or 1)
+    texts = in_parallel(jobs, threads, lambda done, amount: tick())
+    return {name: wrong for name, wrong in zip(finished, texts, strict=True) if wrong}
+
+
+def _damage(storage: RunStorage, unit: FinishedUnit, advance: Advance) -> str:
+    """Return what is wrong with the files of a unit; empty if nothing is."""
+    for file in unit.files:
+        try:
+            if file.upload is not None:
+                storage.compare_upload(file.directory, file.upload)
+            else:
+                check_bytes(storage.staged_file(file.directory, file.path), file, advance)
+        except StoreFailed as error:
+            # A store that does not answer now tells nothing of what it has.
+            if not isinstance(error, Superseded):
+                raise
+            return error.message
+        except (VerifyMismatch, WriteError) as error:
+            return str(getattr(error, "message", error))
+    return ""
+
+
+class Left(Struct, frozen=True, kw_only=True):
+    """What is left of one table."""
+
+    what: Literal["all", "units", "nothing"]
+    """All is complete, some units may be staged, or it was not begun."""
+    manifests: tuple[Manifest, ...] = ()
+    """Where all is complete: of each of its outputs that are directories."""
+
+
+def left_of(run: ResolvedRun) -> Left:
+    """Return what is left of a run over one table, with all its outputs.
+
+    The caller has completed interrupted publications.
+
+    Raises:
+        OutputFailed: A directory cannot be read.
+    """
+    found = [
+        left_of_output(of_output(run, number))
+        for number, output in enumerate(run.outputs)
+        if is_kept(output.options.destinations)
+    ]
+    kinds = {each.what for each in found}
+    if kinds == {"all"}:
+        return Left(what="all", manifests=tuple(one for each in found for one in each.manifests))
+    return Left(what="nothing" if kinds <= {"nothing"} else "units")
+
+
+def left_of_output(run: ResolvedRun) -> Left:
+    """Return what is left of the only output of a run.
+
+    The caller has completed interrupted publications.
+
+    Raises:
+        OutputFailed: The directory cannot be read.
+    """
+    place = run.output.options.destination
+    storage = storage_at(place)
+    try:
+        if MANIFEST in storage.names(place):
+            manifest = read_manifest(path_of(place))
+            if manifest.run_id == run.run_id:
+                return Left(what="all", manifests=(manifest,))
+        who = storage.who_was_here(place, counted=False)
+    except FileNotFoundError:
+        return Left(what="nothing")
+    except OSError as error:
+        raise unreadable(place, error) from error
+    return Left(what="units" if who is not None and who.run_id == run.run_id else "nothing")

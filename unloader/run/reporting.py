@@ -1,0 +1,179 @@
+"""What a run reports of itself and of each of its tables, and how many of these are done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from partition_planner.model import WorkUnit
+from unloader.events import (
+    Notice,
+    PhaseStarted,
+    RunStarted,
+    TableFinished,
+    TableStaged,
+    UnitsKept,
+)
+from unloader.manifest.model import totals_of
+from unloader.model import TableCounts
+from unloader.nouns import counted
+from unloader.resolve.outputs.one import output_notices
+from unloader.resolve.slow_installation import missing_libraries
+from unloader.run.concurrency import is_adaptive
+from unloader.run.order import size_of
+from unloader.run.table import RunState, Table
+from unloader.sources.abilities import end_sessions_sql
+
+
+class Reporter:
+    """Reports a run, and counts its tables that are over; each is counted once."""
+
+    def __init__(self, state: RunState) -> None:
+        """Begin with the tables that an earlier process of the run has published."""
+        self._state, left_out = state, len(state.problems)
+        self._by_size = sorted(state.tables, key=lambda table: sum(map(size_of, _units(table))))
+        self._total = len(self._by_size) + left_out
+        self._done = sum(bool(table.manifests) for table in self._by_size)
+        self._failed = self._left_out = left_out
+        self._staged = 0
+
+    def start(self, kept: str) -> None:
+        """Report what is to be done, and which tables are left out.
+
+        Args:
+            kept: How long the snapshot is kept if the run dies; empty if it is not.
+        """
+        state, single = self._state, self._state.is_single
+        runs = [table.run for table in state.tables]
+        units = [unit for run in runs for unit in run.plan.units]
+        seats = max((run.seating.seats for run in runs), key=len)
+        snapshot = runs[0].extract.snapshot
+        state.live(
+            RunStarted(
+                run_id=state.resolved.run_id,
+                table=state.tables[0].name if single else counted(self._total, "table"),
+                units=len(units),
+                workers=len(seats),
+                rows=_total([unit.rows for unit in units]) if single else _rows_of(units),
+                bytes=_total([unit.bytes for unit in units]),
+                snapshot="" if snapshot is None else f"{snapshot.kind} {snapshot.value}".strip(),
+                end_sessions_sql=end_sessions_sql(state.resolved.catalog),
+                destinations=state.places,
+                nodes=tuple(seat.node for seat in seats),
+                adaptive=is_adaptive(runs[0].request),
+                tables=self._total,
+                largest_table="" if single else self._now.largest_open,
+            )
+        )
+        for each in state.problems:
+            state.live(
+                TableFinished(
+                    table=each.table,
+                    rows=0,
+                    bytes=0,
+                    directory="",
+                    error=each.error.message,
+                    tables=self._now,
+                )
+            )
+        libraries = {text: None for run in runs for text in missing_libraries(run)}
+        for text in (*libraries, *runs[0].seating.notices):
+            state.live(Notice(text=text))
+        for table in state.tables:
+            for text in output_notices(table.run):
+                state.live(Notice(text=text if single else f"{table.name}: {text}"))
+        if kept:
+            text = f"if the run dies, its snapshot is kept until {kept}; see unloader keepers"
+            state.live(Notice(text=text))
+
+    def take_up(self) -> None:
+        """Confirm what an earlier process of the run has done, and report it."""
+        state = self._state
+        if not state.resolved.resumed_in:
+            return
+        state.live(PhaseStarted(phase="confirming"))
+        rows = size = units = 0
+        for table in state.tables:
+            if table.manifests:
+                units += len(_units(table))
+                totals = totals_of(table.manifests)
+                rows += totals.rows
+                size += totals.bytes
+            else:
+                table.take_up(state.stop)
+                units += len(table.finished)
+                rows += sum(each.rows for each in table.finished.values())
+                size += _bytes_of(table)
+        state.live(UnitsKept(units=units, rows=rows, bytes=size, tables=self._done))
+
+    def table(self, table: Table) -> None:
+        """Report that a table is published, has failed, or waits until all are published.
+
+        The end of a single table is that of the run, which is reported as such.
+        """
+        if self._state.is_single:
+            return
+        if not table.is_over:
+            self._staged += 1
+            self._state.live(
+                TableStaged(
+                    table=table.name,
+                    rows=sum(each.rows for each in table.finished.values()),
+                    bytes=_bytes_of(table),
+                    tables=self._now,
+                )
+            )
+            return
+        if table.manifests:
+            self._done += 1
+        else:
+            self._failed += 1
+        if self._staged and table.is_checked:
+            self._staged -= 1
+        failure = table.failure
+        totals = totals_of(table.manifests) if table.manifests else None
+        self._state.live(
+            TableFinished(
+                table=table.name,
+                rows=0 if totals is None else totals.rows,
+                bytes=0 if totals is None else totals.bytes,
+                error="" if failure is None else failure.message,
+                directory=table.run.output.options.destination,
+                tables=self._now,
+            )
+        )
+
+    @property
+    def _now(self) -> TableCounts:
+        """How far the run is."""
+        while self._by_size and (self._by_size[-1].is_over or self._by_size[-1].is_checked):
+            self._by_size.pop()
+        return TableCounts(
+            total=self._total,
+            done=self._done,
+            staged=self._staged,
+            failed=self._failed,
+            left_out=self._left_out,
+            largest_open=self._by_size[-1].name if self._by_size else "",
+        )
+
+
+def _units(table: Table) -> Sequence[WorkUnit]:
+    return table.run.plan.units
+
+
+def _bytes_of(table: Table) -> int:
+    return sum(file.bytes for each in table.finished.values() for file in each.files)
+
+
+def _total(values: Iterable[int | None]) -> int | None:
+    known = tuple(values)
+    return None if None in known else sum(filter(None, known))
+
+
+def _rows_of(units: Sequence[WorkUnit]) -> int | None:
+    """Return the source's estimate of the rows of all units; None if it knows too few of them.
+
+    A view has none. It counts as 0 while less than half of the units are of views.
+    """
+    known = [unit.rows for unit in units if unit.rows is not None]
+    return sum(known) if known and len(known) * 2 >= len(units) else None

@@ -1,1 +1,0 @@
-"""One scan into several outputs: what is common to them, and what becomes of one that fails."""
