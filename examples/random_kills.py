@@ -226,7 +226,7 @@ class Trial:
         return len(outcomes.finished_units(self.dest)) >= self.units
 
     def _publishes(self) -> bool:
-        return (self.dest / outcomes.RUN / "publication.json").exists()
+        return outcomes.publication_has_begun(self.dest)
 
     def _final_run(self) -> str | None:
         try:

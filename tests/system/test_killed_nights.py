@@ -82,7 +82,7 @@ def killed(library: Path, path: str, *arguments: str, env: dict[str, str] | None
         (".main.middle.unloader-", "resume"),
         (".main.large.unloader-", "run"),
         ("out/_run/run.json", "run"),
-        ("out/_run/publication.json", "resume"),
+        ("out/_run/_manifest.json", "resume"),
         ("out/_manifest.json", "run"),
     ],
 )
@@ -94,7 +94,7 @@ def test_a_killed_night_is_brought_to_its_end(
     killed(library, path, *job(url, home))
     found = published(home)
     # The manifest of the run comes after those of all tables.
-    assert not path.startswith(("out/_run/publication", "out/_manifest")) or len(found) == 4
+    assert not path.startswith(("out/_run/_manifest", "out/_manifest")) or len(found) == 4
     for name in found:
         command.run("verify", str(home / name), "--quiet")
     again = job(url, home, "--resume-or-start") if way == "run" else ("resume", str(home))
@@ -111,7 +111,7 @@ def test_a_killed_night_is_brought_to_its_end(
 def test_another_job_does_not_go_on_with_it(library: Path, url: str, tmp_path: Path) -> None:
     """Its rows would be others. What it has published is not replaced without a word."""
     home = tmp_path / "out"
-    killed(library, "out/_run/publication.json", *job(url, home))
+    killed(library, "out/_run/_manifest.json", *job(url, home))
     other = job(url, home, "--resume-or-start", "--exclude-table", "empty")
     error = command.error_of(*other, status=6)
     assert "main.large" in error

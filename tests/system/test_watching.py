@@ -144,7 +144,7 @@ def test_a_killed_run_is_said_to_be_interrupted(
     running.signal(signal.SIGKILL)
     running.finish()
     command.run("stop", str(dest), status=6)
-    (dest / "_run" / "stop").touch()
+    (dest / "_run" / "requests.json").touch()
     page = command.ended("status", str(dest))
     assert page.returncode == 7
     assert "killed" in page.stdout

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from msgspec import Struct, to_builtins
+from msgspec.json import Decoder
 
 from unloader.nouns import counted
 from writers.model import UncompletedUpload
@@ -19,7 +20,10 @@ JOURNAL = "journal.jsonl"
 """Name of the record with a line for each step of a work unit."""
 
 STAGED_LINE = b'{"event":"staged"'
-"""How the journal's line for a finished, staged unit begins; whoever counts units counts these."""
+"""How the journal's line for a finished, staged unit begins; finished units are counted by it."""
+
+PUBLISHING_LINE = b'{"event":"publishing"'
+"""How the last line of the journal begins in a directory whose publication has begun."""
 
 RUN_RECORD = "run.json"
 """Name of the record of what the run is to do."""
@@ -30,11 +34,32 @@ RECORDS = (RUN_RECORD, JOURNAL)
 STATUS = "status.json"
 """Name of the record of how far a run is. It is replaced about once a second, for readers only."""
 
-STOP = "stop"
-"""Name of the file that asks a run to end."""
+REQUESTS = "requests.json"
+"""Name of the record of what other processes ask a run for."""
 
-WISH = "set.json"
-"""Name of the file that asks a run for other settings."""
+
+class Requests(Struct, frozen=True, kw_only=True):
+    """What a process of a run is asked for. An empty file asks any process to end."""
+
+    process: str = ""
+    """The process that is asked. A later one of the same run is not."""
+    stop: bool = False
+    change: str = ""
+    """The text of a `unloader.status` record of other settings; empty for none."""
+
+    @classmethod
+    def read(cls, data: bytes, process: str) -> Requests:
+        """Return what a process is asked for; nothing, if the data are for another one."""
+        if not data.strip():
+            return cls(process=process, stop=True)
+        try:
+            found = _REQUESTS.decode(data)
+        except (ValueError, RecursionError):
+            return cls()
+        return found if found.process == process else cls()
+
+
+_REQUESTS = Decoder(Requests)
 
 
 class Index(Struct, frozen=True, kw_only=True):

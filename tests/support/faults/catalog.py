@@ -78,7 +78,6 @@ def _failing_writes() -> Iterator[Fault]:
             ("run record", "/run.json", 0),
             ("journal", "journal.jsonl", 700),
             ("manifest", "_manifest.json", 0),
-            ("publication record", "publication.json", 0),
         ):
             wanted = "plain" if (word, what) == ("ENOSPC", "journal") else tries
             calls = Calls(call="write", error=number, files=files, who="parent", after=after)

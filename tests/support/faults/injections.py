@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from processes import preloaded
 from processes.living import below, reads_units
 
-from faults.outcomes import finished_units
+from faults.outcomes import finished_units, publication_has_begun
 from faults.targets import Target
 
 PROCESSES = Path(preloaded.__file__).parent
@@ -140,8 +140,7 @@ class Kill(Injection):
         elif phase == "units":
             until_units(process, around)
         else:
-            record = around.destination / "_run" / "publication.json"
-            until(process, record.exists)
+            until(process, lambda: publication_has_begun(around.destination))
             wait(process, chance.uniform(0, 0.01))
         with suppress(ProcessLookupError):
             if self.who == "group":

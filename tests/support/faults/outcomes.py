@@ -16,8 +16,8 @@ from typing import Any
 MANIFEST = "_manifest.json"
 RUN = "_run"
 JOURNAL = "journal.jsonl"
-RECORD_BEGINS = b'{"version":'
-"""Of the line of a lock that has the record of a publication."""
+RECORD_BEGINS = b'{"event":"publishing"'
+"""Of the line of a journal that has the record of a publication."""
 
 MAY_DIFFER = frozenset(
     {
@@ -122,31 +122,22 @@ class Identity:
         return cls(found.st_ino, found.st_mtime_ns, found.st_size)
 
 
-def lines_of_lock(destination: Path) -> list[bytes]:
-    """Return the lines that the lock of one table of many has of its run: journal and record."""
-    try:
-        lines = (destination / RUN / "lock").read_bytes().split(b"\n")[:-1]
-        runs = json.loads(lines[0])["run_id"], json.loads(lines[1])["lines_of"]
-    except (OSError, ValueError, LookupError):
-        return []
-    return lines[2:] if runs[0] == runs[1] else []
-
-
 def publication_has_begun(destination: Path) -> bool:
     """Tell whether it is on record that a run gives its files their names."""
-    if (destination / RUN / "publication.json").exists():
-        return True
-    return any(line.startswith(RECORD_BEGINS) for line in lines_of_lock(destination)[-1:])
+    return any(line.startswith(RECORD_BEGINS) for line in _lines(destination)[-1:])
+
+
+def _lines(destination: Path) -> list[bytes]:
+    """Return the lines of a broken run's journal that have an end."""
+    try:
+        return (destination / RUN / JOURNAL).read_bytes().split(b"\n")[:-1]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def journal(destination: Path) -> list[dict[str, Any]]:
-    """Return the lines of a broken run's journal, up to the first one that is not whole."""
-    try:
-        lines = (destination / RUN / JOURNAL).read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
-        lines = [each for each in lines_of_lock(destination) if not each.startswith(RECORD_BEGINS)]
-    except NotADirectoryError:
-        return []
+    """Return the lines on units of a broken run's journal, up to the first one that is not whole."""
+    lines = [each for each in _lines(destination) if not each.startswith(RECORD_BEGINS)]
     found = []
     for line in lines:
         try:

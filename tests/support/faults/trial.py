@@ -197,7 +197,7 @@ class _Trial:
         """Resume, or start where nothing was on record; return how often."""
         times = 0
         room = self.dest / outcomes.RUN
-        broken = (room / "run.json").exists() and not (room / "publication.json").exists()
+        broken = (room / "run.json").exists() and not outcomes.publication_has_begun(self.dest)
         if status not in COMPLETE and self.fault.refused and broken:
             # It says so, and what is there stays for a resume that can.
             self._ended(["resume", str(self.dest)], allowed=(self.fault.refused,))

@@ -2,12 +2,12 @@
 
 DIR/_run/lock             held by the running process; tells which run it is
 DIR/_run/run.json         what the run is to do, in the first directory
-DIR/_run/journal.jsonl    one line a step of a work unit, in the first directory
+DIR/_run/journal.jsonl    one line a step of a work unit, in the first directory; last, and in each
+                          directory, what goes where while publishing: see `publication`
 DIR/_run/staged/          files of finished and running units
 DIR/_run/_manifest.json   of a broken run; while publishing the manifest to come
 DIR/_run/status.json      how far the run is, replaced every second, in the first directory
-DIR/_run/stop             asks the run to end, in the first directory
-DIR/_run/publication.json while publishing: what goes where; see `publication`
+DIR/_run/requests.json    what other processes ask the run for, in the first directory
 DIR/_run/replaced/        while publishing: files of the run that is being replaced
 
 Tells whether the run of another machine lives, where a lock does not say so.
@@ -37,12 +37,12 @@ from unloader.storage.machine import boot_id, host_name
 from unloader.storage.model import (
     JOURNAL,
     MANIFEST,
+    PUBLISHING_LINE,
     RECORDS,
+    REQUESTS,
     RUN_RECORD,
     STAGED_LINE,
     STATUS,
-    STOP,
-    WISH,
     Leftover,
 )
 from unloader.storage.model import (
@@ -53,15 +53,15 @@ from writers.files.staging import PART_SUFFIX
 
 STAGED = "staged"
 LOCK = "lock"
-RECORD = "publication.json"
 REPLACED = "replaced"
 
-BULK = (STAGED, REPLACED, *RECORDS, STATUS, STOP, WISH, MANIFEST)
-"""What a run puts into its `_run` and nobody needs once it is dropped; nothing else is removed. Of
-the two directories among them only the run's own files are: staged ones by the end of their names,
-replaced ones by the record of the publication. Staged files may lie beside these, too."""
+BULK = (STAGED, REPLACED, RUN_RECORD, STATUS, REQUESTS, MANIFEST, JOURNAL)
+"""What a run puts into its `_run` beside the lock; nothing else is removed. Of the two directories
+among them only the run's own files are: staged ones by the end of their names, replaced ones by the
+record of the publication. So the journal, which has that record, is removed last. Staged files may
+be beside these, too."""
 
-_PARTS = tuple(each + PART_SUFFIX for each in (*RECORDS, STATUS, WISH, MANIFEST, RECORD))
+_PARTS = tuple(each + PART_SUFFIX for each in (*RECORDS, STATUS, REQUESTS, MANIFEST))
 """Records that are being written."""
 
 
@@ -290,7 +290,7 @@ def staged_files(room: Path) -> tuple[os.DirEntry[str], ...]:
 
 def strangers(room: Path) -> tuple[Path, ...]:
     """Return what lies in a `_run` and no run has put there; it is never removed."""
-    known = {*BULK, *_PARTS, RECORD, LOCK}
+    known = {*BULK, *_PARTS, LOCK}
     here = _entries(room)
     found = [each for each in here if each.name not in known and not _is_staged_here(each)]
     names = {entry.name for entry in here}
@@ -308,9 +308,8 @@ def remove_room(room: Path) -> None:
     The record of the run goes last, so that a removal cut short is known as one.
     """
     remove_bulk(room)
-    for name in (RECORD, LOCK):
-        with suppress(OSError):
-            os.unlink(f"{room}/{name}")
+    with suppress(OSError):
+        os.unlink(f"{room}/{LOCK}")
     with suppress(OSError):
         os.rmdir(room)
 
@@ -321,7 +320,7 @@ def is_removed(room: Path) -> bool:
 
 
 def remove_bulk(room: Path, kept: Collection[str] = ()) -> None:
-    """Remove all of a `_run` but its publication's record, its lock and `kept`; never raises."""
+    """Remove all of a `_run` except its lock and `kept`; never raises."""
     try:
         there = set(os.listdir(room))
     except OSError:
@@ -331,14 +330,14 @@ def remove_bulk(room: Path, kept: Collection[str] = ()) -> None:
     if REPLACED in there:
         replaced = _recorded(room)
         _remove(room / REPLACED, lambda entry: entry.name in replaced)
-    for name in (*BULK, *_PARTS):
-        if name in there and name not in kept:
-            with suppress(OSError):
-                os.unlink(f"{room}/{name}")
     if any(name.endswith(PART_SUFFIX) for name in there):
         for entry in filter(_is_staged_here, _entries(room)):
             with suppress(OSError):
                 os.unlink(entry.path)
+    for name in (*_PARTS, *BULK):
+        if name in there and name not in kept:
+            with suppress(OSError):
+                os.unlink(f"{room}/{name}")
 
 
 def _remove(folder: Path, is_ours: Callable[[os.DirEntry[str]], bool]) -> None:
@@ -392,17 +391,42 @@ _RECORD = Decoder(_Record)
 def _recorded(room: Path) -> frozenset[str]:
     """Return the names of the files that a publication replaces, by its record in a `_run`."""
     try:
-        record = _RECORD.decode(read_regular(room / RECORD))
+        _, lines = publishing_lines(room)
+        return frozenset(
+            name
+            for line in lines
+            for share in _RECORD.decode(line).shares
+            for name in share.replaced
+        )
     except (OSError, ValueError, RecursionError):
         return frozenset()
-    return frozenset(name for share in record.shares for name in share.replaced)
+
+
+def publishing_lines(room: Path) -> tuple[int, list[bytes]]:
+    """Return the bytes of a journal before the record of a publication, and the record.
+
+    That is one line, or several, of which the latest is first; none if no publication has begun.
+
+    Raises:
+        OSError: The journal cannot be read.
+    """
+    try:
+        data = read_regular(room / JOURNAL)
+    except (FileNotFoundError, NotADirectoryError):
+        return 0, []
+    end, lines = data.rfind(b"\n") + 1, []
+    while end:
+        begin = data.rfind(b"\n", 0, end - 1) + 1
+        if not data.startswith(PUBLISHING_LINE, begin):
+            break
+        lines.append(data[begin:end])
+        end = begin
+    return end, lines
 
 
 def _finished_units(room: Path) -> int:
-    # Of a table of many the journal is in its lock.
-    path = room / JOURNAL
     try:
-        lines = read_regular(path if path.exists() else room / LOCK).splitlines(keepends=True)
+        lines = read_regular(room / JOURNAL).splitlines(keepends=True)
         # A last line without an end is of a kill in mid-write.
         return sum(line.startswith(STAGED_LINE) and line.endswith(b"\n") for line in lines)
     except OSError:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec.json import encode
+
 from unloader.errors import OutputFailed
 from unloader.storage.directories.leftovers import (
     RUN,
@@ -25,7 +27,7 @@ from unloader.storage.directories.leftovers import (
     strangers,
     take_lock,
 )
-from unloader.storage.directories.records import read_record
+from unloader.storage.directories.records import read_record, read_requests
 from unloader.storage.directories.recovery import (
     complete,
     complete_all,
@@ -38,14 +40,14 @@ from unloader.storage.directories.refusals import missing, refusal
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.model import (
     MANIFEST,
+    REQUESTS,
     STATUS,
-    STOP,
-    WISH,
     Claim,
     Cleaning,
     Completed,
     Disk,
     Leftover,
+    Requests,
     WhoWasHere,
 )
 from writers.files.publish import write_new
@@ -139,30 +141,11 @@ class LocalDirectories:
 
     def ask_to_stop(self, place: str) -> None:
         """Put a file into the `_run` of the run's first directory."""
-        room, owners = Path(place) / RUN, owners_for(Path(place))
-        first = holder_of(room, owners).directories[:1]
-        if first and not (room / STATUS).exists():
-            room = Path(first[0]) / RUN
-        if not is_directory_of(room, owners):
-            raise FileNotFoundError(errno.ENOENT, "the directory has no run", str(room))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with open(open_regular(room / STOP, flags, 0o644), "w", encoding="utf-8") as file:
-            file.write(holder_of(room, owners).process)
+        _ask(place, stop=True)
 
     def ask(self, place: str, wish: bytes) -> None:
-        """Put a file into the `_run` of the run's first directory, as a whole."""
-        room, owners = Path(place) / RUN, owners_for(Path(place))
-        holder = holder_of(room, owners)
-        if holder.directories[:1] and not (room / STATUS).exists():
-            room = Path(holder.directories[0]) / RUN
-        if not is_directory_of(room, owners) or not holder.process.strip():
-            raise FileNotFoundError(errno.ENOENT, "the directory has no run", str(room))
-        staged = room / f"{WISH}{PART_SUFFIX}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        # The run may be another user's, who must be able to read it.
-        with open(open_regular(staged, flags, 0o644), "wb") as file:
-            file.write(holder.process.encode() + b"\n" + wish)
-        os.replace(staged, room / WISH)
+        """Put a file into the `_run` of the run's first directory."""
+        _ask(place, change=wish.decode())
 
     def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
         """Return the run whose `_run` lies in a directory, if this user may believe it."""
@@ -185,6 +168,24 @@ class LocalDirectories:
     def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
         """Remove what dead runs have left in directories."""
         return clean([Path(place) for place in places], dry_run=dry_run)
+
+
+def _ask(place: str, *, stop: bool = False, change: str = "") -> None:
+    """Ask the run of a directory for something, in one file that is replaced as a whole."""
+    room, owners = Path(place) / RUN, owners_for(Path(place))
+    holder = holder_of(room, owners)
+    if holder.directories[:1] and not (room / STATUS).exists():
+        room = Path(holder.directories[0]) / RUN
+    if not is_directory_of(room, owners) or not holder.process.strip():
+        raise FileNotFoundError(errno.ENOENT, "the directory has no run", str(room))
+    before = read_requests(room, holder)
+    asked = Requests(process=holder.process, stop=stop or before.stop, change=change)
+    staged = room / f"{REQUESTS}{PART_SUFFIX}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    # The run may be another user's, who must be able to read it.
+    with open(open_regular(staged, flags, 0o644), "wb") as file:
+        file.write(encode(asked))
+    os.replace(staged, room / REQUESTS)
 
 
 def _entries(directory: str) -> dict[str, bool]:

@@ -8,7 +8,6 @@ its place.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -18,23 +17,19 @@ from msgspec.json import Decoder, encode
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.storage.directories import lock_lines
 from unloader.storage.directories.leftovers import (
-    LOCK,
-    RECORD,
     RUN,
     STAGED,
     holder_of,
     is_directory_of,
     is_file_of,
     owners_for,
+    publishing_lines,
 )
-from unloader.storage.model import MANIFEST
-from writers.errors import WriteError
-from writers.files.publish import NamedLater
-from writers.files.regular import read_regular
+from unloader.storage.model import JOURNAL, MANIFEST, PUBLISHING_LINE
+from writers.files.regular import open_regular, read_regular
 from writers.files.staging import PART_SUFFIX
-from writers.files.syncing import Steps, Wanted
+from writers.files.syncing import Steps
 
 _REMEMBERED = 256
 _LONGEST_NAME = 255
@@ -111,7 +106,12 @@ class Share(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Record(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=2
+    Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="event",
+    tag="publishing",
 ):
     """What is written of a publication."""
 
@@ -142,69 +142,21 @@ class Publication(Struct, frozen=True, kw_only=True):
         return replace(self, shares=tuple(shares))
 
     def line(self) -> bytes:
-        """Return the text of the record, one line."""
+        """Return the record, one line of a journal."""
         data = encode(_Record(run_id=self.run_id, shares=self.shares)) + b"\n"
-        assert data.startswith(lock_lines.RECORD_BEGINS)
+        assert data.startswith(PUBLISHING_LINE)
         return data
 
     def writing(self) -> Steps[None]:
-        """Put it on record in each directory, synced; the first one's begins the publication.
+        """Append it to the journal in each directory, synced; the first one's comes first.
 
         Raises:
-            WriteError: There is no space for it, or the file system refused.
+            OSError: The file system refused, such as for want of space.
+            WriteError: It did not sync.
         """
-        rooms = [share.room for share in self.shares]
-        yield from self.naming(self.written([room for room in rooms if self.holds(room)]))
-
-    def written(self, rooms: Iterable[Path]) -> tuple[NamedLater, ...]:
-        """Return the records, all of whose bytes are there, without their names.
-
-        Args:
-            rooms: Where they go.
-
-        Raises:
-            WriteError: As above.
-        """
-        data = self.line()
-        records: list[NamedLater] = []
-        try:
-            for room in rooms:
-                records.append(NamedLater(room / RECORD, data))
-        except BaseException:
-            drop(records)
-            raise
-        return tuple(records)
-
-    def naming(
-        self,
-        records: Sequence[NamedLater],
-        before: Sequence[Wanted] = (),
-        lost: Callable[[], None] = lambda: None,
-    ) -> Steps[None]:
-        """Give records their names, once what they tell of is on the disk.
-
-        Args:
-            records: As `written` returns them.
-            before: What is synced together with them.
-            lost: Called if that sync fails.
-
-        Raises:
-            WriteError: The file system refused.
-            OSError: It did not sync.
-        """
-        try:
-            try:
-                yield (*before, *(record.descriptor for record in records))
-            except (OSError, WriteError):
-                lost()
-                raise
-            for record in records:
-                record.name()
-                record.close()
-                yield (record.path.parent,)
-        except BaseException:
-            drop(records)
-            raise
+        for share in self.shares:
+            if self.holds(share.room):
+                yield from _append(share.room / JOURNAL, self.line())
 
     def forget(self) -> None:
         """Take the record back, from the first directory last.
@@ -214,8 +166,11 @@ class Publication(Struct, frozen=True, kw_only=True):
         """
         for share in reversed(self.shares):
             if self.holds(share.room):
-                (share.room / RECORD).unlink(missing_ok=True)
-                lock_lines.take_record_out(share.room)
+                end, lines = publishing_lines(share.room)
+                if lines:
+                    # It is not synced. A record that a power cut brings back is carried out, as all
+                    # that it needs is there.
+                    os.truncate(share.room / JOURNAL, end)
 
     def holds(self, room: Path) -> bool:
         """Tell whether a `_run` is that of this run, not of a later one in the same directory."""
@@ -236,10 +191,26 @@ class Publication(Struct, frozen=True, kw_only=True):
         return is_directory_of(directory, self.owners)
 
 
-def drop(files: Iterable[NamedLater]) -> None:
-    """Remove those that have no names; never raises."""
-    for file in files:
-        file.drop()
+def _append(path: Path, line: bytes) -> Steps[None]:
+    """Append a line to a journal, which may not be there yet, and sync it."""
+    is_new = not os.path.lexists(path)
+    descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+    try:
+        end = os.fstat(descriptor).st_size
+        if end and os.pread(descriptor, 1, end - 1) != b"\n":
+            # A power cut has torn the line before.
+            end = read_regular(path).rfind(b"\n") + 1
+            os.ftruncate(descriptor, end)
+        try:
+            written = 0
+            while written < len(line):  # What is refused of the rest says why.
+                written += os.write(descriptor, line[written:])
+        except OSError:
+            os.ftruncate(descriptor, end)
+            raise
+        yield (descriptor, *((path.parent,) if is_new else ()))
+    finally:
+        os.close(descriptor)
 
 
 def read_publication(room: Path, owners: frozenset[int]) -> Publication | None:
@@ -248,35 +219,21 @@ def read_publication(room: Path, owners: frozenset[int]) -> Publication | None:
     Raises:
         OutputFailed: It cannot be read.
     """
-    path = room / RECORD
+    path = room / JOURNAL
     try:
-        if not is_directory_of(room, owners):
+        if not (is_directory_of(room, owners) and is_file_of(path, owners)):
             return None
-        if not is_file_of(path, owners):
-            return _in_lock(room, owners)
-        return _parsed(owners, read_regular(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        for line in publishing_lines(room)[1]:
+            # A power cut may leave zeros in a line that was not synced. Nothing was renamed then.
+            if b"\0" not in line:
+                return _parsed(owners, line)
     except (OSError, ValueError, RecursionError) as error:
         raise OutputFailed(
-            f"{path} is the record of a run that was interrupted while it was published, and it "
+            f"{path} has the record of a run that was interrupted while it was published, and it "
             f"cannot be read: {error}",
             f"restore it, or remove {room} and the files that are not in a manifest",
         ) from error
-
-
-def _in_lock(room: Path, owners: frozenset[int]) -> Publication | None:
-    """Return the publication that is on record in a lock.
-
-    One that cannot be read was cut short by a power cut: nothing had been renamed by then.
-    """
-    line = lock_lines.record(room) if is_file_of(room / LOCK, owners) else b""
-    if not line:
-        return None
-    try:
-        return _parsed(owners, line)
-    except (ValueError, RecursionError):
-        return None
+    return None
 
 
 def _parsed(owners: frozenset[int], data: bytes) -> Publication:

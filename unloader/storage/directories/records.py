@@ -1,7 +1,7 @@
 """Small files of a `_run`: how they are read, and those by which a run is watched and steered.
 
 STATUS                    how far the run is; replaced as a whole
-STOP, WISH                what somebody asks the process of the run for
+REQUESTS                  what other processes ask the process of the run for
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from unloader.storage.directories.leftovers import Holder
-from unloader.storage.model import STATUS, STOP, WISH
+from unloader.storage.model import REQUESTS, STATUS, Requests
 from writers.files.regular import open_regular, read_regular
 from writers.files.staging import PART_SUFFIX
 
@@ -66,42 +66,14 @@ class Status:
             os.close(self._descriptor)
 
 
-def has_stop(room: Path, holder: Holder) -> bool:
-    """Tell whether somebody has asked this process of the run to end.
-
-    An empty file asks whoever is there. One that names a process asks no other: it may have
-    been written for the one before.
-    """
+def read_requests(room: Path, holder: Holder) -> Requests:
+    """Return what this process of the run is asked for."""
     try:
         # A network file system looks at the server again when a directory is opened.
-        if STOP not in os.listdir(room):
-            return False
-        return read_regular(room / STOP).strip() in (b"", holder.process.encode())
+        if REQUESTS not in os.listdir(room):
+            return Requests()
+        return Requests.read(read_regular(room / REQUESTS), holder.process)
     except PermissionError:
-        return True  # It is another user's, who may not have wanted it to be read.
-    except (OSError, ValueError):
-        return False
-
-
-def read_wish(room: Path, holder: Holder) -> bytes:
-    """Return what somebody asks this process of the run for; empty if nothing.
-
-    The first line of the file names the process that is asked.
-    """
-    try:
-        if WISH not in os.listdir(room):
-            return b""
-        process, _, wish = read_regular(room / WISH).partition(b"\n")
+        return Requests(stop=True)  # It is another user's, who may not have wanted it to be read.
     except OSError:
-        return b""
-    return wish if process == holder.process.encode() else b""
-
-
-def remove_requests(room: Path) -> None:
-    """Remove what the process before was asked for.
-
-    Raises:
-        OSError: The file system refused.
-    """
-    (room / STOP).unlink(missing_ok=True)
-    (room / WISH).unlink(missing_ok=True)
+        return Requests()

@@ -15,16 +15,15 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.storage.directories import lock_lines
 from unloader.storage.directories.leftovers import (
     LOCK,
-    RECORD,
     RUN,
     Locked,
     holder_of,
     is_directory_of,
     is_file_of,
     owners_for,
+    publishing_lines,
     take_lock,
 )
 from unloader.storage.directories.publication import (
@@ -87,7 +86,7 @@ def _has_more(here: Path) -> bool:
         return False
     try:
         first = holder_of(room, owners_for(here)).directories[:1]
-        on_record = os.path.lexists(room / RECORD) or bool(lock_lines.record(room))
+        on_record = bool(publishing_lines(room)[1])
     except OSError:
         return True  # Whoever looks closer says why.
     return on_record or first not in ((), (str(here),))

@@ -31,6 +31,7 @@ from unloader.storage.directories.publication import (
     twin_name,
 )
 from unloader.storage.directories.publishing import carrying_out, check_real_room, take_back
+from unloader.storage.directories.records import read_requests
 from unloader.storage.directories.recovery import complete, is_under_way
 from unloader.storage.directories.refusals import check_different
 from unloader.storage.directories.run_directory import RunDirectory
@@ -103,9 +104,9 @@ class RunDirectories:
             undo.pop_all()
 
     def _begin(self, holder: Holder, kept: Collection[str]) -> None:
-        durable, small = not self._one_of_many, self._one_of_many and len(self.all) == 1
+        durable, flat = not self._one_of_many, self._one_of_many and len(self.all) == 1
         left = [
-            _on(directory, partial(directory.begin, holder, durable, kept=kept, small=small))
+            _on(directory, partial(directory.begin, holder, durable, kept=kept, flat=flat))
             for directory in self.all
         ]
         self.notices += tuple(f"removed {each.text()}" for each in left if not each.is_empty)
@@ -171,10 +172,8 @@ class RunDirectories:
 
     def _journal(self, name: str) -> Journal:
         if name not in self._journals:
-            own = LOCK if self.first.is_small and _known(name) == JOURNAL else _known(name)
-            path = self.first.room / own
-            staged = [each.staged for each in self.all if not each.is_small]
-            patience = SHORT_SECONDS if self.first.is_small else 0.0
+            path, staged = self.first.room / _known(name), self._apart()
+            patience = SHORT_SECONDS if self.first.staged == self.first.room else 0.0
             make = partial(Journal, path, staged, self.all, patience_seconds=patience)
             self._journals[name] = _on(self.first, make, "write the journal in")
         return self._journals[name]
@@ -204,12 +203,12 @@ class RunDirectories:
                     raise
 
     def stop_asked(self) -> bool:
-        """Tell whether the first directory's `_run` has a file that asks for the end."""
-        return self.first.has_stop(self._me)
+        """Return whether a file in the first directory's `_run` asks for the end."""
+        return read_requests(self.first.room, self._me).stop
 
     def wish(self) -> bytes:
-        """Return what the file says that asks for other settings."""
-        return self.first.read_wish(self._me)
+        """Return the other settings that the file asks for."""
+        return read_requests(self.first.room, self._me).change.encode()
 
     def discard(self, *stems: str) -> None:
         """Remove whatever attempts with these stems have staged."""
@@ -273,16 +272,21 @@ class RunDirectories:
         self, publication: Publication, told: Sequence[Wanted], moves: Sequence[Move]
     ) -> Steps[None]:
         """Put the publication on record, once all that it tells of is on the disk."""
-        if self.first.is_small:
-            try:
-                yield told
-            except (OSError, WriteError):
-                self._remove_unsynced(moves)
-                raise
-            yield (self.first.put_on_record(publication.line()),)
-        else:
-            records = publication.written([share.room for share in publication.shares])
-            yield from publication.naming(records, told, lambda: self._remove_unsynced(moves))
+        try:
+            yield told
+        except (OSError, WriteError):
+            remove_unsynced(
+                self.staged_file(move.place, move.staged)
+                for move in moves
+                # Whether the disk has them is not known.
+                if (move.place, move.staged) in self._unsynced
+            )
+            raise
+        yield from publication.writing()
+
+    def _apart(self) -> list[Path]:
+        """Return the directories of staged files that are not a `_run` itself."""
+        return [each.staged for each in self.all if each.staged != each.room]
 
     def _check_moves(self, moves: Sequence[Move]) -> None:
         earlier = self._earlier.files
@@ -307,22 +311,13 @@ class RunDirectories:
             raise
         self._access.give(file.path)
         way = [each for directory in self.all for each in directory.way()]
-        folders = [each.staged for each in self.all if not each.is_small]
-        folders += [each.room for each in self.all]
+        folders = [*self._apart(), *(each.room for each in self.all)]
         unsynced = [
             opened_for_sync(self.staged_file(move.place, move.staged), opened)
             for move in moves
             if (move.place, move.staged) in self._unsynced
         ]
         return (*way, *folders, *unsynced, file.descriptor)
-
-    def _remove_unsynced(self, moves: Sequence[Move]) -> None:
-        """Remove staged files that `sync_later` took: whether the disk has them is not known."""
-        remove_unsynced(
-            self.staged_file(move.place, move.staged)
-            for move in moves
-            if (move.place, move.staged) in self._unsynced
-        )
 
     def abandon(self, manifest: bytes | None) -> None:
         """Keep what is staged with a partial manifest, or leave no trace."""

@@ -18,11 +18,9 @@ from itertools import chain
 from pathlib import Path
 
 from unloader.errors import OutputFailed
-from unloader.storage.directories import lock_lines
 from unloader.storage.directories.access import Access
 from unloader.storage.directories.leftovers import (
     LOCK,
-    RECORD,
     RUN,
     STAGED,
     Holder,
@@ -40,13 +38,7 @@ from unloader.storage.directories.leftovers import (
     write_holder,
 )
 from unloader.storage.directories.links import foreign_link
-from unloader.storage.directories.records import (
-    Status,
-    has_stop,
-    read_record,
-    read_wish,
-    remove_requests,
-)
+from unloader.storage.directories.records import Status, read_record
 from unloader.storage.directories.recovery import sweep, sweep_one_of_many
 from unloader.storage.directories.refusals import (
     foreign_room,
@@ -56,8 +48,8 @@ from unloader.storage.directories.refusals import (
     refused,
 )
 from unloader.storage.model import (
-    JOURNAL,
     MANIFEST,
+    REQUESTS,
     RUN_RECORD,
     STATUS,
     Index,
@@ -98,8 +90,6 @@ class RunDirectory:
         self._made_room = False
         self._status = Status(self.room)
         self._is_durable = False
-        self.is_small = False
-        """Lock, journal and publication are one file, and staged files lie beside it."""
         self._written = b""
         """What this run has written into the lock."""
         self._above: tuple[Path, ...] = ()
@@ -134,14 +124,14 @@ class RunDirectory:
         durable: bool = True,
         *,
         kept: Collection[str] = (),
-        small: bool = False,
+        flat: bool = False,
     ) -> Leftover:
         """Write down whose the directory is and make room for staged files.
 
         Args:
             holder: The run.
             kept: Records of the run that died here that stay.
-            small: Make as few files as can be, where the directory is new; see `is_small`.
+            flat: If the directory is new, staged files go into the `_run` itself.
             durable: Have it on the disk at once; otherwise `make_durable` is called in time.
 
         Returns:
@@ -157,12 +147,9 @@ class RunDirectory:
             left = look(self.path)
             remove_bulk(self.room, kept)
             (sweep if durable else sweep_one_of_many)(self.path)
-            # Of a run that was published and not cleared away.
-            (self.room / RECORD).unlink(missing_ok=True)
         self._written = write_holder(self._lock, holder)
-        if small and self.is_new and self._access.is_usual:
-            lock_lines.begin(self._lock, holder.run_id)
-            self.is_small, self.staged = True, self.room
+        if flat and self.is_new and self._access.is_usual:
+            self.staged = self.room
         else:
             # A file that no run has written keeps the former one there.
             self._make_staged()
@@ -198,9 +185,7 @@ class RunDirectory:
         self._above = tuple(
             made.parent for made in self._created if not _is_synced(made.parent, self._made_at)
         )
-        # That of a small one is synced with its journal, or with the record in it.
-        lock = () if self.is_small else (self._lock,)
-        return (*lock, *filter(_is_readable, (self.path, *self._above)))
+        return (self._lock, *filter(_is_readable, (self.path, *self._above)))
 
     def is_durable(self, since: float) -> None:
         """Take note that the way is synced.
@@ -228,25 +213,12 @@ class RunDirectory:
                 f"run {holder.run_id} has no files in {self.path} any more",
                 "start the unload again, without resume",
             )
-        lines = lock_lines.journal(self.room)
-        if lines and not os.path.lexists(self.room / JOURNAL):
-            # Who goes on with a table of many keeps its journal as in any other directory.
-            self.write_record(JOURNAL, lines)
         self._written = write_holder(self._lock, holder)
         if self._access.is_usual and not os.path.lexists(self.staged):
             self.staged = self.room
         else:
             self._make_staged()
         self.make_durable()
-
-    def put_on_record(self, publication: bytes) -> Wanted:
-        """Write the record of the publication into the lock; return what is to be synced then.
-
-        Raises:
-            OSError: The file system refused.
-        """
-        lock_lines.add_record(self._lock, publication)
-        return self._lock
 
     def finished(self, read_index: ReadIndex) -> Index | None:
         """Return what the manifest of the finished run here lists, None if there is none.
@@ -314,21 +286,12 @@ class RunDirectory:
         """
         self._status.replace(data)
 
-    def has_stop(self, holder: Holder) -> bool:
-        """Tell whether somebody has asked this process of the run to end."""
-        return has_stop(self.room, holder)
-
-    def read_wish(self, holder: Holder) -> bytes:
-        """Return what somebody asks this process of the run for; empty if nothing."""
-        return read_wish(self.room, holder)
-
     def is_held(self, run_id: str) -> bool:
         """Tell whether the directory is still this run's: its lock is the one that was taken."""
         try:
             if not os.path.samestat(os.fstat(self._lock), os.lstat(self._lock_path)):
                 return False
             written = self._written if os.access(self._lock_path, os.R_OK) else b""
-            # It is one line; what may stand behind it is the journal.
             if written and os.pread(self._lock, len(written), 0) == written:
                 return True
             return read_holder(self.room).run_id == run_id
@@ -423,7 +386,8 @@ class RunDirectory:
             raise self.refused("prepare", error) from error
         try:
             if not self._made_room:
-                remove_requests(self.room)
+                # They were for the process before.
+                (self.room / REQUESTS).unlink(missing_ok=True)
         except OSError as error:
             os.close(lock)
             raise self.refused("prepare", error) from error

@@ -19,13 +19,13 @@ from unloader.errors import OutputFailed
 from unloader.storage.model import (
     JOURNAL,
     RECORDS,
+    REQUESTS,
     RUN_RECORD,
     STATUS,
-    STOP,
-    WISH,
     Claim,
     Move,
     Place,
+    Requests,
     Staging,
 )
 from unloader.storage.objects.holder import Holder
@@ -122,7 +122,7 @@ class ObjectRun:
                     "start the unload again, without resume",
                 )
             abort_uploads(room, ())
-            old = (STATUS, STOP, WISH)
+            old = (STATUS, REQUESTS)
             room.bucket.delete(room.record(self._me.folder, name) for name in old)
 
     def _is_its_record(self, claim: Claim) -> bool:
@@ -257,20 +257,18 @@ class ObjectRun:
                 raise OSError(errno.EIO, error.message) from error
 
     def stop_asked(self) -> bool:
-        """Return whether the first place's `_run` has an object that asks this process to end."""
-        home = self._rooms[0]
-        with suppress(OSError):
-            asked = home.read_record(self._me.folder, STOP)
-            return asked.decode("utf-8", "replace").strip() == self._me.nonce
-        return False
+        """Return whether an object in the first place's `_run` asks this process to end."""
+        return self._requests().stop
 
     def wish(self) -> bytes:
-        """Return what the object says that asks for other settings."""
-        home = self._rooms[0]
+        """Return the other settings that the object asks for."""
+        return self._requests().change.encode()
+
+    def _requests(self) -> Requests:
         with suppress(OSError):
-            process, _, wish = home.read_record(self._me.folder, WISH).partition(b"\n")
-            return wish if process == self._me.nonce.encode() else b""
-        return b""
+            data = self._rooms[0].read_record(self._me.folder, REQUESTS)
+            return Requests.read(data, self._me.nonce) if data else Requests()
+        return Requests()
 
     def commit(
         self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None

@@ -6,17 +6,19 @@ import errno
 from collections.abc import Sequence
 from functools import partial
 
+from msgspec.json import encode
+
 from unloader.errors import OutputFailed
 from unloader.storage.model import (
     JOURNAL,
     MANIFEST,
-    STOP,
-    WISH,
+    REQUESTS,
     Claim,
     Cleaning,
     Completed,
     Disk,
     Leftover,
+    Requests,
     WhoWasHere,
 )
 from unloader.storage.objects.holder import Holder
@@ -142,19 +144,11 @@ class ObjectStorage:
 
     def ask_to_stop(self, place: str) -> None:
         """Write an object into the `_run` of the run's first place."""
-        home, holder = _of(place)
-        self._ask(home, holder, STOP, holder.nonce.encode())
+        _ask(place, stop=True)
 
     def ask(self, place: str, wish: bytes) -> None:
         """Write an object into the `_run` of the run's first place."""
-        home, holder = _of(place)
-        self._ask(home, holder, WISH, holder.nonce.encode() + b"\n" + wish)
-
-    def _ask(self, home: Room, holder: Holder, name: str, data: bytes) -> None:
-        try:
-            home.bucket.put(home.record(holder.folder, name), data)
-        except WriteError as error:
-            raise OSError(errno.EIO, error.message, home.name) from error
+        _ask(place, change=wish.decode())
 
     def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
         """Return the run whose lock is at a place."""
@@ -184,9 +178,17 @@ def _left(room: Room, holder: Holder) -> Leftover:
     return look(room, holder, uploads=uploads)
 
 
-def _of(place: str) -> tuple[Room, Holder]:
+def _ask(place: str, *, stop: bool = False, change: str = "") -> None:
+    """Ask the run of a place for something, in one object that is replaced."""
     room = Room(place)
     seen = read_lock(room)
     if seen is None or not seen[0].places:
         raise FileNotFoundError(errno.ENOENT, "the place has no run", place)
-    return room.others(seen[0].places)[0], seen[0]
+    home, holder = room.others(seen[0].places)[0], seen[0]
+    data = home.read_record(holder.folder, REQUESTS)
+    before = Requests.read(data, holder.nonce) if data else Requests()
+    asked = Requests(process=holder.nonce, stop=stop or before.stop, change=change)
+    try:
+        home.bucket.put(home.record(holder.folder, REQUESTS), encode(asked))
+    except WriteError as error:
+        raise OSError(errno.EIO, error.message, home.name) from error

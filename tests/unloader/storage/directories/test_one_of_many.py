@@ -59,11 +59,12 @@ def test_the_way_to_the_record_is_synced_before_the_first_final_name(
         assert [call for call in calls if call[0] == "sync"] == []
         published(directory)
     first = calls.index(("rename", str(out / "a.csv")))
-    # The record is the last line of the lock.
-    record = calls.index(("sync", str(out / "_run" / "lock")))
-    assert record == first - 1
+    # The record is the last line of the journal.
+    record = calls.index(("sync", str(out / "_run" / JOURNAL)))
+    assert ("sync", str(out / "_run")) in calls[record - 1 : first]
     before = [path for kind, path in calls[:record] if kind == "sync"]
-    way = [out / "_run", out, out.parent, tmp_path, out / "_run" / "_manifest.json"]
+    way = [out / "_run", out, out.parent, tmp_path]
+    way += [out / "_run" / name for name in ("_manifest.json", "lock")]
     assert {str(each) for each in way} <= set(before)
     manifest = calls.index(("rename", str(out / "_manifest.json")))
     assert ("sync", str(out)) in calls[first:manifest]
@@ -78,10 +79,10 @@ def test_a_journal_is_synced_behind_the_way_to_it(
     with taken([out], overwrite=False, home="home") as directory:
         directory.append(JOURNAL, b"{}\n")
     synced = [path for kind, path in calls if kind == "sync"]
-    way = [out, tmp_path, out / "_run"]
+    way = [out, tmp_path, out / "_run", out / "_run" / "lock"]
     # At a time, so in any order.
     assert sorted(synced[:-1]) == sorted(str(each) for each in way)
-    assert synced[-1] == str(out / "_run" / "lock")
+    assert synced[-1] == str(out / "_run" / JOURNAL)
 
 
 def test_a_file_that_a_worker_has_not_synced_is_synced_before_it_is_on_record(
@@ -94,7 +95,7 @@ def test_a_file_that_a_worker_has_not_synced_is_synced_before_it_is_on_record(
         del calls[:]
         directory.sync_later([(0, moves[0].staged), (0, "of a broken attempt.part")])
         directory.commit(moves, as_bytes(manifest_of(["a.csv"])))
-    record = calls.index(("sync", str(out / "_run" / "lock")))
+    record = calls.index(("sync", str(out / "_run" / JOURNAL)))
     assert ("sync", str(out / "_run" / moves[0].staged)) in calls[:record]
 
 

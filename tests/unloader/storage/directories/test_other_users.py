@@ -16,9 +16,9 @@ from publications.staged_runs import as_bytes, content_of, finish, manifest_of, 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import read_manifest
 from unloader.storage.directories import local, publishing, run_directories
-from unloader.storage.directories.leftovers import RUN
+from unloader.storage.directories.leftovers import RUN, publishing_lines
 from unloader.storage.directories.local import LocalDirectories
-from unloader.storage.model import STATUS
+from unloader.storage.model import JOURNAL, STATUS
 
 USER = 1002
 """Not root, and the owner of nothing."""
@@ -154,8 +154,8 @@ def planted(shared: Path, home: Path) -> None:
         room.mkdir(parents=True)
         (room / "lock").write_text(json.dumps(holder))
         (room / "lock").chmod(0o666)
-        record = {"version": 2, "run_id": "x", "shares": shares}
-        (room / "publication.json").write_text(json.dumps(record))
+        record = json.dumps({"event": "publishing", "run_id": "x", "shares": shares})
+        (room / JOURNAL).write_text(record.replace(" ", "") + "\n")
     (evil / "mine.txt").write_text("x")
     (evil / RUN / "staged").symlink_to(home)
     (shared / "evil-twin").mkdir()
@@ -224,7 +224,7 @@ def test_the_room_of_another_user_is_not_used(shared: Path) -> None:
     def plant() -> None:
         (out / RUN).mkdir()
         (out / RUN).chmod(0o777)
-        (out / RUN / "publication.json").write_text("{}")
+        (out / RUN / JOURNAL).write_text("{}")
 
     as_user(plant)
     for act in (
@@ -236,7 +236,7 @@ def test_the_room_of_another_user_is_not_used(shared: Path) -> None:
         ):
             act()
     assert LocalDirectories().who_was_here(str(out)) is None
-    assert content_of(shared) == {"out/_run/publication.json": "{}"}
+    assert content_of(shared) == {"out/_run/journal.jsonl": "{}"}
 
 
 def test_a_twin_with_other_files_is_not_taken(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_staging_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
         with pytest.raises(OutputFailed, match=r"staged is a symbolic link.*Next: find out"):
             directory.commit(moves, as_bytes(manifest_of(["a.csv"], "r1")))
     assert content_of(elsewhere) == {"a.csv.part": "new\n"}
-    assert not (out / RUN / "publication.json").exists()
+    assert not publishing_lines(out / RUN)[1]
 
 
 def test_a_run_is_seen_and_ended_by_others(shared: Path) -> None:

@@ -1,9 +1,8 @@
-"""The lock of a table of many, which has its journal and the record of its publication, too."""
+"""The record of a publication, which is the last line of a journal."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from publications.staged_runs import as_bytes, content_of, manifest_of, stage, taken
 
 from unloader.errors import OutputFailed
-from unloader.storage.directories import lock_lines
+from unloader.storage.directories.leftovers import publishing_lines
 from unloader.storage.directories.publishing import carrying_out
 from unloader.storage.directories.recovery import complete, pending
 from unloader.storage.directories.run_directories import RunDirectories
@@ -41,8 +40,22 @@ def broken_off(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             directory.commit(moves, as_bytes(manifest_of(["a.csv"], "dead")))
 
 
+def lines_before_record(out: Path) -> bytes:
+    """Return the lines of the journal that are not the record of a publication."""
+    room = out / "_run"
+    return (room / JOURNAL).read_bytes()[: publishing_lines(room)[0]]
+
+
+def test_a_table_of_many_has_two_files_beside_those_that_are_staged(tmp_path: Path) -> None:
+    """Its lock and its journal; the records of the run are in the directory of all tables."""
+    with begun(tmp_path / "out") as directory:
+        stage(directory, "a.csv")
+        files = ["a.csv.part", JOURNAL, "lock"]
+        assert sorted(os.listdir(tmp_path / "out" / "_run")) == files
+
+
 def test_who_goes_on_has_the_journal(tmp_path: Path) -> None:
-    """And the staged files; from then on the journal has a file of its own."""
+    """And the staged files."""
     out = tmp_path / "out"
     with begun(out) as directory:
         stage(directory, "a.csv", "b.csv")
@@ -68,17 +81,7 @@ def test_what_a_dead_run_has_left_is_counted_and_removed(tmp_path: Path) -> None
         told = Leftover(directory=str(out), run_id="dead", units=1, files=1, bytes=4)
         assert following.notices == (f"removed {told.text()}",)
         assert following.recorded(JOURNAL) == b""
-        assert lock_lines.journal(out / "_run") == b""
-
-
-def test_lines_of_another_run_are_none(tmp_path: Path) -> None:
-    """A power cut may leave the first line of a run in front of what the one before has written."""
-    out = tmp_path / "out"
-    begun(out).close()
-    lock = out / "_run" / "lock"
-    first, rest = lock.read_bytes().split(b"\n", 1)
-    lock.write_bytes(json.dumps(json.loads(first) | {"run_id": "next"}).encode() + b"\n" + rest)
-    assert lock_lines.journal(out / "_run") == b""
+        assert not (out / "_run" / JOURNAL).exists()
 
 
 def test_a_publication_on_record_is_completed(
@@ -92,18 +95,29 @@ def test_a_publication_on_record_is_completed(
     assert content_of(tmp_path / "out").keys() == {"a.csv", "_manifest.json"}
 
 
-@pytest.mark.parametrize("kept", [-2, -40])
+@pytest.mark.parametrize("torn", [-1, -40])
 def test_a_record_of_which_a_part_is_there_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torn: int
 ) -> None:
     """The power failed before it was synced, so nothing has been renamed: the journal counts."""
-    broken_off(tmp_path / "out", monkeypatch)
-    lock = tmp_path / "out" / "_run" / "lock"
-    for end in (b"", b"\n"):
-        whole = lock.read_bytes().rstrip(b"\n")
-        lock.write_bytes(whole[:kept] + end)
-        assert pending(tmp_path / "out") == ()
-        assert lock_lines.journal(tmp_path / "out" / "_run") == STAGED
+    out = tmp_path / "out"
+    broken_off(out, monkeypatch)
+    journal = out / "_run" / JOURNAL
+    whole = journal.read_bytes()
+    for left in (whole[:torn], whole[: torn - 1] + bytes(-torn) + b"\n"):
+        journal.write_bytes(left)
+        assert pending(out) == ()
+        assert lines_before_record(out) == STAGED
+
+
+def test_a_damaged_record_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not taken for one that was never synced: files may have their final names."""
+    out = tmp_path / "out"
+    broken_off(out, monkeypatch)
+    journal = out / "_run" / JOURNAL
+    journal.write_bytes(journal.read_bytes().replace(b'"shares"', b'"sharks"'))
+    with pytest.raises(OutputFailed, match="cannot be read"):
+        pending(out)
 
 
 def test_a_publication_that_fails_is_taken_out_again(
@@ -113,7 +127,7 @@ def test_a_publication_that_fails_is_taken_out_again(
     out = tmp_path / "out"
 
     def refused(source: str, target: str) -> None:
-        assert lock_lines.record(out / "_run"), "nothing is renamed before that is on record"
+        assert publishing_lines(out / "_run")[1], "nothing is renamed before that is on record"
         raise OSError(errno.ENOSPC, "no room")
 
     with begun(out) as directory:
@@ -122,5 +136,5 @@ def test_a_publication_that_fails_is_taken_out_again(
         with pytest.raises(OutputFailed, match="no room"):
             directory.commit(moves, as_bytes(manifest_of(["a.csv"], "dead")))
         assert pending(out) == ()
-        assert lock_lines.journal(out / "_run") == STAGED
+        assert (out / "_run" / JOURNAL).read_bytes() == STAGED
         assert directory.staged_file(0, "a.csv.part").exists()
