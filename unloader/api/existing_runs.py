@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from unloader.status.model import Wish
     from unloader.status.reading import RunStatus
     from unloader.status.requests import ChangedRun, StoppedRun
-    from unloader.verification.finished_run import Level
+    from unloader.verification.finished import Level
 
 
 def verify(
@@ -44,12 +44,11 @@ def verify(
         UnloaderError: VerifyMismatch if something differs, ConfigError if a key is needed and not
             given.
     """
-    from unloader.verification.finished_run import Checks
-    from unloader.verification.finished_tables import verify_either
+    from unloader.verification import finished
 
     with translated():
-        checks = Checks(level=level, strict=strict, parallelism=parallelism, keys=keys)
-        return verify_either(path_of(destination), source, observe, checks)
+        checks = finished.Checks(level=level, strict=strict, parallelism=parallelism, keys=keys)
+        return finished.verify(path_of(destination), source, observe, checks)
 
 
 def merge(destination: AnyPlace) -> dict[str, Any]:

@@ -87,26 +87,38 @@ def read_manifest(destination: PlacePath, name: str = MANIFEST) -> Manifest:
     return parse_manifest(manifest_data(destination, name), destination / name)
 
 
-def read_tables_manifest(home: PlacePath, name: str = MANIFEST) -> TablesManifest:
-    """Return the manifest of a run over several tables.
+def home_manifest(place: PlacePath) -> TablesManifest | None:
+    """Return the manifest of a finished run over several tables; None if none is readable there.
 
     Args:
-        home: The directory of the run, which contains the directories of its tables.
-        name: Its name, if its run is not finished.
-
-    Raises:
-        OutputFailed: There is none, it is damaged, or it has another format version.
+        place: The directory that contains the directories of all tables.
     """
-    return parse_tables_manifest(manifest_data(home, name), home / name)
+    try:
+        data = storage_at(str(place)).read(str(place), MANIFEST)
+        found = parse_run(data, place / MANIFEST)
+    except (OSError, OutputFailed):
+        return None
+    return found if isinstance(found, TablesManifest) else None
 
 
 def is_finished_home(place: PlacePath) -> bool:
     """Return whether the manifest in a directory is one of several tables, and not damaged."""
-    try:
-        data = storage_at(str(place)).read(str(place), MANIFEST)
-        return isinstance(parse_any_manifest(data, place / MANIFEST), TablesManifest)
-    except (OSError, OutputFailed):
-        return False
+    return home_manifest(place) is not None
+
+
+def read_tables_manifest(home: PlacePath) -> TablesManifest:
+    """Return the manifest of a finished run over several tables.
+
+    Raises:
+        OutputFailed: There is none, it is damaged, or it has another format version.
+    """
+    found = parse_run(manifest_data(home), home / MANIFEST)
+    if isinstance(found, Manifest):
+        raise OutputFailed(
+            f"{home / MANIFEST} is the manifest of a run of one table",
+            "name the directory of a run",
+        )
+    return found
 
 
 def manifest_data(destination: PlacePath, name: str = MANIFEST) -> bytes:
@@ -140,7 +152,7 @@ def read_index(data: bytes, place: str) -> Index:
     Raises:
         OutputFailed: They are not a whole manifest.
     """
-    found = parse_any_manifest(data, path_of(place) / MANIFEST)
+    found = parse_run(data, path_of(place) / MANIFEST)
     if isinstance(found, TablesManifest):
         # The files are in the directories of its tables.
         return Index(run_id=found.run_id, places=(place,), files=())
@@ -161,7 +173,7 @@ def parse_manifest(data: bytes, path: PlacePath) -> Manifest:
     Raises:
         OutputFailed: They are damaged, have another format version, or are of several tables.
     """
-    manifest = parse_any_manifest(data, path)
+    manifest = parse_run(data, path)
     if isinstance(manifest, TablesManifest):
         raise OutputFailed(
             f"{path} is the manifest of a run of several tables; each table has a separate "
@@ -171,17 +183,7 @@ def parse_manifest(data: bytes, path: PlacePath) -> Manifest:
     return manifest
 
 
-def parse_tables_manifest(data: bytes, path: PlacePath) -> TablesManifest:
-    """Return the manifest of several tables that these bytes are; as `parse_manifest` otherwise."""
-    manifest = parse_any_manifest(data, path)
-    if isinstance(manifest, Manifest):
-        raise OutputFailed(
-            f"{path} is the manifest of a run of one table", "name the directory of a run"
-        )
-    return manifest
-
-
-def parse_any_manifest(data: bytes, path: PlacePath) -> Manifest | TablesManifest:
+def parse_run(data: bytes, path: PlacePath) -> Manifest | TablesManifest:
     """Return the manifest that these bytes are, of one table or of several.
 
     Raises:

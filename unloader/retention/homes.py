@@ -20,10 +20,9 @@ from unloader.manifest.model import TablesManifest
 from unloader.manifest.read import (
     digest_at_end,
     directories_of,
-    is_finished_home,
+    home_manifest,
     manifest_data,
     read_manifest,
-    read_tables_manifest,
 )
 from unloader.request.directory_names import beside, home_template
 from unloader.resolve.outputs.directories import directory_values
@@ -107,9 +106,9 @@ def _other_nights(parent: Path, names: re.Pattern[str], new: TablesManifest) -> 
     with os.scandir(parent) as entries:
         listed = sorted(each.name for each in entries if each.is_dir(follow_symlinks=False))
     for name in listed:
-        if name.startswith(LEAVING) and is_finished_home(parent / name):
+        if name.startswith(LEAVING) and (hidden := _night_at(parent / name)):
             with suppress(OSError, UnloaderError):
-                _finish_removal(parent / name)
+                _finish_removal(hidden)
     found = [_night_at(parent / name) for name in listed if names.fullmatch(name)]
     same = [each for each in found if each is not None and _is_same_job(each, new)]
     others = (each for each in same if each.manifest.run_id != new.run_id)
@@ -117,21 +116,17 @@ def _other_nights(parent: Path, names: re.Pattern[str], new: TablesManifest) -> 
     return sorted(others, key=lambda each: each.manifest.run_id, reverse=True)
 
 
-def _finish_removal(hidden: Path) -> None:
-    """Go on with the removal of a night that was killed."""
-    night = Night(manifest=read_tables_manifest(hidden), home=hidden)
+def _finish_removal(night: Night) -> None:
+    """Continue the removal of a night that was killed."""
+    hidden = night.home
     if hidden.name.startswith(f"{LEAVING}{night.manifest.run_id}-") and is_ours(hidden):
         _empty(night)
 
 
 def _night_at(home: Path) -> Night | None:
     """Return the finished night in a directory; None if that is unfinished, or another run."""
-    if not is_finished_home(home):
-        return None
-    try:
-        return Night(manifest=read_tables_manifest(home), home=home)
-    except (UnloaderError, OSError):
-        return None
+    manifest = home_manifest(home)
+    return Night(manifest=manifest, home=home) if manifest else None
 
 
 def _is_same_job(night: Night, new: TablesManifest) -> bool:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.manifest.model import TableRecord, TablesManifest
-from unloader.manifest.read import is_published, parse_any_manifest
+from unloader.manifest.read import is_published, parse_run
 from unloader.model import TableCounts
 from unloader.nouns import counted
 from unloader.resolve.tables.homes import (
@@ -325,7 +325,7 @@ def _finished(storage: Storage, place: str) -> FinishedRun | None:
         data = storage.read(place, MANIFEST)
     except FileNotFoundError:
         return None
-    facts = parse_any_manifest(data, path_of(place) / MANIFEST)
+    facts = parse_run(data, path_of(place) / MANIFEST)
     start, totals = _start_of(facts.run_id), facts.totals
     if isinstance(facts, TablesManifest):
         many: int | None = facts.totals.tables

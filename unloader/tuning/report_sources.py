@@ -9,7 +9,7 @@ import msgspec
 
 from unloader.errors import OutputFailed, UnloaderError
 from unloader.manifest.model import Manifest, TablesManifest
-from unloader.manifest.read import manifest_data, parse_any_manifest, read_manifest
+from unloader.manifest.read import manifest_data, parse_run, read_manifest
 from unloader.storage.directories.leftovers import RUN
 from unloader.storage.model import MANIFEST
 from unloader.storage.opening import storage_at
@@ -95,7 +95,7 @@ def _of_run_in(place: PlacePath) -> RunReport | TablesReport:
 
 
 def _report(data: bytes, path: PlacePath) -> RunReport | TablesReport:
-    manifest = parse_any_manifest(data, path)
+    manifest = parse_run(data, path)
     if isinstance(manifest, TablesManifest):
         return tables_report(manifest)
     return of_manifest(manifest)

@@ -83,6 +83,7 @@ def _shown(result: dict[str, Any]) -> str:
         (
             ("result", f"{result['result']} ({result['level']}{checked})"),
             *((("tables", render.count(result["table_count"])),) if "tables" in result else ()),
+            *(("selected by", text) for text in result["selected_by"]),
             *(("not compared", text) for text in result["not_compared"]),
             ("rows", render.count(result["rows"])),
             *render.left_out(result["filtered_rows"]),

@@ -1,0 +1,679 @@
+"""Checks a finished run against its manifests, and against the source if one is given.
+
+A run has one table or several, and a table may have several outputs. Each output is checked in the
+same way: `_Table` here. Only the words of the result and of the errors differ: a run of one table
+has no list of tables.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from numa.topology import detect
+from unloader.errors import (
+    ConfigError,
+    OutputFailed,
+    PartialUnload,
+    SourceError,
+    UsageError,
+    VerifyMismatch,
+)
+from unloader.events import Event, Notice, Observer, PhaseStarted, Verified
+from unloader.manifest.model import Manifest, TableEntry, TablesManifest
+from unloader.manifest.read import (
+    digest_at_end,
+    directories_of,
+    is_intact,
+    manifest_data,
+    parse_manifest,
+    parse_run,
+)
+from unloader.model import EncryptionOptions, SourceSpec
+from unloader.nouns import are, counted
+from unloader.resolve.tables.homes import recorded_left_out, recorded_tables
+from unloader.secrets.encryption_keys import with_identities, with_parquet_key
+from unloader.storage.model import MANIFEST, RUN_RECORD
+from unloader.storage.opening import storage_at
+from unloader.storage.paths import PlacePath, path_of, relative
+from unloader.verification.files import (
+    NEW_RUN,
+    CheckedFile,
+    Fetched,
+    FilesRead,
+    Reading,
+    differing,
+    fetched_by,
+    fetched_of,
+    has_sums,
+    part_of,
+    read_files,
+    some_of,
+)
+from unloader.verification.lake_log import run_in_table
+from unloader.verification.source import OpenSources, Question, SourceState, ask
+from writers.errors import FormatError
+from writers.model import Encryption, OutputSpec
+from writers.registry import check
+
+Level = Literal["count", "full", "source"]
+
+_SHOWN = 5
+"""Files or tables that are named in one message."""
+
+_DEPTH = 4
+"""Levels below a home at which other runs are looked for; `{schema}` and `{table}` make two."""
+
+
+class Checks(Struct, frozen=True, kw_only=True):
+    """What is checked of a finished run, and how."""
+
+    strict: bool = False
+    """Files that do not belong to the run are a difference, and not only reported."""
+    level: Level = "count"
+    """count: files as a whole, and rows; full: also the values in them, as the run recorded them;
+    source: as the source has them."""
+    parallelism: int = 0
+    """Files that are read at a time; 0 is the number of usable CPUs."""
+    keys: EncryptionOptions | None = None
+    """Where the keys of encrypted files are found; None is nowhere."""
+
+
+class _Table(Struct, kw_only=True):
+    """One output of one table of the run."""
+
+    name: str
+    """With its schema and its output, for messages; empty if the run has only this one."""
+    place: PlacePath
+    manifest: Manifest
+    spec: OutputSpec
+    """How the files are read: with the keys, where they are given."""
+    state: SourceState | None = None
+    """What the source says of it, once it was asked."""
+
+
+def verify(
+    destination: PlacePath, source: SourceSpec | None, observe: Observer, checks: Checks
+) -> dict[str, Any]:
+    """Check every file of a finished run, and the row counts where a source is given.
+
+    A run that was cut short while it was published is brought to its end first.
+
+    Each file is read as a whole: size, checksum, and the number of records, counted by another
+    reader than the code that wrote it. Records of encrypted files are counted only if the key is
+    given. A file that a lakehouse table has replaced since, as its log says, may be missing. The
+    source counts at the snapshot of the run where that still exists, otherwise as it is now, and
+    the answer says which. Files and finished runs next to those of the run are reported, and are a
+    difference where `checks` are strict.
+
+    Args:
+        destination: The directory of the manifest, of one table or of all tables.
+        source: None = the rows are not counted there.
+        observe: Called with each event.
+        checks: What is checked.
+
+    Raises:
+        VerifyMismatch: Something differs; the message names the first differences.
+        PartialUnload: The run has several tables, and some are not published yet.
+        OutputFailed: There is no finished run in `destination`, and none that can be finished.
+        SourceError: The source refused.
+    """
+    if checks.level == "source" and source is None:
+        raise UsageError("--level source compares with a database", "give SOURCE after DEST")
+    _finish_publication(destination, observe)
+    if record := _record_of_unfinished(str(destination)):
+        raise _checked_unfinished(destination, record, source, checks, observe)
+    _explain_missing(destination)
+    run = _parsed(manifest_data(destination), destination)
+    if isinstance(run, Manifest):
+        alone = _opened("", destination, run, checks)
+        _ask_source([alone], source, checks, observe, {})
+        return _checked_table(alone, checks, observe)
+    answers, found = _checked_tables(
+        destination, run.tables, source, checks, observe, to=run.options.to
+    )
+    extra = _other_runs(destination, run)
+    if extra and checks.strict:
+        found.update((place, "it is not a table of this run") for place in extra)
+    elif extra:
+        known = "finished runs that do not belong to this run are next to its tables"
+        observe(Notice(text=_extra_text(known, extra)))
+    if found:
+        raise _mismatch(destination, found, len(run.tables))
+    return _answer_of_tables(destination, run, answers, extra)
+
+
+def _finish_publication(place: PlacePath, observe: Observer) -> None:
+    for run in storage_at(str(place)).complete(str(place)):
+        for text in run.messages:
+            observe(Notice(text=text))
+
+
+def _parsed(data: bytes, place: PlacePath) -> Manifest | TablesManifest:
+    """Return the manifest of the finished run at a place.
+
+    Raises:
+        VerifyMismatch: It was changed after it was written, which is a difference like any other.
+        OutputFailed: It was written by another version of this program.
+    """
+    try:
+        return parse_run(data, place / MANIFEST)
+    except OutputFailed as error:
+        if is_intact(data):
+            raise
+        raise VerifyMismatch(error.message, error.hint) from error
+
+
+def _record_of_unfinished(place: str) -> bytes:
+    """Return the record of an unfinished run over several tables; empty if there is none."""
+    try:
+        record = storage_at(place).record(place, RUN_RECORD)
+        finished = MANIFEST in storage_at(place).names(place)
+    except OSError:
+        return b""  # The reader of the manifest reports it.
+    return b"" if finished or not recorded_tables(record, place) else record
+
+
+def _explain_missing(place: PlacePath) -> None:
+    """Refuse a directory without a manifest, where it is known what to do instead.
+
+    Raises:
+        OutputFailed: Finished runs are below it, or a run there is not finished.
+    """
+    storage = storage_at(str(place))
+    with suppress(OSError):
+        if MANIFEST in storage.names(str(place)):
+            return
+        below = storage.places_below(str(place), _DEPTH)
+        finished = [each for each in below if MANIFEST in storage.names(each)]
+        if finished:
+            raise OutputFailed(
+                f"{place} has no finished run: {MANIFEST} does not exist, but there are "
+                f"{len(finished)} finished runs below it",
+                f"verify each of them, such as: unloader verify {shlex.quote(finished[0])}",
+            )
+        who = storage.who_was_here(str(place), counted=False)
+        if who is not None and who.run_id:
+            status = f"unloader status {shlex.quote(str(place))}"
+            raise OutputFailed(
+                f"run {who.run_id} in {place} is not finished: {MANIFEST} does not exist",
+                f"wait until the run ends; its progress: {status}"
+                if who.is_running
+                else f"to see whether it can be resumed: {status}",
+            )
+
+
+def _checked_unfinished(
+    home: PlacePath, record: bytes, source: SourceSpec | None, checks: Checks, observe: Observer
+) -> PartialUnload:
+    """Check the tables that a run has published so far; return the error that names the others.
+
+    Raises:
+        VerifyMismatch: A published table is not as the run wrote it.
+    """
+    place = shlex.quote(str(home))
+    entries: list[TableEntry] = []
+    missing: list[str] = []
+    for table in recorded_tables(record, str(home)):
+        found = [_published(home, each, table.run_id) for each in table.homes]
+        entries += [each for each in found if each is not None]
+        if None in found:
+            missing.append(table.name or "a query")
+    answers, differing = _checked_tables(home, entries, source, checks, observe)
+    of = len(entries) + len(missing)
+    if differing:
+        raise _mismatch(home, differing, of)
+    left_out = recorded_left_out(record)
+    named = [*missing, *(f"{name} (left out)" for name in left_out)]
+    more = [f"and {len(named) - _SHOWN} more"] if len(named) > _SHOWN else []
+    who = storage_at(str(home)).who_was_here(str(home), counted=False)
+    hint = f"continue the run with: unloader resume {place}"
+    if who is not None and who.is_running:
+        hint = f"wait until the run ends; its progress: unloader status {place}"
+    elif not missing:
+        hint = (
+            "unload the tables that were left out in another run; remove the record of this run "
+            f"with: unloader clean {place}"
+        )
+    return PartialUnload(
+        f"the run of {counted(of + len(left_out), 'table')} in {home} is not complete: "
+        f"{len(answers)} {are(len(answers))} published with unchanged files; not published: "
+        f"{', '.join(named[:_SHOWN] + more)}",
+        hint,
+    )
+
+
+def _published(home: PlacePath, directory: str, run_id: str) -> TableEntry | None:
+    """Return the entry of a table that an unfinished run has published; None if it has not."""
+    place = path_of(directory)
+    try:
+        data = manifest_data(place)
+        manifest = parse_manifest(data, place / MANIFEST)
+    except OutputFailed:
+        return None
+    if manifest.run_id != run_id:
+        return None
+    return TableEntry(
+        table=manifest.table,
+        route=manifest.route.name if manifest.route else None,
+        directory=relative(directory, str(home)),
+        status="complete",
+        digest=digest_at_end(data),
+    )
+
+
+def _checked_tables(
+    home: PlacePath,
+    entries: Sequence[TableEntry],
+    source: SourceSpec | None,
+    checks: Checks,
+    observe: Observer,
+    to: str = "",
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the answer for each table that is whole, and what is wrong with each other table.
+
+    Args:
+        home: The directory of all tables.
+        entries: Of the tables that are complete.
+        source: See `verify`.
+        checks: See `verify`.
+        observe: See `verify`.
+        to: The `--to` of the run; "" is not compared with the settings of the tables.
+    """
+    found: dict[str, str] = {}
+    answers: list[dict[str, Any]] = []
+    tables: list[_Table] = []
+    for entry in entries:
+        name, place = _label(entry), home / entry.directory
+        with _collected(name, place, found):
+            _finish_publication(place, _naming(name, observe))
+            manifest = _manifest_of_table(place, entry.digest)
+            if entry.directory.startswith("../") and to in [
+                each.value for each in manifest.settings if each.name == "to"
+            ]:
+                raise VerifyMismatch(
+                    f"the files are in {place} instead of {home}", "unload all tables again"
+                )
+            tables.append(_opened(name, place, manifest, checks))
+    _ask_source(tables, source, checks, observe, found)
+    of = replace(
+        Verified(done=0, of=sum(each.manifest.totals.files for each in tables), what="files"),
+        of_bytes=sum(each.manifest.totals.bytes for each in tables),
+    )
+    for table in tables:
+        if table.name not in found:
+            with _collected(table.name, table.place, found):
+                tell = _naming(table.name, observe, of)
+                answer = _checked_table(table, checks, tell)
+                answers.append({"table": table.name, **answer})
+        totals = table.manifest.totals
+        of = replace(of, done=of.done + totals.files, bytes=of.bytes + totals.bytes)
+    return answers, found
+
+
+def _label(entry: TableEntry) -> str:
+    """Return the name of a table and of its output, or the directory of a query."""
+    if entry.table is None:
+        return entry.directory
+    name = ".".join(filter(None, (entry.table.schema, entry.table.name)))
+    return f"{name} ({entry.route})" if entry.route else name
+
+
+@contextmanager
+def _collected(name: str, place: PlacePath, found: dict[str, str]) -> Iterator[None]:
+    """Collect what is wrong with one of several tables; name the table in any other error."""
+    try:
+        yield
+    except (VerifyMismatch, OutputFailed) as error:
+        if not name:
+            raise
+        found[name] = error.message.removeprefix(f"{place}: ")
+    except (UsageError, ConfigError) as error:
+        if not name:
+            raise
+        raise type(error)(f"{name}: {error.message}", error.hint) from error
+
+
+def _naming(name: str, observe: Observer, before: Verified | None = None) -> Observer:
+    """Return an observer that names the table in notices, and counts the files of all tables.
+
+    Args:
+        name: Of the table.
+        observe: Gets the events.
+        before: The files of all tables, and how many of them were checked before this table.
+    """
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Notice):
+            event = Notice(text=f"{name}: {event.text}")
+        elif isinstance(event, Verified) and event.what == "files" and before is not None:
+            event = replace(before, done=before.done + event.done, bytes=before.bytes + event.bytes)
+        observe(event)
+
+    return tell
+
+
+def _manifest_of_table(place: PlacePath, digest: str | None) -> Manifest:
+    """Return the manifest of one of several tables: the one that the run wrote.
+
+    Raises:
+        VerifyMismatch: It is another one.
+        OutputFailed: There is none.
+    """
+    data = manifest_data(place)
+    manifest = _parsed(data, place) if digest_at_end(data) == digest else None
+    if not isinstance(manifest, Manifest):
+        raise VerifyMismatch(
+            f"{place / MANIFEST} is not the manifest that this run wrote: the table was unloaded "
+            "again, or the file was changed",
+            "unload all tables again, or restore the directory",
+        )
+    return manifest
+
+
+def _opened(name: str, place: PlacePath, manifest: Manifest, checks: Checks) -> _Table:
+    """Return what is known of a table before its source and its files are looked at.
+
+    Raises:
+        UsageError: Its values cannot be compared as requested.
+        ConfigError: A key is missing or wrong.
+        OutputFailed: Its manifest is damaged.
+    """
+    asked, own_values = manifest.options, ""
+    if checks.level == "source" and asked.transform is not None:
+        own_values = (
+            "the source's values, but the run wrote other values: it masked or changed columns"
+        )
+    elif checks.level == "source" and asked.filter is not None:
+        own_values = "all rows of the source, but the run had a filter"
+    if own_values:
+        raise UsageError(
+            f"--level source compares with {own_values}",
+            "use --level full" if has_sums(manifest) else NEW_RUN,
+        )
+    try:
+        check(asked.dialect, asked.compression)
+    except FormatError as error:
+        raise OutputFailed(
+            f"the options in {place / MANIFEST} are damaged: {error!r}",
+            "restore it, or unload again to another directory",
+        ) from error
+    spec = OutputSpec(directory=str(place), format=asked.dialect, compression=asked.compression)
+    record = asked.encryption
+    if record is not None:
+        keyed = record.method == "parquet"
+        spec = replace(spec, encryption=Encryption(recipients=record.recipients, keyed=keyed))
+        if checks.keys is not None and (checks.keys.keyed or not keyed):
+            keys = replace(
+                checks.keys,
+                recipients=record.recipients,
+                key_name=record.key_name,
+                key_proof=record.key_proof,
+            )
+            spec = with_parquet_key(spec, keys) if keyed else with_identities(spec, keys)
+    if not spec.encryption.is_readable and checks.level != "count":
+        raise ConfigError(
+            f"the files are encrypted, but --level {checks.level} reads the values in them",
+            "give the key: --parquet-key-file FILE"
+            if spec.encryption.keyed
+            else "give the private key of a recipient: --decrypt-with FILE",
+        )
+    return _Table(name=name, place=place, manifest=manifest, spec=spec)
+
+
+def _ask_source(
+    tables: Sequence[_Table],
+    source: SourceSpec | None,
+    checks: Checks,
+    observe: Observer,
+    found: dict[str, str],
+) -> None:
+    """Ask the source about all tables, in one state of it, before any file is read.
+
+    A snapshot that is held while files are read could be held for hours.
+
+    Args:
+        tables: Their `state` is filled in.
+        source: None is not asked.
+        checks: See `verify`.
+        observe: See `verify`.
+        found: Gets what is wrong with one of several tables, such as a table that was dropped.
+
+    Raises:
+        SourceError: It cannot be opened, or disconnected.
+    """
+    if source is None:
+        return
+    # Several tables are described together.
+    keys = [] if len(tables) == 1 else [each.manifest.table for each in tables]
+    named = {(each.schema or "", each.name) for each in keys if each}
+    with OpenSources(observe, named) as sources:
+        for table in tables:
+            observe(PhaseStarted(phase="counting"))
+            question = Question(
+                manifest=table.manifest,
+                source=source,
+                values=checks.level == "source",
+                parallelism=checks.parallelism or detect().usable_cpus,
+            )
+            tell = _naming(table.name, observe) if table.name else observe
+            with _collected(table.name, table.place, found):
+                try:
+                    table.state = ask(question, sources, tell)
+                except SourceError as error:
+                    if not table.name or error.retryable or sources.refused:
+                        raise
+                    # This table was dropped, for example: the others may be in order.
+                    why = f"the source cannot count its rows: {error.message}"
+                    raise VerifyMismatch(why, error.hint) from error
+
+
+def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str, Any]:
+    """Check the files of a table; return the answer.
+
+    Raises:
+        VerifyMismatch: Something differs.
+        UsageError: The run recorded no checksums, and they are asked for.
+    """
+    place, manifest, state = table.place, table.manifest, table.state
+    if not table.spec.encryption.is_readable:
+        text = "the files are encrypted and no key is given, so the records in them are not counted"
+        observe(Notice(text=text))
+    observe(PhaseStarted(phase="verifying"))
+    fetched = _fetched(table, checks.level)
+    in_table = None
+    if manifest.lake_table is not None:
+        in_table = run_in_table(manifest, manifest.lake_table, place, observe)
+    missing = in_table.missing if in_table else ()
+    reading = Reading(
+        spec=table.spec, parallelism=checks.parallelism or detect().usable_cpus, fetched=fetched
+    )
+    read = _read_files(table, reading, missing, observe)
+    found = [*read.differences, *_source_differences(table, read, fetched)]
+    found += in_table.differences if in_table else ()
+    extra = _other_files(place, manifest)
+    extra_text = _extra_text("files that do not belong to this run are next to its files", extra)
+    if extra and checks.strict:
+        found.append(extra_text)
+    elif extra:
+        observe(Notice(text=extra_text))
+    if found:
+        hint = in_table.hint if in_table else "unload the table again, or restore the files"
+        if extra and checks.strict and len(found) == 1:
+            hint = f"move them away, or let the loader read the names in {MANIFEST}"
+        elif state is not None and not state.at_snapshot and not read.differences:
+            hint = (
+                "if the source was changed after the run, start a new run to get the current "
+                "rows. The files are as the run wrote them"
+            )
+        raise VerifyMismatch(f"{place}: {some_of(found)}", hint)
+    not_compared = list(fetched.not_compared()) if fetched else []
+    if state is not None and (content := state.content) is not None:
+        not_compared += [f"{content.columns[at]}: {why}" for at, why in content.unhashed.items()]
+    if missing and fetched is not None:
+        not_compared.append(f"{', '.join(missing)}: missing, and not used by the table any more")
+    answer = {
+        "destination": str(place),
+        "run_id": manifest.run_id,
+        "files": manifest.totals.files,
+        "rows": manifest.totals.rows,
+        "filtered_rows": manifest.verified.filtered_rows,
+        "bytes": manifest.totals.bytes,
+        "source_rows": state.rows if state else None,
+        "snapshot": state.when if state else "not asked",
+        "level": checks.level,
+        "selected_by": [each.text for each in manifest.settings if each.effect == "selects"],
+        "not_compared": not_compared,
+        "result": "ok",
+        "differences": [],
+        "extra_files": extra,
+    }
+    return answer | ({"table_log": in_table.to_json()} if in_table else {})
+
+
+def _fetched(table: _Table, level: Level) -> Fetched | None:
+    """Return what the values in the files are compared with, None if they are not looked at."""
+    if level == "count":
+        return None
+    content = table.state.content if table.state else None
+    if content is None or has_sums(table.manifest):
+        return fetched_by(table.manifest)
+    # The run recorded no checksums: the files are compared with the source as a whole.
+    return fetched_of(content.schema, content.columns, {}, table.manifest.options.dialect)
+
+
+def _read_files(
+    table: _Table, reading: Reading, missing: Collection[str], observe: Observer
+) -> FilesRead:
+    """Read the files of a run again, without those that may be missing."""
+    manifest, fetched = table.manifest, reading.fetched
+    written, directories = manifest.files, directories_of(manifest, table.place)
+    parts = {file.path: part_of(manifest, unit) for unit in manifest.units for file in unit.files}
+    files = []
+    for name, file in written.items():
+        if name not in missing:
+            place = str(directories[file.directory])
+            path = storage_at(place).file(place, name)
+            files.append(CheckedFile(path=path, written=file, part=parts[name]))
+    if fetched is not None and (notice := fetched.notice()):
+        observe(Notice(text=notice))
+    if missing and fetched is not None:
+        unknown = {parts[name] for name in missing}
+        known = {part: sums for part, sums in fetched.parts.items() if part not in unknown}
+        reading = replace(reading, fetched=replace(fetched, parts=known))
+    found = read_files(files, reading, observe)
+    if missing:
+        found = replace(found, content=None)
+    rows = sum(file.rows for file in written.values())
+    if rows != manifest.totals.rows:
+        text = f"the files have {counted(rows, 'row')}, but the totals have {manifest.totals.rows}"
+        return replace(found, differences=(*found.differences, text))
+    return found
+
+
+def _source_differences(table: _Table, read: FilesRead, fetched: Fetched | None) -> Iterator[str]:
+    manifest, state = table.manifest, table.state
+    if state is None:
+        return
+    left_out = manifest.verified.filtered_rows or 0
+    if state.rows != manifest.totals.rows + left_out:
+        filtered = f" and {left_out:,} left out by a filter" if left_out else ""
+        yield (
+            f"the manifest has {counted(manifest.totals.rows, 'row')}{filtered}, but the source "
+            f"counts {state.rows:,} ({state.when})"
+        )
+    elif state.content is not None and read.content is not None and fetched is not None:
+        unhashed = {**fetched.left_out, **state.content.unhashed}
+        places = ("in the files", f"in the source ({state.when})")
+        yield from differing(
+            read.content, state.content.sums, state.content.columns, places, unhashed
+        )
+
+
+def _other_files(destination: PlacePath, manifest: Manifest) -> list[str]:
+    """Return the files next to those of the run that a loader would read, in order.
+
+    Those in `destination` have their names, those in further directories of the run their paths.
+    Loaders ignore names that begin with `_` or `.`.
+    """
+    directories = directories_of(manifest, destination)
+    own = {directories[file.directory] / name for name, file in manifest.files.items()}
+    extra = []
+    for directory in sorted({*directories, *(path.parent for path in own)}):
+        with suppress(FileNotFoundError):  # Its missing files are reported anyway.
+            for name in storage_at(str(directory)).names(str(directory)):
+                path = directory / name
+                if path not in own and path.name[0] not in "_.":
+                    extra.append(path.name if directory == destination else str(path))
+    return extra
+
+
+def _other_runs(home: PlacePath, manifest: TablesManifest) -> list[str]:
+    """Return the directories of finished runs in a home that are not of its tables."""
+    ours = {str(home / entry.directory) for entry in manifest.tables} | {str(home)}
+    storage = storage_at(str(home))
+    return [
+        place
+        for place in storage.places_below(str(home), _DEPTH)
+        if place not in ours and MANIFEST in storage.names(place)
+    ]
+
+
+def _extra_text(known: str, extra: list[str]) -> str:
+    more = f" and {len(extra) - _SHOWN} more" if len(extra) > _SHOWN else ""
+    return f"{known}, where a loader may read them: {', '.join(extra[:_SHOWN])}{more}"
+
+
+def _mismatch(home: PlacePath, found: dict[str, str], of: int) -> VerifyMismatch:
+    named = [f"{name}: {why.rstrip('. ')}" for name, why in found.items()][:_SHOWN]
+    more = len(found) - len(named)
+    if more:
+        named.append(f"and {more} more: {', '.join(list(found)[_SHOWN:])}")
+    return VerifyMismatch(
+        f"{home}: {len(found)} of {counted(of, 'table')} {are(len(found))} not as the run wrote "
+        f"{'it' if len(found) == 1 else 'them'}: " + "; ".join(named),
+        "unload these tables again, or restore their files; the other tables are unchanged",
+    )
+
+
+def _answer_of_tables(
+    home: PlacePath, run: TablesManifest, answers: list[dict[str, Any]], extra: list[str]
+) -> dict[str, Any]:
+    totals = run.totals
+    is_counted = all(each["source_rows"] is not None for each in answers)
+
+    def of_each(key: str, known: Collection[str] = ()) -> list[str]:
+        """Return the texts of all tables, each with the name of its table."""
+        return [
+            f"{each['table']}: {text}"
+            for each in answers
+            for text in each[key]
+            if text not in known
+        ]
+
+    selected = [each.text for each in run.settings if each.effect == "selects"]
+    return {
+        "destination": str(home),
+        "run_id": run.run_id,
+        "files": totals.files,
+        "rows": totals.rows,
+        "filtered_rows": totals.filtered_rows,
+        "bytes": totals.bytes,
+        # The source has as many rows as each table of the run, or the table would differ.
+        "source_rows": totals.rows + (totals.filtered_rows or 0) if is_counted else None,
+        "snapshot": ", ".join(sorted({each["snapshot"] for each in answers})),
+        "level": answers[0]["level"] if answers else "count",
+        "selected_by": [*selected, *of_each("selected_by", selected)],
+        "not_compared": of_each("not_compared"),
+        "result": "ok",
+        "differences": [],
+        "extra_files": of_each("extra_files"),
+        "table_count": totals.tables,
+        "tables": answers,
+        "extra_tables": extra,
+    }
