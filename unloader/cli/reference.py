@@ -1,6 +1,8 @@
 """The reference page of the command line, made from the commands themselves.
 
 `python -m unloader.cli.reference > docs/cli.md`
+
+`python -m unloader.cli.reference exit-statuses` makes the first table of docs/exit-statuses.md.
 """
 
 from __future__ import annotations
@@ -10,10 +12,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import click
 
+from unloader.cli.commands.help import STATUSES
 from unloader.cli.group import COMMANDS, group
 from unloader.cli.options.help_pages import examples, sections
 from unloader.cli.options.parameter import JobOption
-from unloader.errors import EXIT_CODES
 
 _INTRODUCTION = r"""# Command line
 
@@ -90,23 +92,6 @@ one JSON object, including the error at the end. Events and keys are in
 [operations.md](operations.md). All files and formats for other programs are in
 [manifest.md](manifest.md).
 """
-
-_STATUS = {
-    "UnloaderError": "a fault of this program; run it again with `unloader --debug` and report it",
-    "UsageError": "an option is wrong, or options contradict each other, in any place",
-    "ConfigError": "the configuration is wrong, a driver is missing, a file cannot be read, or the "
-    "operating system refuses memory, open files or processes",
-    "SourceError": "the database refused a request, failed or disconnected",
-    "PlanFailed": "the table cannot be split as requested, or a plan file is not usable",
-    "OutputFailed": "the destination or the format refused the output",
-    "PartialUnload": "some work units or tables failed; finished units stay in `DEST/_run` for "
-    "`unloader resume`, until another run starts there",
-    "VerifyMismatch": "a file differs from its manifest, or the files differ from the source",
-    "AnswerLost": "done, but standard output did not take the result",
-    "FollowUpFailed": "the run is complete, but `--latest-link`, `--report` or the command of "
-    "`--on-success` failed",
-    "Interrupted": "stopped by SIGINT, SIGTERM or SIGHUP",
-}
 
 _HEAD = "| option | meaning | default |\n|---|---|---|"
 
@@ -224,9 +209,16 @@ def _default(option: click.Option) -> str:
     return _code(str(option.default)) if isinstance(option.default, (str, int)) else ""
 
 
+def status_table() -> str:
+    """Return the table of docs/exit-statuses.md."""
+    lines = ["| status | meaning | the destination after a run |", "|---|---|---|"]
+    lines += [f"| {code} | {meaning} | {place} |" for code, (meaning, place) in STATUSES.items()]
+    return "\n".join(lines) + "\n"
+
+
 def _statuses() -> str:
-    lines = ["## Exit status\n", "| status | meaning |", "|---|---|", "| 0 | done |"]
-    lines += [f"| {code} | {_STATUS[name]} |" for name, code in EXIT_CODES.items()]
+    lines = ["## Exit status\n", "| status | meaning |", "|---|---|"]
+    lines += [f"| {code} | {meaning} |" for code, (meaning, _) in STATUSES.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -243,4 +235,4 @@ def _code(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(reference())
+    sys.stdout.write(status_table() if sys.argv[1:] == ["exit-statuses"] else reference())

@@ -7,12 +7,13 @@ from typing import Any
 
 import duckdb
 import pytest
+from msgspec.structs import replace
 from several_tables import made, requests_of, unload
 
 from unloader import api
-from unloader.errors import VerifyMismatch
+from unloader.errors import UsageError, VerifyMismatch
 from unloader.events import Event, Notice
-from unloader.model import SourceSpec
+from unloader.model import Setting, SourceSpec, TablesOptions
 from unloader.sources.duckdb.source import DuckDBCatalog
 
 SIZES = {"large": 900, "middle": 200, "small": 10, "empty": 0}
@@ -90,3 +91,29 @@ def test_a_table_that_is_gone_is_named_and_the_others_are_checked(
     assert "2 of 4 tables" in message
     assert "main.middle: the source cannot count its rows: " in message
     assert "main.large: the manifest has 900 rows, but the source counts 899" in message
+
+
+def test_a_level_that_a_table_refuses_names_the_table(home: Path) -> None:
+    """A run that recorded no checksums cannot be compared with them."""
+    with pytest.raises(UsageError, match=r"^main\.large: run .* recorded no checksums"):
+        api.verify(home, level="full")
+
+
+def test_the_answer_has_what_selected_the_rows(source: SourceSpec, tmp_path: Path) -> None:
+    """Settings of the run come once, and settings of one table with its name."""
+    shared = Setting(name="where", value="i > 5", origin="command line", effect="selects")
+    own = Setting(name="columns", value="i", origin="job file", effect="selects")
+    first, second = requests_of(source, f"{tmp_path}/out/{{table}}", ["large", "small"])
+    unload(
+        [
+            replace(first, settings=(shared,)),
+            replace(second, settings=(shared, own)),
+        ],
+        TablesOptions(destination="", settings=(shared,)),
+    )
+    answer = api.verify(tmp_path / "out")
+    assert answer["selected_by"] == [shared.text, f"main.small: {own.text}"]
+    assert [each["selected_by"] for each in answer["tables"]] == [
+        [shared.text],
+        [shared.text, own.text],
+    ]

@@ -11,21 +11,54 @@ from unloader.cli.options.command import JobCommand
 from unloader.cli.options.help_pages import options_named, part_page, sections
 from unloader.errors import UsageError
 
-_STATUSES = {
-    0: "done",
-    1: "a fault in unloader itself",
-    2: "an option is wrong, or two options contradict each other",
-    3: "configuration: a driver, a file, a placement, or a limit of the system",
-    4: "the source refused, failed or disconnected",
-    5: "no plan: the table cannot be split as requested, or the plan file is not valid",
-    6: "the destination or the output format refused",
-    7: "some work units or tables are not complete",
-    8: "the numbers of rows differ, or a file differs from its manifest",
-    9: "done, but the result could not be written to standard output",
-    10: "done, but a later step failed: a link, a report, or the command of --on-success",
-    130: "stopped by a signal or by unloader stop",
+STATUSES = {
+    0: ("done", "all files and `_manifest.json`"),
+    1: ("a fault in unloader itself", "no new file has a final name"),
+    2: (
+        "an option is wrong, or two options contradict each other: on the command line, "
+        "in a variable or in a job file",
+        "unchanged",
+    ),
+    3: (
+        "configuration or machine: a driver is missing; a file cannot be read; "
+        "workers cannot be placed as requested; the operating system refuses more memory, open "
+        "files or processes",
+        "no new file has a final name",
+    ),
+    4: ("the source refused, failed or disconnected", "no new file has a final name"),
+    5: (
+        "no plan: the table cannot be split as requested, or the plan file is not valid, or "
+        "the table has changed since the plan",
+        "unchanged",
+    ),
+    6: (
+        "the destination or the output format refused",
+        "no new file has a final name; an earlier run is unchanged",
+    ),
+    7: (
+        "some work units failed after all attempts, or some of several tables are not complete",
+        "finished units in `_run/`; complete tables: see [below](#several-tables)",
+    ),
+    8: (
+        "the numbers of rows in the source and in the files differ, or a file differs from "
+        "its manifest",
+        "after `run`, no new file has a final name; after `verify`, unchanged",
+    ),
+    9: (
+        "done, but the result could not be written to standard output",
+        "all files and `_manifest.json`",
+    ),
+    10: (
+        "done, but a later step failed: `--latest-link`, `--report`, or the command of "
+        "`--on-success`",
+        "all files and `_manifest.json`",
+    ),
+    130: (
+        "stopped by SIGINT, SIGTERM or SIGHUP, or by `unloader stop`",
+        "finished units in `_run/`; no new file has a final name",
+    ),
 }
-"""Meanings of the exit statuses, as in docs/exit-statuses.md."""
+"""The meaning of each exit status, and the state of the destination after a run."""
 
 _STATUS_WORDS = ("exit-statuses", "exit-status", "exit-codes", "exit-code", "statuses")
 
@@ -77,7 +110,7 @@ def command(context: click.Context, /, words: tuple[str, ...]) -> None:
         return
     name, *parts = words
     if name in _STATUS_WORDS:
-        click.echo(render.facts((str(status), text) for status, text in _STATUSES.items()))
+        click.echo(render.facts((str(status), text) for status, (text, _) in STATUSES.items()))
         return
     found = parent.command.get_command(parent, name)
     if found is None:
