@@ -39,9 +39,8 @@ import duckdb
 import obstore
 from cpus import cpus, moved
 
-from writers.objects.bucket import Bucket
+from writers.objects.bucket import Bucket, open_store
 from writers.objects.location import Location, s3_endpoint
-from writers.objects.opening import open_store
 
 _PART_BYTES = 8 * 1024 * 1024
 _IN_FLIGHT = 4

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from unloader.api.translation import translated
 from unloader.events import Observer, silent
 from unloader.model import EncryptionOptions, SourceSpec
-from unloader.storage.paths import AnyPlace, path_of
+from unloader.storage.place_names import AnyPlace, path_of
 
 if TYPE_CHECKING:
     from unloader.status.model import Wish

@@ -9,7 +9,7 @@ from unloader.api.translation import translated
 from unloader.events import Observer, silent
 from unloader.model import ClusterOptions, EncryptionOptions, Request, SecretReference
 from unloader.resolve.resolved import ResolvedRun
-from unloader.storage.paths import AnyPlace
+from unloader.storage.place_names import AnyPlace
 
 if TYPE_CHECKING:
     from unloader.selection.asked import TablesRequest

@@ -35,9 +35,15 @@ from unloader.selection.asked import AskedTables
 from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import open_unless
-from unloader.storage.kinds import KEPT, destination_kind, is_kept, pipe_template, two_are_one
-from unloader.storage.opening import storage_at
-from unloader.storage.paths import comparable
+from unloader.storage.place_names import (
+    KEPT,
+    comparable,
+    destination_kind,
+    is_kept,
+    pipe_template,
+    two_are_one,
+)
+from unloader.storage.storage_lookup import storage_at
 from writers.files.room import free_bytes
 from writers.model import Compression, TextFormat
 

@@ -56,7 +56,7 @@ def check_files(values: Mapping[str, Any]) -> None:
         OutputFailed: A directory is not there.
         ConfigError: The page cannot be made or written.
     """
-    from unloader.storage.model import MANIFEST
+    from unloader.storage.storage_protocol import MANIFEST
 
     for name in ("csv", "job"):
         path = Path(values[name]) if values[name] else None

@@ -20,11 +20,11 @@ from unloader.lakehouse.lake_formats import LakeFormat, lake_format, lake_kind
 from unloader.lakehouse.table_commits import RUN_ID, Commit, Committed, NewFile
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
-from unloader.storage.model import MANIFEST, RUN_RECORD, Cleaning, Leftover
-from unloader.storage.objects.holder import Holder
-from unloader.storage.objects.room import Room
-from unloader.storage.opening import storage_at
-from unloader.storage.paths import path_of
+from unloader.storage.objects.object_lock import Holder
+from unloader.storage.objects.object_staging import Room
+from unloader.storage.place_names import path_of
+from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD, Cleaning, Leftover
 from writers.errors import WriteError
 from writers.objects.location import below, is_location
 

@@ -47,7 +47,7 @@ from unloader.request.options import recorded
 from unloader.resolve.jobs import digest_of_job
 from unloader.resolve.resolved import ResolvedRun
 from unloader.resolve.slow_installation import missing_libraries
-from unloader.storage.kinds import destination_kind
+from unloader.storage.place_names import destination_kind
 from unloader.tuning.ceiling_records import Ceilings, Efficiency, Mount
 from unloader.tuning.efficiency import (
     RunRates,

@@ -19,10 +19,9 @@ from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.manifest.model import FORMAT_VERSION, Manifest, TablesManifest
-from unloader.storage.base import Storage
-from unloader.storage.model import MANIFEST, Index
-from unloader.storage.opening import storage_at
-from unloader.storage.paths import PlacePath, path_of
+from unloader.storage.place_names import PlacePath, path_of
+from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import MANIFEST, Index, Storage
 
 _RESTORE = "restore it, or unload again to another directory"
 

@@ -35,9 +35,9 @@ from unloader.model import FinishedUnit, Part, VerifyLevel
 from unloader.nouns import are, counted
 from unloader.request.settings import PART_DIRECTORY, part_directory
 from unloader.resolve.resolution import new_run_id
-from unloader.storage.model import MANIFEST
-from unloader.storage.opening import storage_at
-from unloader.storage.paths import PlacePath, absolute, path_of, relative
+from unloader.storage.place_names import PlacePath, absolute, path_of, relative
+from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import MANIFEST
 from writers.objects.location import below
 
 _LEVELS: tuple[VerifyLevel, ...] = ("none", "count", "full", "source")

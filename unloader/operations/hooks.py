@@ -20,7 +20,7 @@ from msgspec import Struct
 from unloader.events import RouteFinished
 from unloader.operations.account import Account
 from unloader.redaction import redact
-from unloader.storage.paths import absolute, path_of
+from unloader.storage.place_names import absolute, path_of
 from writers.objects.location import is_location
 
 PREFIX = "UNLOADER_RUN_"

@@ -125,7 +125,7 @@ def existing(place: str, date: str, inside: Callable[[str], Sequence[str]]) -> t
     Args:
         place: A directory of `--to`; its fields may be those of any table and any run.
         date: The day that `{date}` stands for.
-        inside: Returns the names of the places in one: `unloader.storage.base.Storage.levels`.
+        inside: Returns the names of the places in one: see `Storage.levels`.
     """
     directory, options = _options_apart(place)
     found = [""]

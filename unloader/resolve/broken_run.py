@@ -36,9 +36,9 @@ from unloader.resolve.tables.homes import (
     is_of_tables,
 )
 from unloader.resolve.tables.problems import TableProblem
-from unloader.storage.model import MANIFEST, RUN_RECORD
-from unloader.storage.opening import storage_at, unreadable
-from unloader.storage.paths import absolute, real
+from unloader.storage.place_names import absolute, real
+from unloader.storage.storage_lookup import storage_at, unreadable
+from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD
 
 if TYPE_CHECKING:
     from unloader.transforms.model import MaskingKey

@@ -38,7 +38,7 @@ from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.sources.projection import OutputNeeds, project, with_origin
 from unloader.sources.registry import source_of
-from unloader.storage.kinds import destination_kind, is_one_stream
+from unloader.storage.place_names import destination_kind, is_one_stream
 from writers.model import ParquetFormat, TextFormat
 
 if TYPE_CHECKING:

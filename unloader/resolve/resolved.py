@@ -29,7 +29,7 @@ from unloader.placement.seating import Seating, SeatPlan
 from unloader.redaction import holds_sql_password
 from unloader.resolve.outputs.transforming import ResolvedTransform
 from unloader.secrets.secret_places import is_proof_of, proof_of
-from unloader.storage.kinds import is_kept
+from unloader.storage.place_names import is_kept
 from unloader.transforms.model import MaskingKey, TransformOptions
 from writers.codecs.choice import Choice
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat

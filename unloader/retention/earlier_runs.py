@@ -17,7 +17,7 @@ from msgspec import Struct
 from unloader.errors import UnloaderError
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import directories_of, read_manifest
-from unloader.storage.model import MANIFEST
+from unloader.storage.storage_protocol import MANIFEST
 
 
 class EarlierRun(Struct, frozen=True, kw_only=True):

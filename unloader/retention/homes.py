@@ -31,7 +31,7 @@ from unloader.retention.earlier_runs import EarlierRun, why_not_ours
 from unloader.retention.link import link_of, switch_link
 from unloader.retention.removing import LEAVING, empty, is_below, is_ours, within
 from unloader.retention.unfinished import remove_unfinished
-from unloader.storage.model import MANIFEST
+from unloader.storage.storage_protocol import MANIFEST
 
 
 class Night(Struct, frozen=True, kw_only=True):

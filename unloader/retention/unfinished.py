@@ -24,10 +24,10 @@ from unloader.resolve.tables.homes import home_above, is_of_tables, recorded_tab
 from unloader.retention.earlier_runs import EarlierRun, why_not_ours
 from unloader.retention.removing import LEAVING, empty, is_below, is_ours, within
 from unloader.status.clearing import clear
-from unloader.storage.directories.leftovers import RUN, strangers
-from unloader.storage.model import MANIFEST, RUN_RECORD, WhoWasHere
-from unloader.storage.opening import storage_at
-from unloader.storage.paths import absolute
+from unloader.storage.directories.leftovers import strangers
+from unloader.storage.place_names import absolute
+from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import MANIFEST, RUN, RUN_RECORD, WhoWasHere
 
 _HIDDEN = ".unloader-"
 """In the names of directories in which a publication was prepared."""
@@ -71,7 +71,7 @@ def remove_unfinished(
         what = f"interrupted run {run.run_id} in {run.place}"
         try:
             places = [str(each) for each in (run.place, *run.tables)]
-            storage_at(places[0]).complete_all(places)
+            storage_at(places[0]).complete(places)
             left = _run_at(run.place)
             if left is None:
                 continue  # It was cut short while it was published, and is finished now.

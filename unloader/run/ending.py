@@ -35,12 +35,10 @@ from unloader.resolve.tables.homes import is_dropped
 from unloader.run.outputs import continued
 from unloader.run.table import RunState, Table
 from unloader.sources.abilities import kept_until
-from unloader.storage.base import RunStorage
 from unloader.storage.directories.leftovers import is_removed
-from unloader.storage.kinds import destination_kind, is_kept
-from unloader.storage.model import MANIFEST, RUN
-from unloader.storage.opening import storage_at
-from unloader.storage.paths import absolute, relative
+from unloader.storage.place_names import absolute, destination_kind, is_kept, relative
+from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import MANIFEST, RUN, RunStorage
 from unloader.storage.streams.stream import FROM_THE_START
 from writers.errors import WriteError
 

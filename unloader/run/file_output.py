@@ -34,11 +34,17 @@ from unloader.run.journal import (
     without,
 )
 from unloader.run.outputs import Headers, MakeManifest, RunOutput, Stop, check_stop, task_of
-from unloader.storage.base import LiveStorage, RunStorage
-from unloader.storage.kinds import is_kept
-from unloader.storage.model import JOURNAL, MANIFEST, Claim, Move, Staging
-from unloader.storage.opening import storage_at, unreadable
-from unloader.storage.paths import path_of
+from unloader.storage.place_names import is_kept, path_of
+from unloader.storage.storage_lookup import storage_at, unreadable
+from unloader.storage.storage_protocol import (
+    JOURNAL,
+    MANIFEST,
+    Claim,
+    LiveStorage,
+    Move,
+    RunStorage,
+    Staging,
+)
 from unloader.verification.files import (
     TABLE,
     Advance,

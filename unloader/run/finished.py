@@ -14,9 +14,8 @@ from unloader.request.directory_names import existing, has_fields, home_template
 from unloader.resolve.broken_run import is_finished
 from unloader.resolve.jobs import digest_of_job, digest_of_tables_job
 from unloader.selection.asked import TablesRequest
-from unloader.storage.kinds import is_kept
-from unloader.storage.opening import storage_at
-from unloader.storage.paths import path_of
+from unloader.storage.place_names import is_kept, path_of
+from unloader.storage.storage_lookup import storage_at
 
 
 def finished_run(request: Request) -> tuple[Manifest, ...]:

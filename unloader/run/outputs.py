@@ -21,8 +21,8 @@ from unloader.model import FinishedUnit, OutputTask
 from unloader.resolve.outputs.naming import Naming
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
-from unloader.storage.base import LiveStorage
-from unloader.storage.kinds import NULL_ROWS, pipe_template
+from unloader.storage.place_names import NULL_ROWS, pipe_template
+from unloader.storage.storage_protocol import LiveStorage
 from unloader.storage.streams.stream import FROM_THE_START, Patience, Stream
 from writers.files.syncing import Steps
 from writers.model import ParquetFormat, TextFormat
@@ -110,7 +110,7 @@ class RunOutput:
         """Write a record of the run where its files go, durably; nowhere if nothing is kept.
 
         Args:
-            name: One of `unloader.storage.model.RECORDS`.
+            name: One of `unloader.storage.storage_protocol.RECORDS`.
             data: All of it; replaces what was kept before.
 
         Raises:

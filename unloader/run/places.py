@@ -44,11 +44,9 @@ from unloader.run.history import History
 from unloader.run.outputs import NullOutput, RunOutput, StreamOutput
 from unloader.run.table import RunState, Table
 from unloader.run.work import named
-from unloader.storage.base import LiveStorage, RunStorage
-from unloader.storage.kinds import KEPT, destination_kind
-from unloader.storage.model import RUN_RECORD, Claim
-from unloader.storage.opening import storage_at
-from unloader.storage.paths import real
+from unloader.storage.place_names import KEPT, destination_kind, real
+from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import RUN_RECORD, Claim, LiveStorage, RunStorage
 from writers.objects.location import is_location
 
 TablePlaces = tuple[str, ...]
@@ -412,7 +410,7 @@ def left_of_tables(
 
 
 def _complete(home: str, places: Sequence[str], observe: Observer) -> None:
-    for each in storage_at(home).complete_all(places):
+    for each in storage_at(home).complete(places):
         for text in each.messages:
             observe(Notice(text=text))
 

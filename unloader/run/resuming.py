@@ -50,10 +50,9 @@ from unloader.run.run import Manifests, commit, run
 from unloader.run.starting import Stop, start, start_tables, tell_settings
 from unloader.run.workers import workers_for
 from unloader.selection.asked import TablesRequest
-from unloader.storage.kinds import is_kept
-from unloader.storage.model import RUN_RECORD
-from unloader.storage.opening import storage_at
-from unloader.storage.paths import path_of, real
+from unloader.storage.place_names import is_kept, path_of, real
+from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import RUN_RECORD
 
 if TYPE_CHECKING:
     from unloader.transforms.model import MaskingKey
@@ -436,7 +435,7 @@ class _CutShort(Struct, frozen=True, kw_only=True):
 def _completed(place: str, observe: Observer) -> _CutShort | None:
     """Finish a publication that was cut short, as that run is complete; return the run."""
     found = None
-    for each in storage_at(place).complete(place):
+    for each in storage_at(place).complete((place,)):
         for text in each.messages:
             observe(Notice(text=text))
         here = real(place) == real(each.place)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from unloader.errors import OutputFailed
 from unloader.events import Notice, Observer
 from unloader.resolve.resolved import ResolvedRun
-from unloader.storage.opening import storage_at
+from unloader.storage.storage_lookup import storage_at
 from writers.files.room import enough_bytes, free_bytes
 
 _LOOK_SECONDS = 0.5

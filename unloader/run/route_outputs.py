@@ -40,9 +40,8 @@ from unloader.run.outputs import (
     WrittenRoute,
     continued,
 )
-from unloader.storage.base import LiveStorage
-from unloader.storage.kinds import is_kept
-from unloader.storage.model import RUN_RECORD
+from unloader.storage.place_names import is_kept
+from unloader.storage.storage_protocol import RUN_RECORD, LiveStorage
 from writers.files.syncing import Steps
 
 T = TypeVar("T")
@@ -332,7 +331,7 @@ def _maker(manifest: MakeManifest, written: Callable[[], WrittenRoute]) -> MakeM
 
 
 class AllPlaces:
-    """Several places as one; see `unloader.storage.base.LiveStorage`."""
+    """Several places as one; see `unloader.storage.storage_protocol.LiveStorage`."""
 
     def __init__(self, storages: Sequence[LiveStorage]) -> None:
         """Take them; at least one."""

@@ -54,8 +54,8 @@ from unloader.run.work import Units, named
 from unloader.run.workers import ceilings_of, prove
 from unloader.sources.abilities import end_keeping, keep_until_gone, kept_until
 from unloader.status.recording import LiveRun
-from unloader.storage.base import LiveStorage
-from unloader.storage.opening import storage_at
+from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import LiveStorage
 from unloader.verification.source import check_able
 from writers.errors import WriteError
 from writers.files.syncing import SyncThreads, together

@@ -23,7 +23,7 @@ from unloader.model import Preload, Proof, Request
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.redaction import holds_sql_password
 from unloader.resolve.resolved import ResolvedRun
-from unloader.storage.kinds import destination_kind, is_kept
+from unloader.storage.place_names import destination_kind, is_kept
 from writers.objects.location import is_location
 from writers.registry import name_of
 

@@ -10,13 +10,12 @@ from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.resolve.tables.homes import home_above, recorded_tables
-from unloader.storage.base import Storage
-from unloader.storage.model import MANIFEST, RUN_RECORD, Cleaning
-from unloader.storage.opening import storage_at
+from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD, Cleaning, Storage
 
 
 def clear(places: Sequence[str], *, dry_run: bool) -> Cleaning:
-    """Remove what dead runs have left at places; see `unloader.storage.base.Storage.clear`.
+    """Remove what dead runs have left at places; see `Storage.clear`.
 
     Of a run over several tables that is what it has staged of each. The home comes last: it says
     which tables there are.

@@ -31,10 +31,16 @@ from unloader.resolve.tables.homes import (
     table_in,
 )
 from unloader.status.model import LiveStatus, parse_status
-from unloader.storage.base import Storage
-from unloader.storage.model import MANIFEST, RUN_RECORD, STATUS, Leftover, WhoWasHere
-from unloader.storage.opening import storage_at
-from unloader.storage.paths import path_of, real
+from unloader.storage.place_names import path_of, real
+from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import (
+    MANIFEST,
+    RUN_RECORD,
+    STATUS,
+    Leftover,
+    Storage,
+    WhoWasHere,
+)
 
 State = Literal["running", "interrupted", "finished", "none", "unreadable"]
 

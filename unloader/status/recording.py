@@ -28,13 +28,13 @@ from unloader.status.model import (
     WorkerStatus,
 )
 from unloader.status.tally import Figures, Running, Speeds, Tally
-from unloader.storage.machine import boot_id, host_name
+from unloader.storage.storage_protocol import boot_id, host_name
 
 if TYPE_CHECKING:
     from numa.model import Seat
     from unloader.status.model import ParallelismStatus, Wish
     from unloader.status.tally import Speeds
-    from unloader.storage.base import LiveStorage
+    from unloader.storage.storage_protocol import LiveStorage
 
 
 FIRST_SECONDS, EVERY_SECONDS = 0.2, 1.0

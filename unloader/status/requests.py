@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from unloader.errors import Interrupted, OutputFailed, UsageError
 from unloader.status.model import ParallelismStatus, Wish
 from unloader.status.reading import RunStatus, check_whole, status_of
-from unloader.storage.opening import storage_at
+from unloader.storage.storage_lookup import storage_at
 
 _LOOK_SECONDS = 0.25
 _ASK_SECONDS = 5.0

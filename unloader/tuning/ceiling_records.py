@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from unloader.errors import ConfigError, OutputFailed
-from unloader.storage.model import MANIFEST
+from unloader.storage.storage_protocol import MANIFEST
 from writers.files.regular import read_regular
 
 FORMAT_VERSION: Literal[1] = 1

@@ -24,8 +24,8 @@ from unloader.errors import Interrupted, SourceError, UnloaderError, WorkerLost
 from unloader.events import Notice, Observer
 from unloader.model import OutputOptions
 from unloader.placement.seating import automatic_parallelism, seat_workers
-from unloader.storage.kinds import destination_kind
-from unloader.storage.opening import storage_at
+from unloader.storage.place_names import destination_kind
+from unloader.storage.storage_lookup import storage_at
 from unloader.tuning.measuring_tasks import measure_together
 from writers.codecs.choice import (
     CANDIDATES,

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from numa.model import Topology
 from unloader.nouns import counted
-from unloader.storage.machine import host_name
-from unloader.storage.opening import storage_at
+from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import host_name
 from unloader.tuning.ceiling_records import (
     Ceilings,
     DiskCeiling,

@@ -29,7 +29,7 @@ from unloader.nouns import counted
 from unloader.redaction import redact
 from unloader.request.directory_names import has_fields
 from unloader.resolve.resolved import ResolvedRun
-from unloader.storage.kinds import destination_kind
+from unloader.storage.place_names import destination_kind
 from unloader.tuning.analysis import Analysis, Rules
 from unloader.tuning.load_sampler import Sampler
 from unloader.tuning.machine_load import Machine, machine_of, psutil_or_none

@@ -28,7 +28,7 @@ from unloader.placement.seating import seat_request
 from unloader.redaction import redact
 from unloader.resolve.preparation import Prepared, prepared
 from unloader.sources.abilities import round_trip
-from unloader.storage.kinds import destination_kind
+from unloader.storage.place_names import destination_kind
 from unloader.tuning.ceiling_records import (
     Ceilings,
     CodecCeiling,

@@ -10,10 +10,9 @@ import msgspec
 from unloader.errors import OutputFailed, UnloaderError
 from unloader.manifest.model import Manifest, TablesManifest
 from unloader.manifest.read import manifest_data, parse_run, read_manifest
-from unloader.storage.directories.leftovers import RUN
-from unloader.storage.model import MANIFEST
-from unloader.storage.opening import storage_at
-from unloader.storage.paths import PlacePath, path_of
+from unloader.storage.place_names import PlacePath, path_of
+from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import MANIFEST, RUN
 from unloader.tuning.ceiling_records import read_ceilings
 from unloader.tuning.run_report import RunReport, TablesReport, run_report, tables_report
 from unloader.tuning.sweep_document import is_sweep, sweep_of

@@ -38,9 +38,9 @@ from unloader.model import EncryptionOptions, SourceSpec
 from unloader.nouns import are, counted
 from unloader.resolve.tables.homes import recorded_left_out, recorded_tables
 from unloader.secrets.encryption_keys import with_identities, with_parquet_key
-from unloader.storage.model import MANIFEST, RUN_RECORD
-from unloader.storage.opening import storage_at
-from unloader.storage.paths import PlacePath, path_of, relative
+from unloader.storage.place_names import PlacePath, path_of, relative
+from unloader.storage.storage_lookup import storage_at
+from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD
 from unloader.verification.files import (
     NEW_RUN,
     CheckedFile,
@@ -149,7 +149,7 @@ def verify(
 
 
 def _finish_publication(place: PlacePath, observe: Observer) -> None:
-    for run in storage_at(str(place)).complete(str(place)):
+    for run in storage_at(str(place)).complete((str(place),)):
         for text in run.messages:
             observe(Notice(text=text))
 

@@ -20,8 +20,8 @@ from unloader.lakehouse.table_commits import LaterChange, RunLog
 from unloader.manifest.model import Manifest
 from unloader.model import LakeTable
 from unloader.nouns import are, counted
-from unloader.storage.opening import storage_at
-from unloader.storage.paths import PlacePath
+from unloader.storage.place_names import PlacePath
+from unloader.storage.storage_lookup import storage_at
 
 
 class RunInTable(Struct, frozen=True, kw_only=True):

@@ -33,7 +33,7 @@ from unloader.model import (
 from unloader.redaction import guard_streams
 from unloader.sources.base import Reader
 from unloader.sources.registry import source_of
-from unloader.storage.seeing import check_seen
+from unloader.storage.storage_lookup import check_seen
 from unloader.worker.gate import GATE
 from unloader.worker.memory import peak_rss_bytes, tune
 from unloader.worker.progress import Report
@@ -108,7 +108,7 @@ def _load(wanted: Preload) -> None:
         for each in wanted.formats:
             load(each)
         if "s3" in wanted.stores:
-            from writers.objects.s3 import load as load_s3
+            from writers.objects.s3_requests import load as load_s3
 
             load_s3()
 

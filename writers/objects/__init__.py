@@ -1,1 +1,1 @@
-"""Object stores: what is written as an object under a key, not as a file of this machine."""
+"""Object stores: bytes that become an object under a key instead of a file on a disk."""

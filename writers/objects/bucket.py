@@ -1,28 +1,147 @@
-"""Reads and writes objects by their keys. Each object is there as a whole or not at all."""
+"""Opens object stores; reads and writes objects by their keys, each as a whole or not at all."""
 
 from __future__ import annotations
 
 import errno
 import io
+import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import lru_cache
 from typing import IO, Any, NamedTuple, TypeVar
 
-from writers.errors import StoreFailed, Superseded, WriteError
-from writers.objects.location import Location
-from writers.objects.opening import open_store
+from writers.errors import FormatError, StoreFailed, Superseded, WriteError
+from writers.objects.location import Location, addressing, s3_endpoint
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+_RETRIES: Any = {
+    "max_retries": 10,
+    "retry_timeout": timedelta(seconds=120),
+    "backoff": {
+        "init_backoff": timedelta(milliseconds=100),
+        # Less than half of the time after which a lock counts as lost.
+        "max_backoff": timedelta(seconds=5),
+        # A delay is random, between the first delay and the last one times this base. With 2 the
+        # delays hardly grow: ten of them were over within three seconds.
+        "base": 4,
+    },
+}
+"""Of each request: after 429 and 5xx it is made again, with growing delays. The library ignores
+`Retry-After`, so the delays have to add up to what stores ask for."""
+
+_REQUEST_SECONDS = 90
+"""Of one request. A part of 64 MiB takes that long on a line of 6 Mbit/s."""
 _READ_BYTES = 8 * 1024 * 1024
 """Of one request while an object is read."""
 _LARGEST_COPY_BYTES = 5 * 1024**3
 """Of one request in S3: https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html"""
 _THREADS = 16
-"""Requests at once where there are many objects."""
+"""Requests at the same time for many objects."""
 _MESSAGE_LENGTH = 300
+
+
+def open_store(location: Location) -> Any:
+    """Return the store of a location's bucket; a process opens each store once.
+
+    Raises:
+        FormatError: The library, or an option that the store needs, is missing.
+    """
+    return _opened(location.store, os.getpid())
+
+
+# By process: a forked process does not have the threads of the library.
+@lru_cache(maxsize=64)
+def _opened(store: Location, _: int) -> Any:
+    try:
+        from obstore import exceptions
+    except ImportError:
+        raise FormatError(
+            "object stores need the package obstore.",
+            "install it with: pip install 'unloader[cloud]'.",
+        ) from None
+    make = {"s3": _s3, "gs": _gs, "az": _az}[store.scheme]
+    try:
+        return make(store)
+    except (exceptions.BaseError, ValueError) as error:
+        what = str(error).partition("\n")[0][:300]
+        raise FormatError(
+            f"cannot open {store}: {what}.", "check its options and the credentials."
+        ) from None
+
+
+def _settings(endpoint: str) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "timeout": timedelta(seconds=_REQUEST_SECONDS),
+        "connect_timeout": timedelta(seconds=10),
+    }
+    if endpoint.startswith("http://"):
+        options["allow_http"] = True
+    return {"client_options": options, "retry_config": _RETRIES}
+
+
+_OWN_CHAIN = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+"""Variables of credentials that obstore finds and renews: keys, a role of a Kubernetes service
+account, or a container's role."""
+
+
+def _s3(store: Location) -> Any:
+    from obstore.store import S3Store
+
+    endpoint = s3_endpoint(store)
+    config: Any = {"virtual_hosted_style_request": addressing(store) == "virtual"}
+    if endpoint:
+        config["endpoint"] = endpoint
+    checksum = store.option("checksum") or "sha256"
+    if checksum == "crc32c":
+        # The library does not support it.
+        checksum = "sha256"
+    if checksum != "none":
+        config["checksum_algorithm"] = checksum
+    if sse := store.option("sse"):
+        config["server_side_encryption"] = sse
+    if key := store.option("kms_key"):
+        config["sse_kms_key_id"] = key
+    more = _settings(endpoint)
+    has_own_chain = not os.environ.get("AWS_PROFILE") and any(map(os.environ.get, _OWN_CHAIN))
+    if store.option("profile") or not has_own_chain:
+        from writers.objects.s3_requests import credentials_of_profile, region_of_profile
+
+        more["credential_provider"] = credentials_of_profile(store)
+        region = region_of_profile(store)
+    else:
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
+    config["region"] = store.option("region") or region or "us-east-1"
+    return S3Store(store.bucket, config=config, **more)
+
+
+def _gs(store: Location) -> Any:
+    from obstore.store import GCSStore
+
+    host = os.environ.get("STORAGE_EMULATOR_HOST", "")
+    emulator = host if not host or "://" in host else f"http://{host}"
+    endpoint = store.option("endpoint") or emulator
+    # Another server with this protocol does not know Google's accounts.
+    config: Any = {"base_url": endpoint, "skip_signature": True} if endpoint else {}
+    return GCSStore(store.bucket, config=config, **_settings(endpoint))
+
+
+def _az(store: Location) -> Any:
+    from obstore.store import AzureStore
+
+    endpoint = store.option("endpoint")
+    config: Any = {"account_name": store.option("account"), "endpoint": endpoint}
+    config = {name: value for name, value in config.items() if value}
+    return AzureStore(store.bucket, config=config, **_settings(endpoint))
 
 
 class Found(NamedTuple):
@@ -33,9 +152,7 @@ class Found(NamedTuple):
 
 
 class Bucket:
-    """The objects of one bucket.
-
-    Keys are whole ones, from the bucket's root.
+    """The objects of one bucket; all keys begin at its root.
 
     Args:
         location: Anywhere in the bucket.
@@ -47,54 +164,37 @@ class Bucket:
     def __init__(self, location: Location) -> None:
         self.location = location.store
         self._store = open_store(location)
+        self._marks: dict[str, Any] = {"tags": tags} if (tags := self.location.tags) else {}
 
     def read(self, key: str) -> bytes:
         """Return a small object.
 
         Raises:
-            FileNotFoundError: There is none.
+            FileNotFoundError: It does not exist.
             OSError: It cannot be read.
         """
         return self.read_version(key)[0]
 
     def read_version(self, key: str) -> tuple[bytes, object]:
-        """Return a small object, and what `replace` takes for its version.
+        """Return a small object and its version, which `replace` takes.
 
         Raises:
-            FileNotFoundError: There is none.
+            FileNotFoundError: It does not exist.
             OSError: It cannot be read.
         """
-        import obstore
-
-        try:
-            answer = obstore.get(self._store, key)
-            data = bytes(answer.bytes())
-        except Exception as error:
-            raise self._read_error(key, error) from None
-        return data, _version(answer.meta)
-
-    def read_all(self, keys: Sequence[str]) -> list[bytes]:
-        """Return small objects, several requests at once.
-
-        Raises:
-            FileNotFoundError: One is not there.
-            OSError: One cannot be read.
-        """
-        return together(self.read, keys)
+        with self._reading(key):
+            answer = self._store.get(key)
+            return bytes(answer.bytes()), _version(answer.meta)
 
     def open(self, key: str) -> IO[bytes]:
         """Return an object open for reading, in pieces and from any position.
 
         Raises:
-            FileNotFoundError: There is none.
+            FileNotFoundError: It does not exist.
             OSError: It cannot be read.
         """
-        import obstore
-
-        try:
-            meta = obstore.head(self._store, key)
-        except Exception as error:
-            raise self._read_error(key, error) from None
+        with self._reading(key):
+            meta = self._store.head(key)
         size, version = int(meta["size"]), meta.get("e_tag")
 
         def piece(start: int, end: int) -> bytes:
@@ -102,41 +202,36 @@ class Bucket:
             if version is not None:
                 # All pieces are of one object, though it may be replaced meanwhile.
                 options["if_match"] = version
-            try:
-                return bytes(obstore.get(self._store, key, options=options).bytes())
-            except Exception as error:
-                raise self._read_error(key, error) from None
+            with self._reading(key):
+                return bytes(self._store.get(key, options=options).bytes())
 
         return io.BufferedReader(_Pieces(size, piece), _READ_BYTES)
 
     def size(self, key: str) -> int | None:
-        """Return the bytes of an object; None if there is none.
+        """Return the bytes of an object; None if it does not exist.
 
         Raises:
             OSError: The store refused.
         """
-        import obstore
-
         try:
-            return int(obstore.head(self._store, key)["size"])
+            with self._reading(key):
+                return int(self._store.head(key)["size"])
         except FileNotFoundError:
             return None
-        except Exception as error:
-            raise self._read_error(key, error) from None
 
     def put(self, key: str, data: bytes) -> object:
         """Write or replace a small object; return its version.
 
         Raises:
-            StoreFailed: The store refused or failed; it may be there nevertheless.
+            StoreFailed: The store refused or failed; the object may exist nevertheless.
         """
         return self._put(key, data, "overwrite")
 
     def put_new(self, key: str, data: bytes) -> object:
-        """Write a small object that is not there yet; return its version.
+        """Write a small object that does not exist yet; return its version.
 
-        Where the store's answer was lost and the request was made again, our own bytes are there:
-        then it is written.
+        If the store's answer was lost and the request was repeated, our own bytes are there: then
+        the object is written.
 
         Raises:
             FileExistsError: There is another one.
@@ -145,27 +240,27 @@ class Bucket:
         try:
             return self._put(key, data, "create")
         except FileExistsError:
-            there, version = self._there(key)
+            there, version = self._current(key)
             if there != data:
                 raise
             return version
 
     def replace(self, key: str, data: bytes, version: object) -> object:
-        """Replace an object if it is still that version; return its new one.
+        """Replace an object if it still has that version; return its new version.
 
         Raises:
-            Superseded: It is another one, or gone.
+            Superseded: It has another version, or does not exist.
             StoreFailed: The store refused or failed; it may be replaced nevertheless.
         """
         try:
             return self._put(key, data, version)
         except Superseded:
-            there, now = self._there(key)
+            there, now = self._current(key)
             if there != data:
                 raise
             return now
 
-    def _there(self, key: str) -> tuple[bytes, object]:
+    def _current(self, key: str) -> tuple[bytes, object]:
         try:
             return self.read_version(key)
         except FileNotFoundError:
@@ -174,19 +269,11 @@ class Bucket:
             raise StoreFailed(f"{error}.", "check the store and its log.") from None
 
     def _put(self, key: str, data: bytes, mode: Any) -> object:
-        import obstore
         from obstore import exceptions
 
         try:
             return _version(
-                obstore.put(
-                    self._store,
-                    key,
-                    data,
-                    mode=mode,
-                    use_multipart=False,
-                    **self._marks(),
-                )
+                self._store.put(key, data, mode=mode, use_multipart=False, **self._marks)
             )
         except exceptions.AlreadyExistsError:
             raise FileExistsError(
@@ -212,23 +299,13 @@ class Bucket:
 
         try:
             return obstore.open_writer(
-                self._store,
-                key,
-                buffer_size=part_bytes,
-                max_concurrency=in_flight,
-                **self._marks(),
+                self._store, key, buffer_size=part_bytes, max_concurrency=in_flight, **self._marks
             )
         except Exception as error:
             raise self.failed("write", key, error) from None
 
-    def _marks(self) -> dict[str, Any]:
-        marks: dict[str, Any] = {}
-        if tags := self.location.tags:
-            marks["tags"] = tags
-        return marks
-
     def within(self, prefix: str) -> list[Found]:
-        """Return all objects whose keys begin so, in the order of their keys.
+        """Return all objects whose keys begin with a prefix, in the order of their keys.
 
         Args:
             prefix: Empty, or with a slash at its end.
@@ -236,128 +313,101 @@ class Bucket:
         Raises:
             OSError: The store refused.
         """
-        import obstore
-
-        try:
+        with self._reading(prefix):
             found = [
                 Found(each["path"], each["size"])
-                for chunk in obstore.list(self._store, prefix.rstrip("/") or None)
+                for chunk in self._store.list(prefix.rstrip("/") or None)
                 for each in chunk
             ]
-        except Exception as error:
-            raise self._read_error(prefix, error) from None
         return sorted(each for each in found if each.key.startswith(prefix))
 
     def look(self, prefix: str) -> tuple[list[str], list[Found]]:
-        """Return what is one level below a prefix: names of further levels, and objects.
+        """Return the names of the prefixes and the objects one level below a prefix.
 
         Raises:
             OSError: The store refused.
         """
-        import obstore
-
-        try:
-            answer = obstore.list_with_delimiter(self._store, prefix.rstrip("/") or None)
-        except Exception as error:
-            raise self._read_error(prefix, error) from None
+        with self._reading(prefix):
+            answer = self._store.list_with_delimiter(prefix.rstrip("/") or None)
         levels = [each.rstrip("/").rpartition("/")[2] for each in answer["common_prefixes"]]
         objects = [Found(each["path"], each["size"]) for each in answer["objects"]]
         return sorted(levels), sorted(each for each in objects if each.key.startswith(prefix))
 
-    def copy_all(self, pairs: Sequence[tuple[Found, str]]) -> None:
-        """Copy objects to other keys, several at once, within the store.
-
-        Args:
-            pairs: What is there, and the key of the copy, which may be there already.
+    def copy(self, source: str, size: int, target: str) -> None:
+        """Copy an object of `size` bytes to another key, which may exist, within the store.
 
         Raises:
-            FileNotFoundError: One is not there any more.
+            FileNotFoundError: The object does not exist any more.
             StoreFailed: The store refused or failed.
         """
-        together(lambda pair: self._copy(*pair), pairs)
-
-    def _copy(self, source: Found, target: str) -> None:
-        import obstore
-
         special = self.location.option("storage_class") or self.location.tags
-        if self.location.scheme == "s3" and (special or source.bytes > _LARGEST_COPY_BYTES):
-            from writers.objects.s3 import copy_large
+        if self.location.scheme == "s3" and (special or size > _LARGEST_COPY_BYTES):
+            from writers.objects.s3_requests import copy_large
 
-            copy_large(self.location, source.key, target)
+            copy_large(self.location, source, target)
             return
         try:
-            obstore.copy(self._store, source.key, target)
+            self._store.copy(source, target)
         except FileNotFoundError:
             raise FileNotFoundError(
-                errno.ENOENT, "the object does not exist any more", self._text(source.key)
+                errno.ENOENT, "the object does not exist any more", self._text(source)
             ) from None
         except Exception as error:
             raise self.failed("publish", target, error) from None
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove objects; one that is not there is no error.
+        """Remove objects; an object that does not exist is not an error.
 
         Raises:
             StoreFailed: The store refused or failed.
         """
-        import obstore
-
         chosen = sorted(keys)
         if not chosen:
             return
         try:
-            obstore.delete(self._store, chosen)
+            self._store.delete(chosen)
         except FileNotFoundError:
-            # Some stores say so, and may have stopped at it.
-            together(self._delete_one, chosen)
+            # Some stores report a missing object, and may have stopped at it.
+            if len(chosen) > 1:
+                together(lambda key: self.delete([key]), chosen)
         except Exception as error:
             raise self.failed("remove", chosen[0], error) from None
 
-    def _delete_one(self, key: str) -> None:
-        import obstore
-
+    @contextmanager
+    def _reading(self, key: str) -> Iterator[None]:
+        """Turn the store's error into an OSError that names the object."""
         try:
-            obstore.delete(self._store, key)
-        except FileNotFoundError:
-            return
+            yield
         except Exception as error:
-            raise self.failed("remove", key, error) from None
+            name = self._text(key)
+            if isinstance(error, FileNotFoundError):
+                raise FileNotFoundError(errno.ENOENT, "the object does not exist", name) from None
+            if _is_refusal(error):
+                raise PermissionError(
+                    errno.EACCES, f"the store refused: {answer_of(error)}", name
+                ) from None
+            raise OSError(errno.EIO, answer_of(error), name) from None
 
     def failed(self, verb: str, key: str, error: BaseException) -> WriteError:
-        """Return the error for what the store said while something was done to an object."""
-        from obstore import exceptions
-
-        text = f"cannot {verb} {self._text(key)}: {said(error)}."
+        """Return the error for the store's answer to a request that changes an object."""
+        text = f"cannot {verb} {self._text(key)}: {answer_of(error)}."
+        no_bucket = "check the name of the bucket, and create it if it is missing."
         if "NoSuchBucket" in str(error):
-            return WriteError(text, "check the name of the bucket, and create it if it is missing.")
-        if isinstance(
-            error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
-        ) or _is_refusal(error):
+            return WriteError(text, no_bucket)
+        if _is_refusal(error):
             return WriteError(
                 text, "give these credentials the permission to write and delete there."
             )
         if isinstance(error, FileNotFoundError):
-            return WriteError(text, "check the name of the bucket, and create it if it is missing.")
+            return WriteError(text, no_bucket)
         return StoreFailed(text, "check the store, its limits and the network.")
-
-    def _read_error(self, key: str, error: BaseException) -> OSError:
-        from obstore import exceptions
-
-        name = self._text(key)
-        if isinstance(error, FileNotFoundError):
-            return FileNotFoundError(errno.ENOENT, "the object does not exist", name)
-        if isinstance(
-            error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
-        ) or _is_refusal(error):
-            return PermissionError(errno.EACCES, f"the store refused: {said(error)}", name)
-        return OSError(errno.EIO, said(error), name)
 
     def _text(self, key: str) -> str:
         return str(self.location.below(key)).partition("?")[0]
 
 
 def together(act: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Return what a call returns for each item, with up to 16 calls at the same time.
+    """Return the results of a call for each item, with up to 16 calls at the same time.
 
     The first error is raised; calls that have not begun by then are not made.
     """
@@ -387,15 +437,12 @@ class _Pieces(io.RawIOBase):
         self._at = 0
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read at most as much as the buffer takes."""
         end = min(self._size, self._at + len(buffer))
         if end <= self._at:
             return 0
@@ -409,7 +456,7 @@ class _Pieces(io.RawIOBase):
         return len(data)
 
     def readall(self) -> bytes:
-        """Read the rest, in requests as large as those of a buffer."""
+        # Each request has the size of a buffer.
         pieces = []
         while self._at < self._size:
             end = min(self._size, self._at + _READ_BYTES)
@@ -418,15 +465,13 @@ class _Pieces(io.RawIOBase):
         return b"".join(pieces)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a position."""
-        from_where = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        if from_where + offset < 0:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        if start + offset < 0:
             raise OSError(errno.EINVAL, "the position is before the first byte")
-        self._at = from_where + offset
+        self._at = start + offset
         return self._at
 
     def tell(self) -> int:
-        """Return the position."""
         return self._at
 
 
@@ -435,8 +480,8 @@ def _version(answer: Any) -> object:
     return {name: answer[name] for name in names if answer.get(name) is not None}
 
 
-def said(error: BaseException) -> str:
-    """Return what a store said, in one line: status, code and message where it sent them."""
+def answer_of(error: BaseException) -> str:
+    """Return a store's answer in one line: status, code and message, if the store sent them."""
     text = str(error)
     status = re.search(r"status code: ([^:\n]*)", text)
     code = re.search(r"<Code>([^<]*)</Code>", text)
@@ -451,8 +496,15 @@ def said(error: BaseException) -> str:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Return whether the store will refuse each further request, too."""
-    return isinstance(error, NotImplementedError) or bool(
+    """Return whether the store will refuse every further request too."""
+    from obstore import exceptions
+
+    classes = (
+        exceptions.PermissionDeniedError,
+        exceptions.UnauthenticatedError,
+        NotImplementedError,
+    )
+    return isinstance(error, classes) or bool(
         re.search(r"status code: (400|401|403|404|405)\b", str(error))
         and "NoSuchUpload" not in str(error)
     )

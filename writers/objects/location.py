@@ -1,7 +1,7 @@
 """Where an object, or a place for objects, is: `s3://bucket/prefix?endpoint=https://host`.
 
-All that is needed to find it again is in its text, so that readers of a manifest find the
-files. What must stay secret never is: credentials come from the environment of the process.
+Its text has everything that a reader of a manifest needs to find it. It has no secrets: credentials
+come from the environment of the process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FORMS = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
 
 
 class Location(Struct, frozen=True, kw_only=True):
-    """A key in a bucket, with what is to be known of the store. Its text is `str()` of it."""
+    """A key in a bucket, with the options of the store. `str()` returns its text."""
 
     scheme: str
     bucket: str
@@ -60,7 +60,7 @@ class Location(Struct, frozen=True, kw_only=True):
         """Return the location that a text means.
 
         Raises:
-            FormatError: It is none, or holds what it must not. Credentials are not repeated.
+            FormatError: The text is wrong or contains credentials, which the error does not repeat.
         """
         return _parsed(text)
 
@@ -95,7 +95,7 @@ class Location(Struct, frozen=True, kw_only=True):
 
     @property
     def prefix(self) -> str:
-        """What the keys of all objects within begin with; empty for all of the bucket."""
+        """The beginning of the keys of all objects within; empty for the whole bucket."""
         return f"{self.key}/" if self.key else ""
 
     @property

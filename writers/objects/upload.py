@@ -1,12 +1,12 @@
-"""One object being written: sent in parts while its next bytes are made.
+"""An object being written: its parts are sent while its next bytes are made.
 
-An upload is an `OpenFile` of `writers.files`. Nothing of it can be seen before it is completed:
-`Upload` completes it in `finish`, and another process completes a `HeldUpload` later. Where it is
-given up its parts are removed; a process that is killed leaves them.
+An upload is an `OpenFile` of `writers.files`. Readers see nothing of it before it is completed.
+`Upload` completes it in `finish`, and another process completes a `HeldUpload` later. The parts of
+an upload that is given up are removed; a killed process leaves them.
 
-obstore sends the parts of an `Upload`. It has no call that begins, lists or aborts an upload, and
-an upload of one process cannot be completed by another one. boto3 has the requests, but its own
-threads complete what they send: so a `HeldUpload` has threads for its parts.
+obstore sends the parts of an `Upload`. It cannot begin, list or abort an upload, and only the
+process that began an upload can complete it. boto3 has these requests, but its own threads complete
+the uploads that they send. So a `HeldUpload` has threads for its parts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from writers.errors import StoreFailed, Superseded, WriteError
 from writers.model import UncompletedUpload, UploadedPart
-from writers.objects import multipart
+from writers.objects import s3_requests
 from writers.objects.bucket import Bucket
 from writers.objects.location import Location
 
@@ -32,16 +32,11 @@ if TYPE_CHECKING:
     from writers.codecs.compression import BytesLike
 
 _SMALLEST_PART_BYTES = 8 * 1024 * 1024
-"""S3 takes none below 5 MiB; each costs a request."""
+"""S3 takes no parts below 5 MiB, and each part costs a request."""
 _PATIENCE_SECONDS = 5.0
-"""For parts that are on their way when the object is given up."""
+"""The wait for parts that are being sent when the object is given up."""
 MOST_PARTS = 10_000
 """Of S3, and fewer than Azure's: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html"""
-
-
-def _part_bytes_of(buffer_bytes: int) -> int:
-    """Return the size of parts where a buffer of the output has that size."""
-    return max(_SMALLEST_PART_BYTES, buffer_bytes)
 
 
 def _abandoned(location: Location) -> StoreFailed:
@@ -61,9 +56,9 @@ class Upload:
     """An `OpenFile` in an object store.
 
     Args:
-        location: Of the object; one that is there is replaced at the end.
+        location: Of the object; an existing object is replaced at the end.
         buffer_bytes: Of the output; a part has at least as much.
-        in_flight: Parts that are sent at once. So many, and one more, are held in memory.
+        in_flight: Parts that are sent at the same time. One more is held in memory.
 
     Raises:
         WriteError: The store refused or cannot be opened.
@@ -74,7 +69,7 @@ class Upload:
     def __init__(self, location: Location, *, buffer_bytes: int, in_flight: int) -> None:
         self._location = location
         self._bucket = Bucket(location)
-        self._part_bytes = _part_bytes_of(buffer_bytes)
+        self._part_bytes = max(_SMALLEST_PART_BYTES, buffer_bytes)
         self._writer: Any = self._bucket.writer(location.key, self._part_bytes, max(1, in_flight))
         self._interrupted = self._finished = False
         self.written = 0
@@ -84,14 +79,13 @@ class Upload:
         return buffer_bytes
 
     def put(self, pieces: Sequence[BytesLike]) -> None:
-        """Append the pieces; wait while as many parts are on their way as may be.
+        """Append the pieces; wait while `in_flight` parts are being sent.
 
         Raises:
-            WriteError: The store refused or failed, or the object gets larger than one may be.
+            WriteError: The store refused or failed, or the object becomes too large.
         """
         for piece in pieces:
-            # obstore keeps what it is given, and sends it later: memory that is used again would
-            # be sent with what it holds by then.
+            # obstore keeps the piece and sends it later, so it must not be memory that is reused.
             self._put(piece if isinstance(piece, bytes) else bytes(piece))
 
     def _put(self, piece: bytes) -> None:
@@ -106,7 +100,7 @@ class Upload:
         self.written += len(piece)
 
     def finish(self) -> None:
-        """Have the store put it together, and compare its size with what was sent.
+        """Complete the object, and compare its size with the bytes that were sent.
 
         Raises:
             WriteError: The store refused or failed.
@@ -130,8 +124,8 @@ class Upload:
 
     def _failed_at_the_end(self, error: BaseException) -> WriteError:
         failed = self._bucket.failed("complete", self._location.key, error)
-        # Whether the last request was carried out is not known: its answer may be lost, and the
-        # upload be unknown to the store when it was made again. It is written anew.
+        # The last request may have been carried out although its answer was lost. So the object is
+        # removed, and another attempt writes it.
         self._remove()
         return StoreFailed(failed.message, failed.hint)
 
@@ -140,11 +134,11 @@ class Upload:
             self._bucket.delete([self._location.key])
 
     def interrupt(self) -> None:
-        """Have the next `put` fail; a request that is on its way ends by its own limit of time."""
+        """Let the next `put` fail; a request that is being sent ends after its own time limit."""
         self._interrupted = True
 
     def close(self) -> None:
-        """Give up what is not finished: its parts are removed."""
+        """Give up an unfinished object: its parts are removed."""
         if self._finished:
             return
         self._finished = True
@@ -154,11 +148,10 @@ class Upload:
 
 
 class HeldUpload:
-    """An `OpenFile` in S3 whose parts are all sent, and which another process makes visible later.
+    """An `OpenFile` in S3 that another process makes visible later.
 
-    After `finish` all parts are in the store, and have been compared; `uncompleted` has what
-    completes the upload. `close` removes the parts of an upload that was not finished. A process
-    that is killed leaves them, see `writers.objects.multipart.pending_uploads`.
+    After `finish` all parts are in the store and have been compared, and another process can
+    complete `uncompleted`. `close` removes the parts of an unfinished upload.
 
     Args:
         location: Of the object, under its final name.
@@ -173,19 +166,19 @@ class HeldUpload:
 
     def __init__(self, location: Location, *, buffer_bytes: int, in_flight: int) -> None:
         self._location = location
-        self._part_bytes = _part_bytes_of(buffer_bytes)
-        self._algorithm = multipart.algorithm_of(location.store)
+        self._part_bytes = max(_SMALLEST_PART_BYTES, buffer_bytes)
+        self._algorithm = s3_requests.algorithm_of(location.store)
         self._most = max(1, in_flight)
         self._threads = ThreadPoolExecutor(self._most, thread_name_prefix="part")
         # The first rows come while the store answers.
-        self._id = self._threads.submit(multipart.begin, location, self._algorithm)
+        self._id = self._threads.submit(s3_requests.begin, location, self._algorithm)
         self._parts: list[Future[UploadedPart]] = []
         self._sending: dict[Future[Any], bytearray] = {}
         self._free: list[bytearray] = []
         self._filling = bytearray()
         self._filled = 0
         self._interrupted: Future[None] = Future()
-        """Has a result when no more parts are to be sent, which ends each wait for a part."""
+        """Has a result after `interrupt`, which ends each wait for a part."""
         self._ended = False
         self.written = 0
         self.uncompleted: UncompletedUpload | None = None
@@ -199,7 +192,7 @@ class HeldUpload:
         """Append the pieces; wait while `in_flight` parts are being sent.
 
         Raises:
-            WriteError: The store refused or failed, or the object gets larger than one may be.
+            WriteError: The store refused or failed, or the object becomes too large.
         """
         for piece in pieces:
             rest = memoryview(piece).cast("B")
@@ -210,11 +203,11 @@ class HeldUpload:
                 rest = rest[self._take(rest) :]
 
     def _take(self, data: memoryview) -> int:
-        """Copy what fits into the part being filled; return how much that was."""
+        """Copy the bytes that fit into the part being filled; return their number."""
         if not self._filling:
             self._filling = self._buffer()
         count = min(len(data), self._part_bytes - self._filled)
-        # Assigned to the bytearray itself, the bytes would be copied twice.
+        # An assignment to a slice of the bytearray itself would copy the bytes twice.
         with memoryview(self._filling) as view:
             view[self._filled : self._filled + count] = data[:count]
         self._filled += count
@@ -223,7 +216,7 @@ class HeldUpload:
         return count
 
     def _buffer(self) -> bytearray:
-        """Return memory for a part: that of a part that was sent, or new memory."""
+        """Return the memory of a part that was sent, or new memory."""
         if not self._free and len(self._sending) <= self._most:
             return bytearray(self._part_bytes)
         if not self._free:
@@ -235,15 +228,17 @@ class HeldUpload:
         is_whole = self._filled == len(self._filling)
         body = self._filling if is_whole else self._filling[: self._filled]
         try:
-            part = self._threads.submit(self._send_part, len(self._parts) + 1, body)
+            part = self._threads.submit(
+                lambda number: s3_requests.send(
+                    self._location, self._id.result(), number, body, self._algorithm
+                ),
+                len(self._parts) + 1,
+            )
         except RuntimeError:  # Another thread has called `interrupt`.
             raise _abandoned(self._location) from None
         self._parts.append(part)
         self._sending[part] = self._filling
         self._filling, self._filled = bytearray(), 0
-
-    def _send_part(self, number: int, body: bytes | bytearray) -> UploadedPart:
-        return multipart.send(self._location, self._id.result(), number, body, self._algorithm)
 
     def _await_part(self) -> None:
         """Wait until a part is sent, and free its memory."""
@@ -255,7 +250,7 @@ class HeldUpload:
             self._free.append(self._sending.pop(each))
 
     def finish(self) -> None:
-        """Send the rest, and compare all parts with those in the store.
+        """Send the rest, and compare all parts with the parts in the store.
 
         Raises:
             StoreFailed: The store failed, or has other parts: another attempt may succeed.
@@ -274,22 +269,22 @@ class HeldUpload:
             parts=tuple(part.result() for part in self._parts),
         )
         try:
-            multipart.compare(self._location, found)
+            s3_requests.compare(self._location, found)
         except Superseded as error:
-            # No record names this upload yet: it is a failure of the way, like a cut connection.
+            # No record names this upload yet, so another attempt may succeed.
             raise StoreFailed(error.message, error.hint) from error
         self._threads.shutdown()
         self._free.clear()
         self.uncompleted, self._ended = found, True
 
     def interrupt(self) -> None:
-        """Have the next `put` fail; a request that is on its way ends by its own limit of time."""
+        """Let the next `put` fail; a request that is being sent ends after its own time limit."""
         with contextlib.suppress(InvalidStateError):
             self._interrupted.set_result(None)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def close(self) -> None:
-        """Give up what is not finished: its parts are removed."""
+        """Give up an unfinished object: its parts are removed."""
         if self._ended:
             return
         self._ended = True
@@ -299,13 +294,13 @@ class HeldUpload:
         self._id.add_done_callback(self._remove)
 
     def _remove(self, began: Future[str]) -> None:
-        """Remove what was begun, when the store has answered."""
+        """Remove the upload, when the store has answered that it began."""
         if not began.cancelled() and began.exception() is None:
             remove_upload(self._location, began.result())
 
 
 def remove(location: Location) -> None:
-    """Remove an object, if it is there.
+    """Remove an object, if it exists.
 
     Raises:
         WriteError: The store refused or failed.
@@ -316,4 +311,4 @@ def remove(location: Location) -> None:
 def remove_upload(location: Location, upload: str) -> None:
     """Abort an upload, or leave it to the next run that clears the place."""
     with contextlib.suppress(WriteError):
-        multipart.abort_uploads(location.store, [multipart.Pending(location.key, upload)])
+        s3_requests.abort_uploads(location.store, [s3_requests.Pending(location.key, upload)])

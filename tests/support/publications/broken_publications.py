@@ -1,7 +1,7 @@
 """Publishes in child processes that are killed, or refused a system call, at every possible moment.
 
-A program of its own, started with the library of `killing_calls.c` loaded: prints one line of JSON
-for each moment. Forks, so that a moment costs milliseconds.
+This is a separate program, started with the library of `killing_calls.c`. It prints one line of JSON
+for each moment. It forks, so that a moment costs milliseconds.
 
     python publications/broken_publications.py DIRECTORY SETTING...
 
@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from publications.staged_runs import as_bytes, manifest_of, taken
-from unloader.storage.directories.leftovers import RUN
 from unloader.storage.directories.publication import TWIN
 from unloader.storage.directories.recovery import complete
-from unloader.storage.model import Move
+from unloader.storage.storage_protocol import RUN, Move
 
 OLD = {"a.csv": 0, "b.csv": 1, "c.csv": 0, "d.csv": 1}
 NEW = {"a.csv": 0, "b.csv": 1, "e.csv": 1, "f.csv": 0}
@@ -72,7 +71,7 @@ def _text(path: Path) -> str:
 
 
 def broken(root: Path, settings: set[str], moment: int) -> dict[str, Any]:
-    """Break one publication off at a moment; return what was seen after each step."""
+    """Interrupt one publication at a moment; return the state after each step."""
     paths = [root / "x" / "out", root / "y" / "out"][: 2 if "two" in settings else 1]
     many = "many" in settings
     for path in paths:

@@ -14,7 +14,7 @@ from reports.manifests import manifest
 from unloader.manifest.model import DirectoryRecord, Manifest
 from unloader.manifest.read import manifest_bytes, read_index
 from unloader.storage.directories.run_directories import RunDirectories
-from unloader.storage.model import Claim, Move
+from unloader.storage.storage_protocol import Claim, Move
 from writers.model import WrittenFile
 
 _WHOLE = manifest(units=1, workers=1, nodes=1, failed=0)

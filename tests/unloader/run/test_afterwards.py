@@ -20,7 +20,7 @@ from unloader.errors import OutputFailed
 from unloader.events import Event, UnitFinished
 from unloader.model import SourceSpec
 from unloader.storage.directories.local import LocalDirectories
-from unloader.storage.model import RUN_RECORD
+from unloader.storage.storage_protocol import RUN_RECORD
 
 SIZES = {"large": 9000, "middle": 2000, "small": 10, "empty": 0}
 

@@ -1,4 +1,4 @@
-"""Places that are told from one another however they are written."""
+"""Two texts of one place are the same place."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from unloader.storage.paths import RealPlaces, real
+from unloader.storage.place_names import RealPlaces, real
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from processes.command import wait_for
 
 from writers.errors import FormatError, StoreFailed, Superseded, WriteError
 from writers.model import UncompletedUpload
-from writers.objects import multipart, upload
+from writers.objects import s3_requests, upload
 from writers.objects.bucket import Bucket
 from writers.objects.location import Location, below, is_location
 from writers.objects.upload import HeldUpload, Upload
@@ -215,7 +215,7 @@ def test_what_is_sent_is_there_once_it_is_completed(s3: S3Server, checksum: str,
     assert upload.bytes == size == written.written
     assert [part.bytes for part in upload.parts[:-1]] == [PART] * (size // PART - (size == PART))
     assert s3.objects(key) == {}
-    multipart.complete(Location.parse(place), upload, replaces=False)
+    s3_requests.complete(Location.parse(place), upload, replaces=False)
     assert hashlib.sha256(s3.objects(key)[""]).digest() == expected.digest()
     assert s3.uploads(key) == []
 
@@ -238,19 +238,19 @@ def test_a_completion_is_made_once(s3: S3Server) -> None:
     location = Location.parse(s3.place("held/once"))
     upload = held(str(location), b"1" * PART, b"2")
     for _ in range(2):
-        multipart.complete(location, upload, replaces=False)
+        s3_requests.complete(location, upload, replaces=False)
     with faulty(s3, Rule("complete", "no upload", 1)) as (broken, _):
-        multipart.complete(Location.parse(broken.place("held/once")), upload, replaces=True)
+        s3_requests.complete(Location.parse(broken.place("held/once")), upload, replaces=True)
     other = held(str(location), b"1" * PART, b"3")
     with pytest.raises(FileExistsError):
-        multipart.complete(location, other, replaces=False)
+        s3_requests.complete(location, other, replaces=False)
     with (
         faulty(s3, Rule("complete", "no upload", 1)) as (broken, _),
         pytest.raises(FileNotFoundError),
     ):
-        multipart.complete(Location.parse(broken.place("held/once")), other, replaces=True)
+        s3_requests.complete(Location.parse(broken.place("held/once")), other, replaces=True)
     assert s3.objects("held/once")[""][-1:] == b"2"
-    multipart.complete(location, other, replaces=True)
+    s3_requests.complete(location, other, replaces=True)
     assert s3.objects("held/once")[""][-1:] == b"3"
 
 
@@ -261,9 +261,9 @@ def test_a_store_that_has_too_many_requests_is_asked_again(s3: S3Server) -> None
     with faulty(s3, *rules) as (broken, faults):
         location = Location.parse(broken.place("held/throttled"))
         upload = held(str(location), b"1" * PART, b"2")
-        multipart.complete(location, upload, replaces=False)
+        s3_requests.complete(location, upload, replaces=False)
         Bucket(location.parent).put("held/other", b"3")
-        assert multipart.pending_uploads(location.parent) == []
+        assert s3_requests.pending_uploads(location.parent) == []
         assert faults.all_done()
     assert s3.objects("held/throttled")[""] == b"1" * PART + b"2"
     assert s3.objects("held/other")[""] == b"3"
@@ -275,7 +275,7 @@ def test_a_completion_that_meets_a_store_at_work(s3: S3Server) -> None:
         key = f"held/busy/{number}"
         upload = held(s3.place(key), b"1")
         with faulty(s3, rule) as (broken, faults):
-            multipart.complete(Location.parse(broken.place(key)), upload, replaces=False)
+            s3_requests.complete(Location.parse(broken.place(key)), upload, replaces=False)
             assert faults.all_done()
         assert s3.objects(key)[""] == b"1"
 
@@ -284,15 +284,15 @@ def test_an_upload_that_was_changed_is_told(s3: S3Server) -> None:
     """A part that is another, is missing, or an upload that is gone."""
     location = Location.parse(s3.place("held/changed"))
     upload = held(str(location), b"1" * PART, b"2")
-    multipart.compare(location, upload)
+    s3_requests.compare(location, upload)
     first, last = upload.parts
     with pytest.raises(Superseded, match="part 2 of changed"):
-        multipart.compare(location, replace(upload, parts=(first, replace(last, etag='"0"'))))
+        s3_requests.compare(location, replace(upload, parts=(first, replace(last, etag='"0"'))))
     with pytest.raises(Superseded, match="has 2 parts of changed, but 1"):
-        multipart.compare(location, replace(upload, parts=(first,)))
-    multipart.abort_uploads(location, multipart.pending_uploads(location.parent))
+        s3_requests.compare(location, replace(upload, parts=(first,)))
+    s3_requests.abort_uploads(location, s3_requests.pending_uploads(location.parent))
     with pytest.raises(Superseded, match="upload of changed does not exist any more"):
-        multipart.compare(location, upload)
+        s3_requests.compare(location, upload)
 
 
 def test_a_part_that_arrived_as_another_costs_an_attempt(s3: S3Server) -> None:
@@ -313,7 +313,7 @@ def test_a_bucket_that_is_missing_is_no_failure_of_the_moment(s3: S3Server) -> N
     """Another attempt would not get past it."""
     location = Location.parse(s3.place("x"))
     with pytest.raises(WriteError, match="NoSuchBucket") as refused:
-        multipart.begin(replace(location, bucket="no-such-bucket"), "SHA256")
+        s3_requests.begin(replace(location, bucket="no-such-bucket"), "SHA256")
     assert not isinstance(refused.value, StoreFailed)
     assert "name of the bucket" in refused.value.hint
 
@@ -324,5 +324,5 @@ def test_uploads_of_others_are_not_listed(s3: S3Server) -> None:
     for key in ("listed/a", "listed/b/c", "listedx"):
         client.create_multipart_upload(Bucket=s3.bucket, Key=key)
     place = Location.parse(s3.place("listed"))
-    assert {each.key for each in multipart.pending_uploads(place)} == {"listed/a", "listed/b/c"}
-    assert {each.key for each in multipart.pending_uploads(place, deep=False)} == {"listed/a"}
+    assert {each.key for each in s3_requests.pending_uploads(place)} == {"listed/a", "listed/b/c"}
+    assert {each.key for each in s3_requests.pending_uploads(place, deep=False)} == {"listed/a"}

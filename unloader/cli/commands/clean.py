@@ -9,7 +9,7 @@ import click
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directories
-from unloader.storage.paths import PlacePath
+from unloader.storage.place_names import PlacePath
 
 
 @click.command(

@@ -11,8 +11,8 @@ from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
 from unloader.nouns import counted
-from unloader.storage.model import MANIFEST
-from unloader.storage.paths import PlacePath
+from unloader.storage.place_names import PlacePath
+from unloader.storage.storage_protocol import MANIFEST
 
 if TYPE_CHECKING:
     from unloader.manifest.model import Manifest

@@ -15,7 +15,7 @@ from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import check_report, watched, write_report
 from unloader.model import ClusterOptions
-from unloader.storage.paths import PlacePath
+from unloader.storage.place_names import PlacePath
 
 if TYPE_CHECKING:
     from unloader.transforms.model import MaskingKey

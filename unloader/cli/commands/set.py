@@ -13,7 +13,7 @@ from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
 from unloader.nouns import counted
 from unloader.request.value_types import ADAPTIVE
-from unloader.storage.paths import PlacePath
+from unloader.storage.place_names import PlacePath
 
 if TYPE_CHECKING:
     from unloader.status.model import Wish

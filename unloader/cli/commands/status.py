@@ -16,7 +16,7 @@ from unloader.cli.display import pages, render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
 from unloader.errors import Interrupted, OutputFailed, PartialUnload
-from unloader.storage.paths import PlacePath
+from unloader.storage.place_names import PlacePath
 
 if TYPE_CHECKING:
     from unloader.status.reading import RunStatus

@@ -10,7 +10,7 @@ from unloader.cli.display import pages, render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
-from unloader.storage.paths import PlacePath
+from unloader.storage.place_names import PlacePath
 
 if TYPE_CHECKING:
     from unloader.status.requests import StoppedRun

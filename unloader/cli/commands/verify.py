@@ -12,7 +12,7 @@ from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import given
 from unloader.cli.options.source_argument import finished_directory
 from unloader.errors import UsageError
-from unloader.storage.paths import PlacePath
+from unloader.storage.place_names import PlacePath
 
 
 @click.command(

@@ -21,8 +21,8 @@ from unloader.manifest.model import (
 from unloader.model import Setting, Snapshot
 from unloader.nouns import counted
 from unloader.placement.evidence import NodeRecord, WorkerRecord
-from unloader.storage.kinds import KEPT, destination_kind
-from unloader.storage.model import MANIFEST
+from unloader.storage.place_names import KEPT, destination_kind
+from unloader.storage.storage_protocol import MANIFEST
 from writers.objects.location import below
 
 FEW_WORKERS = 8

@@ -26,7 +26,7 @@ from unloader.request.option import of_command
 from unloader.request.options import every_option
 from unloader.resolve.outputs.directories import directories_of
 from unloader.selection.asked import AskedTables, TablesRequest
-from unloader.storage.kinds import destination_kind
+from unloader.storage.place_names import destination_kind
 
 
 def tables_request(

@@ -18,7 +18,7 @@ from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, Route, Setting, SourceSpec
 from unloader.request.option import Option, of_command, of_scope
 from unloader.request.options import every_option
-from unloader.storage.kinds import KEPT, destination_kind
+from unloader.storage.place_names import KEPT, destination_kind
 
 if TYPE_CHECKING:
     from unloader.request.job.model import Entry

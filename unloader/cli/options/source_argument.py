@@ -27,8 +27,8 @@ from unloader.request.option import Option, of_command
 from unloader.request.options import every_option
 from unloader.request.settings import at_home
 from unloader.sources.registry import KINDS, url_form
-from unloader.storage.model import MANIFEST, RUN
-from unloader.storage.paths import PlacePath, path_of
+from unloader.storage.place_names import PlacePath, path_of
+from unloader.storage.storage_protocol import MANIFEST, RUN
 from writers.errors import FormatError
 from writers.files.regular import read_regular
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from unloader.model import Extract, OutputOptions, Request
 from unloader.request.directory_names import DirectoryValues, directory_name, has_fields
 from unloader.request.settings import part_directory
-from unloader.storage.kinds import is_kept
+from unloader.storage.place_names import is_kept
 from writers.objects.location import below
 
 

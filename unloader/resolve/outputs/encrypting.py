@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from unloader.errors import ConfigError, UsageError
 from unloader.model import COMPARING, EncryptionOptions, Request
-from unloader.storage.kinds import KEPT, destination_kind, is_one_stream
+from unloader.storage.place_names import KEPT, destination_kind, is_one_stream
 from writers.model import Compression, ParquetFormat
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from unloader.model import Extract
 from unloader.resolve.guarded_columns import marked
 from unloader.resolve.outputs.columns import projection_of_output
-from unloader.storage.kinds import destination_kind
+from unloader.storage.place_names import destination_kind
 from writers.model import TextFormat
 
 if TYPE_CHECKING:

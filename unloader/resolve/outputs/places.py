@@ -6,8 +6,7 @@ from unloader.resolve.outputs.naming import Naming
 from unloader.resolve.outputs.one import of_output
 from unloader.resolve.outputs.stripes import stripes
 from unloader.resolve.resolved import ResolvedRun
-from unloader.storage.kinds import KEPT, destination_kind, pipe_template
-from unloader.storage.paths import path_of
+from unloader.storage.place_names import KEPT, destination_kind, path_of, pipe_template
 
 
 def places(run: ResolvedRun) -> dict[str, str]:

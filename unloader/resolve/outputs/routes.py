@@ -12,9 +12,15 @@ from unloader.errors import UsageError
 from unloader.model import OutputOptions, Projection, Request
 from unloader.request.names import Folding, choose_columns
 from unloader.sources.projection import OutputNeeds
-from unloader.storage.directories.leftovers import RUN
-from unloader.storage.kinds import KEPT, destination_kind, is_kept, overlapping
-from unloader.storage.paths import absolute, comparable
+from unloader.storage.place_names import (
+    KEPT,
+    absolute,
+    comparable,
+    destination_kind,
+    is_kept,
+    overlapping,
+)
+from unloader.storage.storage_protocol import RUN
 
 if TYPE_CHECKING:
     from partition_planner.model import TableInfo

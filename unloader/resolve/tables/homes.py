@@ -18,10 +18,15 @@ from unloader.errors import UsageError
 from unloader.request.directory_names import above as above_of
 from unloader.request.directory_names import directories_above, directory_name, has_fields
 from unloader.resolve.outputs.directories import directories_of, directory_values
-from unloader.storage.base import Storage
-from unloader.storage.kinds import destination_kind
-from unloader.storage.model import RUN_RECORD
-from unloader.storage.paths import RealPlaces, absolute, path_of, real, relative
+from unloader.storage.place_names import (
+    RealPlaces,
+    absolute,
+    destination_kind,
+    path_of,
+    real,
+    relative,
+)
+from unloader.storage.storage_protocol import RUN_RECORD, Storage
 from writers.objects.location import Location, is_location
 
 if TYPE_CHECKING:

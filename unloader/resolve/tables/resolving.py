@@ -37,7 +37,7 @@ from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.sources.many_tables import hold_tables
-from unloader.storage.paths import RealPlaces
+from unloader.storage.place_names import RealPlaces
 from unloader.tuning.codec_choice import chosen
 from writers.codecs.choice import Choice
 from writers.model import Compression

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from unloader.errors import OutputFailed
 from unloader.storage.directories.run_directory import RunDirectory
-from unloader.storage.model import MANIFEST, Index, ReadIndex
+from unloader.storage.storage_protocol import MANIFEST, Index, ReadIndex
 
 
 class EarlierRuns:

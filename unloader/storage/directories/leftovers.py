@@ -33,20 +33,19 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.json import Decoder, encode
 
-from unloader.storage.machine import boot_id, host_name
-from unloader.storage.model import (
+from unloader.storage.storage_protocol import (
     JOURNAL,
     MANIFEST,
     PUBLISHING_LINE,
     RECORDS,
     REQUESTS,
+    RUN,
     RUN_RECORD,
     STAGED_LINE,
     STATUS,
     Leftover,
-)
-from unloader.storage.model import (
-    RUN as RUN,
+    boot_id,
+    host_name,
 )
 from writers.files.regular import open_regular, read_regular
 from writers.files.staging import PART_SUFFIX
@@ -259,11 +258,6 @@ def write_holder(descriptor: int, holder: Holder) -> bytes:
     os.pwrite(descriptor, data, 0)
     os.ftruncate(descriptor, len(data))
     return data
-
-
-def nothing_counted(directory: Path, run_id: str) -> Leftover:
-    """Return what stands for what a run has left where nobody wants to know."""
-    return Leftover(directory=str(directory), run_id=run_id, units=0, files=0, bytes=0)
 
 
 def look(directory: Path) -> Leftover:

@@ -1,4 +1,4 @@
-"""Local directories as a storage; see `unloader.storage.base.Storage`."""
+"""Local directories as a storage; see `unloader.storage.storage_protocol.Storage`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from msgspec.json import encode
 
 from unloader.errors import OutputFailed
 from unloader.storage.directories.leftovers import (
-    RUN,
     Locked,
     holder_of,
     is_directory_of,
@@ -21,7 +20,6 @@ from unloader.storage.directories.leftovers import (
     is_locked,
     lives_elsewhere,
     look,
-    nothing_counted,
     owners_for,
     remove_room,
     strangers,
@@ -38,9 +36,10 @@ from unloader.storage.directories.recovery import (
 )
 from unloader.storage.directories.refusals import missing, refusal
 from unloader.storage.directories.run_directories import RunDirectories
-from unloader.storage.model import (
+from unloader.storage.storage_protocol import (
     MANIFEST,
     REQUESTS,
+    RUN,
     STATUS,
     Claim,
     Cleaning,
@@ -70,12 +69,10 @@ class LocalDirectories:
         """Take the directories of a run."""
         return RunDirectories(claim)
 
-    def complete(self, place: str) -> tuple[Completed, ...]:
-        """Finish publications into a directory that were cut short."""
-        return complete(Path(place))
-
-    def complete_all(self, places: Sequence[str]) -> tuple[Completed, ...]:
-        """Finish publications into many directories that were cut short."""
+    def complete(self, places: Sequence[str]) -> tuple[Completed, ...]:
+        """Finish interrupted publications; many directories are looked at together."""
+        if len(places) == 1:
+            return complete(Path(places[0]))
         return complete_all(map(Path, places))
 
     def names(self, place: str) -> tuple[str, ...]:
@@ -159,7 +156,9 @@ class LocalDirectories:
             pid=holder.pid,
             places=holder.directories,
             is_running=is_locked(room) or lives_elsewhere(room),
-            left=look(directory) if counted else nothing_counted(directory, holder.run_id),
+            left=look(directory)
+            if counted
+            else Leftover(directory=str(directory), run_id=holder.run_id),
             host=holder.host,
             since=holder.started,
             home=holder.home,

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
 from unloader.storage.directories.leftovers import (
-    RUN,
     STAGED,
     holder_of,
     is_directory_of,
@@ -26,7 +25,7 @@ from unloader.storage.directories.leftovers import (
     owners_for,
     publishing_lines,
 )
-from unloader.storage.model import JOURNAL, MANIFEST, PUBLISHING_LINE
+from unloader.storage.storage_protocol import JOURNAL, MANIFEST, PUBLISHING_LINE, RUN
 from writers.files.regular import open_regular, read_regular
 from writers.files.staging import PART_SUFFIX
 from writers.files.syncing import Steps

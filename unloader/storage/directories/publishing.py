@@ -19,9 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from unloader.errors import OutputFailed
-from unloader.storage.directories.leftovers import REPLACED, RUN, STAGED, remove_room, strangers
+from unloader.storage.directories.leftovers import REPLACED, STAGED, remove_room, strangers
 from unloader.storage.directories.publication import Placed, Publication, Share
-from unloader.storage.model import MANIFEST
+from unloader.storage.storage_protocol import MANIFEST, RUN
 from writers.files.exchange import exchange, make_twin, rename_if_free
 from writers.files.syncing import Steps, alone
 

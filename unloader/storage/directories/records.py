@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from unloader.storage.directories.leftovers import Holder
-from unloader.storage.model import REQUESTS, STATUS, Requests
+from unloader.storage.storage_protocol import REQUESTS, STATUS, Requests
 from writers.files.regular import open_regular, read_regular
 from writers.files.staging import PART_SUFFIX
 

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from unloader.errors import OutputFailed
 from unloader.storage.directories.leftovers import (
     LOCK,
-    RUN,
     Locked,
     holder_of,
     is_directory_of,
@@ -34,8 +33,8 @@ from unloader.storage.directories.publication import (
     twin_name,
 )
 from unloader.storage.directories.publishing import carry_out, check_found, is_out, take_back
-from unloader.storage.model import MANIFEST, RUN_RECORD, Completed
-from unloader.storage.paths import RealPlaces
+from unloader.storage.place_names import RealPlaces
+from unloader.storage.storage_protocol import MANIFEST, RUN, RUN_RECORD, Completed
 from writers.errors import WriteError
 from writers.files.regular import read_regular
 

@@ -8,7 +8,6 @@ from pathlib import Path, PurePath
 
 from unloader.errors import OutputFailed
 from unloader.storage.directories.leftovers import (
-    RUN,
     is_directory_of,
     is_locked,
     lives_elsewhere,
@@ -16,8 +15,8 @@ from unloader.storage.directories.leftovers import (
     read_holder,
 )
 from unloader.storage.directories.links import foreign_link
-from unloader.storage.kinds import overlapping, two_are_one
-from unloader.storage.model import MANIFEST
+from unloader.storage.place_names import overlapping, two_are_one
+from unloader.storage.storage_protocol import MANIFEST, RUN
 
 
 def refusal(path: Path, *, overwrite: bool) -> OutputFailed | None:

@@ -1,8 +1,7 @@
-"""The directories of one run, taken together and published together.
+"""The directories of one run, taken together and published together; see `RunStorage`.
 
-`unloader.storage.base.RunStorage` says what each method promises. One directory is the usual case.
-With several, each has its own lock and its own staged files, so that a file never crosses from one
-file system to another; the records and the manifest are in the first.
+One directory is the usual case. Each of several has its own lock and its own staged files, so that
+a file never crosses from one file system to another. The records and the manifest are in the first.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from unloader.errors import OutputFailed
 from unloader.storage.directories.access import Access
 from unloader.storage.directories.earlier_runs import EarlierRuns
 from unloader.storage.directories.journal import SHORT_SECONDS, Journal, remove_unsynced
-from unloader.storage.directories.leftovers import LOCK, RUN, Holder, strangers
+from unloader.storage.directories.leftovers import LOCK, Holder, strangers
 from unloader.storage.directories.links import Above, foreign_link
 from unloader.storage.directories.publication import (
     Placed,
@@ -35,16 +34,18 @@ from unloader.storage.directories.records import read_requests
 from unloader.storage.directories.recovery import complete, is_under_way
 from unloader.storage.directories.refusals import check_different
 from unloader.storage.directories.run_directory import RunDirectory
-from unloader.storage.machine import boot_id, host_name
-from unloader.storage.model import (
+from unloader.storage.storage_protocol import (
     JOURNAL,
     MANIFEST,
     RECORDS,
+    RUN,
     RUN_RECORD,
     Claim,
     Move,
     Place,
     Staging,
+    boot_id,
+    host_name,
 )
 from writers.errors import WriteError
 from writers.files.publish import NamedLater, check_moves, remove_staged
@@ -62,7 +63,7 @@ class RunDirectories:
     """One or more directories, taken by one run; use it as a context manager."""
 
     def __init__(self, claim: Claim) -> None:
-        """Take all the directories or none; see `unloader.storage.base.Storage.take`.
+        """Take all the directories or none; see `unloader.storage.storage_protocol.Storage.take`.
 
         Raises:
             OutputFailed: As there; or one is named twice, or lies in the `_run` of another.

@@ -21,14 +21,12 @@ from unloader.errors import OutputFailed
 from unloader.storage.directories.access import Access
 from unloader.storage.directories.leftovers import (
     LOCK,
-    RUN,
     STAGED,
     Holder,
     Locked,
     is_directory_of,
     is_removed,
     look,
-    nothing_counted,
     owners_for,
     read_holder,
     remove_bulk,
@@ -47,9 +45,10 @@ from unloader.storage.directories.refusals import (
     not_free,
     refused,
 )
-from unloader.storage.model import (
+from unloader.storage.storage_protocol import (
     MANIFEST,
     REQUESTS,
+    RUN,
     RUN_RECORD,
     STATUS,
     Index,
@@ -142,7 +141,7 @@ class RunDirectory:
         """
         if self.is_new and not durable:
             # Nothing lies in it; and whoever looks at many places has looked beside them, too.
-            left = nothing_counted(self.path, "")
+            left = Leftover(directory=str(self.path), run_id="")
         else:
             left = look(self.path)
             remove_bulk(self.room, kept)

@@ -10,7 +10,7 @@ from unloader.cli.display.pages import status_page
 from unloader.cli.display.sparkline import means
 from unloader.status.model import LiveStatus, UnitCounts
 from unloader.status.reading import RunStatus
-from unloader.storage.model import Leftover
+from unloader.storage.storage_protocol import Leftover
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 

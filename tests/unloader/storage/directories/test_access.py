@@ -14,7 +14,7 @@ from processes.forks import forked, status_of
 from publications.staged_runs import as_bytes, manifest_of, stage, taken
 
 from unloader.errors import ConfigError, UnloaderError
-from unloader.storage.directories.leftovers import RUN
+from unloader.storage.storage_protocol import RUN
 
 OTHER = 65534
 

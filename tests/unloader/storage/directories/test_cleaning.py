@@ -14,8 +14,7 @@ from publications.staged_runs import as_bytes, manifest_of, taken
 
 from unloader import api
 from unloader.errors import OutputFailed
-from unloader.storage.directories.leftovers import RUN
-from unloader.storage.model import JOURNAL, Move
+from unloader.storage.storage_protocol import JOURNAL, RUN, Move
 
 ROOT = Path(__file__).parents[4]
 CHILD = """

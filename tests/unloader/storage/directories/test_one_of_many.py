@@ -11,7 +11,7 @@ from publications.staged_runs import as_bytes, manifest_of, stage, taken
 
 from unloader.storage.directories.recovery import complete_all
 from unloader.storage.directories.run_directories import RunDirectories
-from unloader.storage.model import JOURNAL
+from unloader.storage.storage_protocol import JOURNAL
 
 
 @pytest.fixture

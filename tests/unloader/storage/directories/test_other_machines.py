@@ -15,12 +15,10 @@ from processes import command
 from processes.program import Program
 
 from unloader.errors import OutputFailed
-from unloader.storage.base import RunStorage
 from unloader.storage.directories import leftovers, publishing
 from unloader.storage.directories.leftovers import Holder
 from unloader.storage.directories.local import LocalDirectories
-from unloader.storage.machine import boot_id, host_name
-from unloader.storage.model import Claim, Index, Move
+from unloader.storage.storage_protocol import Claim, Index, Move, RunStorage, boot_id, host_name
 from writers.files import syncing
 
 HEARTBEAT = """

@@ -16,9 +16,9 @@ from publications.staged_runs import as_bytes, content_of, finish, manifest_of, 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import read_manifest
 from unloader.storage.directories import local, publishing, run_directories
-from unloader.storage.directories.leftovers import RUN, publishing_lines
+from unloader.storage.directories.leftovers import publishing_lines
 from unloader.storage.directories.local import LocalDirectories
-from unloader.storage.model import JOURNAL, STATUS
+from unloader.storage.storage_protocol import JOURNAL, RUN, STATUS
 
 USER = 1002
 """Not root, and the owner of nothing."""

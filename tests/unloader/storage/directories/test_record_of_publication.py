@@ -14,7 +14,7 @@ from unloader.storage.directories.leftovers import publishing_lines
 from unloader.storage.directories.publishing import carrying_out
 from unloader.storage.directories.recovery import complete, pending
 from unloader.storage.directories.run_directories import RunDirectories
-from unloader.storage.model import JOURNAL, Leftover
+from unloader.storage.storage_protocol import JOURNAL, Leftover
 
 STAGED = b'{"event":"staged","unit":"1"}\n'
 

@@ -12,8 +12,7 @@ import pytest
 from publications.staged_runs import as_bytes, content_of, finish, manifest_of, stage, taken
 
 from unloader.errors import OutputFailed
-from unloader.storage.directories.leftovers import RUN
-from unloader.storage.model import JOURNAL
+from unloader.storage.storage_protocol import JOURNAL, RUN
 from writers.errors import WriteError
 
 ROOT = Path(__file__).parents[4]

@@ -14,7 +14,7 @@ from unloader.errors import OutputFailed
 from unloader.manifest.read import directories_of, read_manifest
 from unloader.storage.directories import local, publishing, run_directories
 from unloader.storage.directories.run_directories import RunDirectories
-from unloader.storage.model import JOURNAL, Move
+from unloader.storage.storage_protocol import JOURNAL, Move
 
 Files = dict[str, int]
 """Name of a file to the number of its directory."""

@@ -7,16 +7,15 @@ from functools import partial
 
 import pytest
 from object_stores.s3_server import S3Server
+from publications.storage_promises import check_storage
 
-from unloader.storage.base import RunStorage
-from unloader.storage.model import Move
-from unloader.storage.objects import publication
-from unloader.storage.objects.storage import ObjectStorage
-from unloader.storage.testing import check_storage
+from unloader.storage.objects import object_publishing
+from unloader.storage.objects.object_storage import ObjectStorage
+from unloader.storage.storage_protocol import Move, RunStorage
 
 
 class Killed(BaseException):
-    """Stands for the end of the process."""
+    """The end of the process."""
 
 
 def killed(*_: object) -> None:
@@ -29,7 +28,11 @@ _COMMON = ("_remove_manifests", "_check_sizes", "_put_manifest", "_remove_replac
 @pytest.mark.long("runs into object stores")
 @pytest.mark.parametrize(
     ("several", "uploads", "steps"),
-    [(1, False, ("_copy", *_COMMON)), (2, False, ("_copy",)), (2, True, ("_complete", "sweep"))],
+    [
+        (1, False, ("_copy", *_COMMON)),
+        (2, False, ("_copy",)),
+        (2, True, ("_complete_uploads", "sweep")),
+    ],
 )
 def test_prefixes(
     s3: S3Server,
@@ -38,13 +41,13 @@ def test_prefixes(
     uploads: bool,
     steps: tuple[str, ...],
 ) -> None:
-    """Prefixes keep all promises, one or two, wherever a publication is cut short."""
+    """Prefixes keep all promises, one or two, wherever a publication is interrupted."""
     key = f"contract/{several}-{uploads}"
     places = [s3.place(f"{key}/{number}/out") for number in range(several)]
 
     def cut_at(step: str, run: RunStorage, moves: Sequence[Move], manifest: bytes) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(publication, step, killed)
+            patch.setattr(object_publishing, step, killed)
             with pytest.raises(Killed):
                 run.commit(moves, manifest)
 

@@ -1,4 +1,4 @@
-"""Who has a place, where no lock of this machine says so."""
+"""The lock of a place in an object store."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from object_stores.s3_server import S3Server
 from processes import command
 
 from unloader.errors import OutputFailed
-from unloader.storage.model import MANIFEST, Claim, Index, Move
-from unloader.storage.objects import lock
-from unloader.storage.objects.holder import Holder
-from unloader.storage.objects.room import Room
-from unloader.storage.objects.run import ObjectRun
-from unloader.storage.objects.storage import ObjectStorage
+from unloader.storage.objects import object_lock as lock
+from unloader.storage.objects.object_lock import Holder
+from unloader.storage.objects.object_staging import Room
+from unloader.storage.objects.object_storage import ObjectRun, ObjectStorage
+from unloader.storage.storage_protocol import MANIFEST, Claim, Index, Move
 from writers.objects.bucket import Bucket
 
 
@@ -46,7 +45,7 @@ def manifest(run_id: str) -> bytes:
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make all processes those of other machines, and patience short."""
+    """Treat all processes as processes of other machines, and watch them for two seconds."""
     real = Holder.lives
     monkeypatch.setattr(
         Holder, "lives", lambda self: None if real(self) else real(self), raising=True
@@ -59,7 +58,7 @@ def test_a_run_that_gives_signs_of_life_is_left_alone(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its lock is renewed while it is watched."""
-    monkeypatch.setattr("unloader.storage.objects.taking.BEAT_SECONDS", 0.2)
+    monkeypatch.setattr("unloader.storage.objects.object_lock.BEAT_SECONDS", 0.2)
     place = s3.place("lock/alive")
     with ObjectStorage().take(claim(place, "one")) as run:
         with pytest.raises(OutputFailed, match="another run is writing"):
@@ -75,7 +74,7 @@ def test_a_run_that_was_cut_off_cannot_publish(
 ) -> None:
     """It comes back when another one has its place, which is then the only one that publishes."""
     place = s3.place("lock/cut")
-    monkeypatch.setattr("unloader.storage.objects.taking.BEAT_SECONDS", 3600.0)
+    monkeypatch.setattr("unloader.storage.objects.object_lock.BEAT_SECONDS", 3600.0)
     lost = ObjectStorage().take(claim(place, "lost"))
     moves = staged(lost, "of the lost one")
     with ObjectStorage().take(claim(place, "next")) as following:
@@ -107,14 +106,14 @@ def test_a_store_that_ignores_conditions_is_refused(s3: S3Server) -> None:
 
 
 def test_a_damaged_lock_is_told(s3: S3Server) -> None:
-    """It is not taken for nobody's."""
+    """It is not taken over."""
     s3.client().put_object(Bucket=s3.bucket, Key="lock/damaged/_run/lock.json", Body=b"{")
     with pytest.raises(OutputFailed, match="is damaged"):
         ObjectStorage().take(claim(s3.place("lock/damaged"), "one"))
 
 
 def test_another_manifest_that_came_meanwhile_is_not_replaced(s3: S3Server) -> None:
-    """Nobody agreed to replace it."""
+    """The user did not agree to replace it."""
     place = s3.place("lock/meanwhile")
     with ObjectStorage().take(claim(place, "one")) as run:
         moves = staged(run, "mine")
@@ -128,12 +127,12 @@ def test_another_manifest_that_came_meanwhile_is_not_replaced(s3: S3Server) -> N
 
 
 def dead_publication(s3: S3Server, key: str, **changes: object) -> str:
-    """Leave a run that died while it was published, with a record that somebody has changed."""
+    """Leave a run that died while it was published, with a changed record."""
     place = s3.place(key)
     with ObjectStorage().take(claim(place, "dead")) as run:
         moves = staged(run, "mine")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("unloader.storage.objects.run.carry_out", lambda *_: 1 / 0)
+            patch.setattr("unloader.storage.objects.object_storage.carry_out", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 run.commit(moves, manifest("dead"))
     (name,) = [name for name in s3.objects(f"{key}/") if name.endswith("publication.json")]
@@ -159,7 +158,7 @@ def test_a_record_that_was_tampered_with_does_not_reach_out(s3: S3Server, what: 
     }[what]
     place = dead_publication(s3, key, **changes)
     with pytest.raises(OutputFailed, match="is damaged"):
-        ObjectStorage().complete(place)
+        ObjectStorage().complete([place])
     ObjectStorage().clear([place], dry_run=False)
     assert s3.objects("elsewhere/") == {"secret.csv": b"secret"}
     assert s3.objects(f"{key}/") == {}
@@ -169,7 +168,7 @@ def test_a_record_that_was_tampered_with_does_not_reach_out(s3: S3Server, what: 
 @pytest.mark.parametrize("several", [1, 2])
 @pytest.mark.parametrize("deletions", [1, 2, 3, 4, 5, 6])
 def test_a_run_that_died_while_it_was_cleared(s3: S3Server, several: int, deletions: int) -> None:
-    """All is published: whoever comes next removes the rest, and loses nothing."""
+    """All is published: the next command removes the rest, and loses nothing."""
     key = f"lock/clearing-{several}-{deletions}"
     places = tuple(s3.place(f"{key}/{number}") for number in range(several))
     run = ObjectStorage().take(replace(claim(places[0], "dead"), places=places))
@@ -190,7 +189,7 @@ def test_a_run_that_died_while_it_was_cleared(s3: S3Server, several: int, deleti
         with suppress(KeyboardInterrupt):
             run.commit(moves, manifest("dead"))
     run.close()
-    ObjectStorage().complete(places[0])
+    ObjectStorage().complete(places[:1])
     for place in places:
         with ObjectStorage().take(claim(place, "next")) as following:
             following.abandon(None)

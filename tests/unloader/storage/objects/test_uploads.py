@@ -1,4 +1,4 @@
-"""Uploads to final names: whose they are, and what is in the way of completing them."""
+"""Uploads to final names: their runs, and obstacles to their completion."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from object_stores.faults import Rule, faulty
 from object_stores.s3_server import S3Server
 
 from unloader.errors import OutputFailed
-from unloader.storage.model import MANIFEST, Claim, Index, Move
-from unloader.storage.objects import publication
-from unloader.storage.objects.run import ObjectRun
-from unloader.storage.objects.storage import ObjectStorage
+from unloader.storage.objects import object_publishing
+from unloader.storage.objects.object_storage import ObjectRun, ObjectStorage
+from unloader.storage.storage_protocol import MANIFEST, Claim, Index, Move
 from writers.errors import WriteError
 from writers.files.sink import Sink
 from writers.model import Compression
@@ -66,7 +65,9 @@ def test_only_uploads_of_runs_are_aborted(s3: S3Server, way: str) -> None:
     if way != "another attempt":
         assert f"{key}/{left.final}" in s3.uploads(f"{key}/")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("unloader.storage.objects.run.abort_uploads", lambda *_, **__: 1 / 0)
+            patch.setattr(
+                "unloader.storage.objects.object_storage.abort_uploads", lambda *_, **__: 1 / 0
+            )
             with pytest.raises(ZeroDivisionError):
                 ObjectStorage().take(claim(place, "dies at once", "u.*.csv"))
     if way == "clean":
@@ -80,7 +81,7 @@ def test_only_uploads_of_runs_are_aborted(s3: S3Server, way: str) -> None:
 
 
 def test_an_object_that_came_meanwhile_is_not_replaced(s3: S3Server) -> None:
-    """The run is brought to its end once it is out of the way."""
+    """The run is completed when the object is removed."""
     key = "uploads/meanwhile"
     place = s3.place(key)
     run = ObjectStorage().take(claim(place, "one"))
@@ -90,7 +91,7 @@ def test_an_object_that_came_meanwhile_is_not_replaced(s3: S3Server) -> None:
         s3.client().put_object(Bucket=s3.bucket, Key=f"{key}/t.1.csv", Body=b"of somebody")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publication, "_remove_manifests", come)
+        patch.setattr(object_publishing, "_remove_manifests", come)
         with pytest.raises(OutputFailed, match=r"another object was created at .*t\.1\.csv"):
             run.commit(moves, manifest("one", moves))
     run.abandon(None)
@@ -99,7 +100,7 @@ def test_an_object_that_came_meanwhile_is_not_replaced(s3: S3Server) -> None:
     assert there["t.1.csv"] == b"of somebody"
     assert MANIFEST not in there
     s3.client().delete_object(Bucket=s3.bucket, Key=f"{key}/t.1.csv")
-    assert [each.run_id for each in ObjectStorage().complete(place)] == ["one"]
+    assert [each.run_id for each in ObjectStorage().complete([place])] == ["one"]
     expected = {f"t.{number}.csv": f"of {number}".encode() for number in range(3)}
     assert s3.objects(f"{key}/") == {**expected, MANIFEST: manifest("one", moves)}
 
@@ -107,7 +108,7 @@ def test_an_object_that_came_meanwhile_is_not_replaced(s3: S3Server) -> None:
 @pytest.mark.long("runs into object stores")
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_an_upload_that_is_gone_in_the_middle(s3: S3Server, overwrite: bool) -> None:
-    """The publication cannot be finished; clean takes back what has its name already."""
+    """The publication cannot be finished; clean removes the files that have final names."""
     key = f"uploads/gone-{overwrite}"
     place = s3.place(key)
     if overwrite:
@@ -122,7 +123,7 @@ def test_an_upload_that_is_gone_in_the_middle(s3: S3Server, overwrite: bool) -> 
             run.commit(moves, manifest("one", moves))
         run.close()
         with pytest.raises(OutputFailed, match="an upload is missing"):
-            ObjectStorage().complete(broken.place(key))
+            ObjectStorage().complete([broken.place(key)])
         ObjectStorage().clear([broken.place(key)], dry_run=False)
     assert s3.objects(f"{key}/") == {}
     assert s3.uploads(f"{key}/") == []

@@ -19,9 +19,10 @@ from unloader.request.file_names import check_template
 from unloader.request.locations import looks_like_source
 from unloader.request.value_types import ADAPTIVE
 from unloader.sources.registry import KINDS
-from unloader.storage.kinds import (
+from unloader.storage.place_names import (
     NULL,
     NULL_ROWS,
+    comparable,
     destination_kind,
     is_kept,
     is_one_stream,
@@ -29,7 +30,6 @@ from unloader.storage.kinds import (
     pipe_template,
     two_are_one,
 )
-from unloader.storage.paths import comparable
 from writers.errors import FormatError
 from writers.model import Compression
 from writers.objects.location import Location, is_location

@@ -14,8 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.storage.base import RunStorage, Storage
-from unloader.storage.model import (
+from unloader.storage.storage_protocol import (
     JOURNAL,
     MANIFEST,
     RUN_RECORD,
@@ -24,6 +23,8 @@ from unloader.storage.model import (
     Claim,
     Index,
     Move,
+    RunStorage,
+    Storage,
 )
 from writers.errors import WriteError
 from writers.files.readable import Readable
@@ -45,7 +46,7 @@ def check_storage(
     cuts: Sequence[CutShort] = (),
     uploads: bool = False,
 ) -> None:
-    """Check what `unloader.storage.base` promises.
+    """Check what `unloader.storage.storage_protocol` promises.
 
     Args:
         storage: The storage under test.
@@ -80,7 +81,7 @@ def contents_of(storage: Storage, places: Sequence[str]) -> Contents:
     """Return all that has a final name at these places."""
     found = {}
     for number, place in enumerate(places):
-        with suppress(FileNotFoundError):  # a place that nobody has made yet
+        with suppress(FileNotFoundError):  # the place does not exist yet
             for name in storage.names(place):
                 found[number, name] = bytes_of(storage.file(place, name))
     return found
@@ -228,7 +229,7 @@ def _check_lock(case: _Case, standing: Contents) -> None:
 
 
 def _check_new_file(case: _Case) -> None:
-    """A small file is written where there is none, and never over another one."""
+    """A small file is written unless the name is in use."""
     place, name = case.places[0], "new.json"
     case.storage.put_new(place, name, b"first")
     try:
@@ -416,7 +417,7 @@ def _check_cut_short(case: _Case, standing: Contents, cut_short: CutShort) -> No
         _ensure(whole.items() <= found.items(), "a manifest exists without its files")
     elif (0, MANIFEST) in found:
         _ensure(found == standing, "the earlier manifest exists without its files")
-    ended = [each for place in case.places for each in case.storage.complete(place)]
+    ended = [each for place in case.places for each in case.storage.complete((place,))]
     _ensure(
         [each.run_id for each in ended] == ["third"], "the completion of a commit is not reported"
     )

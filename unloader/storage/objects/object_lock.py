@@ -1,0 +1,414 @@
+"""The lock of a place in an object store, and the process that holds it.
+
+The lock is one object. A process writes it only if it is still the version that the process has
+read last, so the store decides between two processes. A holder renews its lock every few seconds.
+Another process takes over a lock that is not renewed, and the former holder notices that at its
+next renewal. It cannot begin to publish then, because that is a renewal too.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from msgspec.json import Decoder, encode
+from msgspec.structs import replace
+
+from unloader.errors import OutputFailed
+from unloader.storage.objects.object_staging import Room
+from unloader.storage.storage_protocol import boot_id, host_name
+from writers.errors import StoreFailed, Superseded, WriteError
+from writers.objects.location import Location
+
+BEAT_SECONDS = 5.0
+"""Between two renewals."""
+WATCH_SECONDS = 20.0
+"""A holder on another machine that has not renewed its lock for this time is dead."""
+_LOOK_SECONDS = 0.5
+_PATIENCE_SECONDS = 10.0
+"""How long the end of a run waits for a renewal that is on its way."""
+
+_obeying: set[Location] = set()
+"""Stores that were seen to obey the conditions of a write."""
+
+
+class Holder(Struct, frozen=True, kw_only=True):
+    """The process of a run that holds a place."""
+
+    run_id: str
+    """Empty while a process cleans the place."""
+    folder: Annotated[str, Meta(min_length=1)]
+    """Name of the run's own prefix in the `_run` of each of its places."""
+    places: tuple[str, ...]
+    """Of the run; the first has its records."""
+    home: str = ""
+    """The place of the record, as in `Claim.home`."""
+    names: tuple[str, ...] = ()
+    """Patterns of the final names that uploads may have been begun to, by this run or by the runs
+    whose leftovers it has found; see `Claim.names`."""
+    nonce: str
+    """Distinguishes this process of the run from all others."""
+    host: str
+    boot: str
+    pid_space: str
+    """The name space of `pid`: containers on one machine have their own."""
+    pid: int
+    pid_since: str
+    """When the kernel started the process, which distinguishes it from a later one with its id."""
+    since: str
+    beat: int = 0
+    """Counts the renewals."""
+    is_released: bool = False
+    """The process has ended its work here."""
+    is_publishing: bool = False
+    """The run is complete: the next process gives its files their final names."""
+
+    @classmethod
+    def here(
+        cls, run_id: str, places: tuple[str, ...], *, folder: str = "", home: str = ""
+    ) -> Holder:
+        """Return this process as the holder of the places of a run, or of places it cleans."""
+        nonce = os.urandom(8).hex()
+        return cls(
+            run_id=run_id,
+            # The records of a process that dies while it cleans are found by this name.
+            folder=folder or nonce,
+            places=places,
+            home=home,
+            nonce=nonce,
+            host=host_name(),
+            boot=boot_id(),
+            pid_space=_pid_space(),
+            pid=os.getpid(),
+            pid_since=_started(os.getpid()),
+            since=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    @classmethod
+    def read(cls, data: bytes) -> Holder:
+        """Return the holder from the bytes of a lock.
+
+        Raises:
+            ValueError: The bytes are damaged.
+        """
+        return _HOLDER.decode(data)
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of the lock."""
+        return encode(self) + b"\n"
+
+    def lives(self) -> bool | None:
+        """Return whether the process lives; None if this process cannot see that."""
+        if self.is_released:
+            return False
+        if not (self.boot and self.boot == boot_id() and self.pid_space == _pid_space()):
+            return None
+        return _started(self.pid) == self.pid_since
+
+    def text(self) -> str:
+        """Return the run, the process and the machine for a message."""
+        who = f"run {self.run_id}" if self.run_id else "unloader clean"
+        return f"{who}, process {self.pid} on {self.host}, since {self.since}"
+
+
+_HOLDER = Decoder(Holder)
+
+
+def _pid_space() -> str:
+    with suppress(OSError):
+        return os.readlink("/proc/self/ns/pid")
+    return ""
+
+
+def _started(pid: int) -> str:
+    """Return when a process was started; empty if it does not exist or has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
+    except (OSError, ValueError):
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+class Lock:
+    """The lock of one place.
+
+    Args:
+        room: Of the place.
+        holder: The process that takes the lock.
+    """
+
+    def __init__(self, room: Room, holder: Holder) -> None:
+        self.room = room
+        self.holder = holder
+        self._version: object = None
+        self._guard = threading.RLock()
+        self.is_lost = False
+        """Another process has taken it over."""
+        self.before: Holder | None = None
+        """The dead holder that it was taken over from."""
+
+    def take(self) -> None:
+        """Take it.
+
+        Raises:
+            OutputFailed: A living run holds it, or the store cannot keep two runs apart.
+            WriteError: The store refused or failed.
+            OSError: The store refused or failed to read.
+        """
+        bucket = self.room.bucket
+        try:
+            self._version = bucket.put_new(self.room.lock, self.holder.to_bytes())
+        except FileExistsError:
+            seen = read_lock(self.room)
+            if seen is None:
+                raise OutputFailed(
+                    f"another run was writing to {self.room.name} until now", "start again"
+                ) from None
+            found, version = seen
+            if is_alive(self.room, found):
+                raise held(self.room, found) from None
+            self.take_over(found, version)
+            return
+        if bucket.location in _obeying:
+            return
+        # Servers that do not know the condition ignore it. They cannot keep two runs apart.
+        with suppress(FileExistsError):
+            bucket.put_new(self.room.lock, b"{}")
+            bucket.delete([self.room.lock])
+            raise OutputFailed(
+                f"the store of {self.room.name} ignores If-None-Match, so it cannot keep two runs "
+                "apart",
+                "use a version of its server that supports conditional writes, or use another "
+                "store",
+            )
+        _obeying.add(bucket.location)
+
+    def take_over(self, found: Holder, version: object) -> None:
+        """Take it from a dead holder.
+
+        Raises:
+            OutputFailed: Another process was quicker.
+            WriteError: The store refused or failed.
+        """
+        # Its leftovers must be found until they are removed, also if this process dies.
+        names = tuple(dict.fromkeys((*self.holder.names, *found.names)))
+        self.holder = replace(self.holder, names=names)
+        try:
+            self._version = self._replace(self.holder, version)
+        except Superseded:
+            raise held(self.room, found) from None
+        self.before = found
+
+    def _replace(self, holder: Holder, version: object) -> object:
+        return self.room.bucket.replace(self.room.lock, holder.to_bytes(), version)
+
+    def renew(self, **changes: bool) -> None:
+        """Write it with one more renewal and these changes.
+
+        Raises:
+            OutputFailed: Another process has taken it over.
+            WriteError: The store refused or failed.
+        """
+        with self._guard:
+            self.check()
+            following = _renewed(self.holder, **changes)
+            try:
+                self._version = self._replace(following, self._version)
+            except Superseded:
+                self._replace_own(following)
+            self.holder = following
+
+    def _replace_own(self, following: Holder) -> None:
+        """Write it if the store has an earlier renewal of this process whose answer was lost."""
+        try:
+            seen = read_lock(self.room)
+        except OSError as error:
+            raise StoreFailed(f"{error}.") from error
+        self.is_lost = seen is None or seen[0].nonce != self.holder.nonce
+        if seen is not None and not self.is_lost:
+            try:
+                self._version = self._replace(following, seen[1])
+            except Superseded:
+                self.is_lost = True
+        self.check()
+
+    def check(self) -> None:
+        """Raise an error if another process is known to have taken it over.
+
+        Raises:
+            OutputFailed: Another process has taken it over.
+        """
+        with self._guard:
+            if self.is_lost:
+                raise OutputFailed(
+                    f"another process has taken over {self.room.name}, because this process gave "
+                    f"no sign of life for {WATCH_SECONDS:.0f} seconds",
+                    f"look at the other run with: unloader status '{self.room.name}'",
+                )
+
+    def undo(self) -> None:
+        """Leave the place as it was before the lock was taken, as far as the store permits."""
+        with suppress(OutputFailed, WriteError), self._guard:
+            if self.before is None:
+                self.remove()
+            else:
+                self.is_lost = True
+                self._replace(_renewed(self.before, is_released=True), self._version)
+
+    def remove(self) -> None:
+        """Remove it if this process still holds it.
+
+        Raises:
+            OutputFailed: Another process has taken it over.
+            WriteError: The store refused or failed.
+        """
+        with self._guard:
+            self.renew()
+            self.room.bucket.delete([self.room.lock])
+            self.is_lost = True
+
+    def release(self) -> None:
+        """Record that the process has ended its work, as far as the store permits."""
+        with suppress(OutputFailed, WriteError):
+            self.renew(is_released=True)
+
+
+def _renewed(holder: Holder, **changes: Any) -> Holder:
+    return replace(holder, beat=holder.beat + 1, **changes)
+
+
+def held(room: Room, holder: Holder) -> OutputFailed:
+    """Return the error for a place that another run is writing to."""
+    return OutputFailed(
+        f"another run is writing to {room.name}: {holder.text()}",
+        f"look at that run with: unloader status '{room.name}'; or choose another --to",
+    )
+
+
+def read_lock(room: Room) -> tuple[Holder, object] | None:
+    """Return the holder of a place and the version of the lock; None without a lock.
+
+    Raises:
+        OutputFailed: The lock is damaged.
+        OSError: It cannot be read.
+    """
+    try:
+        data, version = room.bucket.read_version(room.lock)
+    except FileNotFoundError:
+        return None
+    try:
+        return Holder.read(data), version
+    except ValueError as error:
+        raise OutputFailed(
+            f"{room.name}/_run/lock.json is damaged: {error}",
+            "make sure that no run is writing there, then remove that object",
+        ) from None
+
+
+def is_alive(room: Room, holder: Holder) -> bool:
+    """Return whether the holder of a lock lives; watch the lock if nothing else shows it.
+
+    Raises:
+        OutputFailed: The lock is damaged.
+        OSError: It cannot be read.
+    """
+    known = holder.lives()
+    if known is not None:
+        return known
+    # Looks are counted, not seconds: a suspended machine makes no looks.
+    for _ in range(math.ceil(WATCH_SECONDS / _LOOK_SECONDS)):
+        time.sleep(_LOOK_SECONDS)
+        seen = read_lock(room)
+        if seen is None or seen[0].is_released:
+            return False
+        if (seen[0].nonce, seen[0].beat) != (holder.nonce, holder.beat):
+            return True
+    return False
+
+
+class Locks:
+    """The locks of one run, in the order of its places, and the thread that renews them."""
+
+    def __init__(self, rooms: Sequence[Room], holder: Holder) -> None:
+        """Take all the locks or none.
+
+        Raises:
+            OutputFailed: A living run holds one, or the store cannot keep two runs apart.
+            WriteError: The store refused or failed.
+            OSError: The store refused or failed to read.
+        """
+        self.all = tuple(Lock(room, holder) for room in rooms)
+        with ExitStack() as undo:
+            for lock in self.all:
+                lock.take()
+                undo.callback(lock.undo)
+            self._undo = undo.pop_all()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="lock", daemon=True)
+
+    def keep_alive(self) -> None:
+        """Renew the locks from now on."""
+        self._thread.start()
+
+    def _renew(self) -> None:
+        # A store that is out of reach for a while is asked again.
+        while not self._ended.wait(BEAT_SECONDS):
+            for lock in self.all:
+                with suppress(WriteError, OutputFailed):
+                    lock.renew()
+
+    def leave_alone(self) -> None:
+        """Renew the locks no more."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join(_PATIENCE_SECONDS)
+
+    def undo(self) -> None:
+        """Renew the locks no more, and leave the places as they were, as far as possible."""
+        self.leave_alone()
+        self._undo.close()
+
+    def check(self) -> None:
+        """Check that no lock is known to be lost.
+
+        Raises:
+            OutputFailed: Another process has taken one over.
+        """
+        for lock in self.all:
+            lock.check()
+
+    def begin_publishing(self) -> None:
+        """Record in the first lock that the run is complete, if all are still held.
+
+        Raises:
+            OutputFailed: Another process has taken one over.
+            WriteError: The store refused or failed.
+        """
+        for lock in self.all[1:]:
+            lock.renew()
+        self.all[0].renew(is_publishing=True)
+
+    def remove(self) -> None:
+        """Remove the locks, the first one last.
+
+        Raises:
+            OutputFailed: Another process has taken one over.
+            WriteError: The store refused or failed.
+        """
+        for lock in reversed(self.all):
+            lock.remove()
+
+    def release(self) -> None:
+        """Renew the locks no more, and record that the process has ended its work."""
+        self.leave_alone()
+        # If the store does not answer, the next process sees that the lock is not renewed.
+        for lock in self.all if not self._thread.is_alive() else ():
+            lock.release()

@@ -1,0 +1,349 @@
+"""The publication of a run in an object store: its record, its steps, and the runs it replaces.
+
+An object cannot be renamed. A file that was uploaded to its final name appears there when its
+upload is completed. The store copies a staged file, which is removed after the manifest has its
+final name. Every step can be repeated, so the next process can finish an interrupted publication.
+The first step marks the lock of the first place: from then on the run is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.json import Decoder
+
+from unloader.errors import OutputFailed
+from unloader.storage.objects.object_lock import Holder
+from unloader.storage.objects.object_staging import PUBLICATION, Room, is_plain
+from unloader.storage.storage_protocol import MANIFEST, Index, Move, ReadIndex
+from writers.errors import StoreFailed, WriteError
+from writers.model import UncompletedUpload
+from writers.objects import s3_requests
+from writers.objects.bucket import together
+
+
+class Placed(NamedTuple):
+    """A file and its final name."""
+
+    place: int
+    staged: str
+    """Its key."""
+    bytes: int
+    final: str
+    upload: UncompletedUpload | None = None
+    """The upload that is completed, if the file is not staged."""
+
+
+class Publication(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The record of a publication, in the first place's `_run`."""
+
+    run_id: str
+    folder: str
+    places: tuple[str, ...]
+    files: tuple[Placed, ...]
+    replaced: tuple[tuple[str, ...], ...]
+    """For each place the names of earlier runs' files and manifests, which are removed."""
+
+    def check(self, rooms: Sequence[Room]) -> None:
+        """Check that it stays within its own places: other programs may have written into them.
+
+        Raises:
+            ValueError: It does not.
+        """
+        if len(self.replaced) != len(rooms):
+            raise ValueError("it does not list the files of each place")
+        finals = [each.final for each in self.files]
+        if not all(map(is_plain, (*finals, *(name for names in self.replaced for name in names)))):
+            raise ValueError("a name points outside its place")
+        for file in self.files:
+            if not 0 <= file.place < len(rooms):
+                raise ValueError(f"it has no place {file.place}")
+            if file.upload is not None:
+                if file.upload.name != file.final:
+                    raise ValueError(f"{file.upload.name} was not uploaded to {file.final}")
+                continue
+            within = rooms[file.place].staging(self.folder).prefix
+            if not (file.staged.startswith(within) and is_plain(file.staged[len(within) :])):
+                raise ValueError(f"{file.staged} was not staged by this run")
+
+
+_PUBLICATION = Decoder(Publication)
+
+
+def read_publication(home: Room, folder: str) -> tuple[Publication, list[Room]]:
+    """Return the publication on record and its places; the first one is `home`.
+
+    Raises:
+        ValueError: The record is damaged.
+        FileNotFoundError: The record does not exist.
+        FormatError: A place in it cannot be opened.
+        OSError: The store refused.
+    """
+    publication = _PUBLICATION.decode(home.bucket.read(home.record(folder, PUBLICATION)))
+    rooms = home.others(publication.places)
+    if publication.folder != folder or not rooms or rooms[0] is not home:
+        raise ValueError("it belongs to another run")
+    publication.check(rooms)
+    return publication, rooms
+
+
+def new_publication(
+    me: Holder, rooms: Sequence[Room], moves: Sequence[Move], earlier: Sequence[AbstractSet[str]]
+) -> Publication:
+    """Return the publication of these files, after a check that it is possible.
+
+    Args:
+        me: The run.
+        rooms: Of its places.
+        moves: From staged to final names.
+        earlier: For each place the names of earlier runs' objects, which are removed.
+
+    Raises:
+        WriteError: A staged file or an upload is missing, or a final name is in use or given twice.
+    """
+    files: list[Placed] = []
+    for number, room in enumerate(rooms):
+        mine = [move for move in moves if move.place == number]
+        staging, staged, uploads = room.staging(me.folder), room.staged(me.folder), set()
+        if any(move.upload is not None for move in mine):
+            uploads = {each.id for each in s3_requests.pending_uploads(room.location, deep=False)}
+        taken = room.finals().keys() - earlier[number]
+        for move in mine:
+            key, what, where = staging.below(move.staged).key, f"{move.staged} is", str(staging)
+            if move.upload is not None:
+                what, where = f"the upload of {move.final} is", room.name
+            if key not in staged if move.upload is None else move.upload.id not in uploads:
+                raise WriteError(
+                    f"{what} not in {where} any more.",
+                    "find out which program removed it, then unload again.",
+                )
+            if move.final in taken:
+                raise WriteError(
+                    f"{room.name} already has {move.final}, or two files would get that name.",
+                    "move that object away, or choose another --to or --file-name.",
+                )
+            taken.add(move.final)
+            size = staged[key] if move.upload is None else move.upload.bytes
+            files.append(Placed(number, key, size, move.final, move.upload))
+    return Publication(
+        run_id=me.run_id,
+        folder=me.folder,
+        places=tuple(room.name for room in rooms),
+        files=tuple(files),
+        replaced=tuple(tuple(sorted(names)) for names in earlier),
+    )
+
+
+def carry_out(
+    publication: Publication, rooms: Sequence[Room], then: Callable[[], None] = lambda: None
+) -> None:
+    """Do all steps of a publication; the caller holds all locks and keeps them.
+
+    Args:
+        publication: The one on record.
+        rooms: Of its places.
+        then: Called once all files have their final names.
+
+    Raises:
+        OutputFailed: Another manifest is there, or a staged file is missing.
+        WriteError: The store refused or failed; the record stays.
+        OSError: The store refused or failed to read; the record stays.
+    """
+    home = rooms[0]
+    manifest = home.bucket.read(home.record(publication.folder, MANIFEST))
+    if not is_published(home, manifest):
+        _remove_manifests(publication, rooms)
+        _complete_uploads(publication, rooms)
+        _copy(publication, rooms)
+        _check_sizes(publication, rooms)
+        _put_manifest(home, manifest)
+    _remove_replaced(publication, rooms)
+    then()
+    sweep(rooms)
+
+
+def is_published(home: Room, manifest: bytes) -> bool:
+    """Return whether this manifest has its final name.
+
+    Raises:
+        OSError: The store refused.
+    """
+    try:
+        return home.bucket.read(home.final(MANIFEST)) == manifest
+    except FileNotFoundError:
+        return False
+
+
+def _remove_manifests(publication: Publication, rooms: Sequence[Room]) -> None:
+    # They go before the files that they list: no manifest may lack a file.
+    for room, names in zip(rooms, publication.replaced, strict=True):
+        if MANIFEST in names:
+            room.bucket.delete([room.final(MANIFEST)])
+
+
+def _remove_replaced(publication: Publication, rooms: Sequence[Room]) -> None:
+    for number, (room, names) in enumerate(zip(rooms, publication.replaced, strict=True)):
+        stay = {each.final for each in publication.files if each.place == number} | {MANIFEST}
+        room.bucket.delete(room.final(name) for name in names if name not in stay)
+
+
+def _complete_uploads(publication: Publication, rooms: Sequence[Room]) -> None:
+    def complete(file: Placed) -> None:
+        assert file.upload is not None
+        s3_requests.complete(
+            rooms[file.place].location.below(file.final),
+            file.upload,
+            replaces=file.final in publication.replaced[file.place],
+        )
+
+    try:
+        together(complete, [each for each in publication.files if each.upload is not None])
+    except FileNotFoundError as error:
+        raise _missing("an upload", error, rooms[0]) from None
+    except FileExistsError as error:
+        raise OutputFailed(
+            f"another object was created at {error.filename}, and no earlier run wrote it",
+            "move that object away",
+        ) from None
+
+
+def _copy(publication: Publication, rooms: Sequence[Room]) -> None:
+    def copy(file: Placed) -> None:
+        room = rooms[file.place]
+        room.bucket.copy(file.staged, file.bytes, room.final(file.final))
+
+    try:
+        together(copy, [each for each in publication.files if each.upload is None])
+    except FileNotFoundError as error:
+        raise _missing("a staged file", error, rooms[0]) from None
+
+
+def _missing(what: str, error: FileNotFoundError, home: Room) -> OutputFailed:
+    return OutputFailed(
+        f"{what} is missing: {error.filename}",
+        "find out which program removed it; remove the run's leftovers with: unloader clean "
+        f"'{home.name}'; then unload again",
+    )
+
+
+def _check_sizes(publication: Publication, rooms: Sequence[Room]) -> None:
+    found = [room.finals() for room in rooms]
+    for file in publication.files:
+        size = found[file.place].get(file.final)
+        if size != file.bytes:
+            raise StoreFailed(
+                f"{rooms[file.place].final(file.final)} has {size} bytes in the store instead of "
+                f"{file.bytes}.",
+                "run the same command again, which writes the object again.",
+            )
+
+
+def _put_manifest(home: Room, manifest: bytes) -> None:
+    try:
+        home.bucket.put_new(home.final(MANIFEST), manifest)
+    except FileExistsError:
+        raise OutputFailed(
+            f"{home.name} now has the manifest of another run, written meanwhile",
+            "find out which run that is; the files of this run are next to its files",
+        ) from None
+
+
+def take_back(publication: Publication, rooms: Sequence[Room]) -> None:
+    """Remove the files with final names of a publication that cannot be finished.
+
+    The files that it was to replace are removed too, unless their manifest is still there.
+
+    Raises:
+        WriteError: The store refused or failed.
+        OSError: The store refused or failed to read.
+    """
+    for number, (room, earlier) in enumerate(zip(rooms, publication.replaced, strict=True)):
+        names = {each.final for each in publication.files if each.place == number}
+        has_manifest = room.bucket.size(room.final(MANIFEST)) is not None
+        names = names - set(earlier) if has_manifest else names | set(earlier)
+        room.bucket.delete(room.final(name) for name in names)
+
+
+def sweep(rooms: Sequence[Room]) -> None:
+    """Remove everything in the `_run` of these places except the locks.
+
+    Raises:
+        WriteError: The store refused or failed.
+        OSError: The store refused or failed to read.
+    """
+    for room in reversed(rooms):
+        keys = {each.key for each in room.bucket.within(room.prefix)} - {room.lock}
+        staged = {key for key in keys if "/staged/" in key}
+        last = {key for key in keys - staged if key.endswith(PUBLICATION)}
+        # The records go after the staged files that they list. Without its record a publication
+        # has no step left except this one.
+        for part in (staged, keys - staged - last, last):
+            room.bucket.delete(part)
+
+
+class EarlierRuns:
+    """The finished runs at the places of a run: when they were taken, and now.
+
+    Raises:
+        OutputFailed: A manifest is damaged.
+        OSError: One cannot be read.
+    """
+
+    def __init__(self, rooms: Sequence[Room], read_index: ReadIndex) -> None:
+        self._rooms = tuple(rooms)
+        self._read_index = read_index
+        self._before = self._finished()
+
+    def names(self) -> list[set[str]]:
+        """Return for each place the final names of earlier runs, manifests included.
+
+        Raises:
+            OutputFailed: A finished run also has files at other places.
+            OSError: A manifest cannot be read.
+        """
+        found: list[set[str]] = [set() for _ in self._rooms]
+        for here, (home, index) in enumerate(zip(self._rooms, self._finished(), strict=True)):
+            if index is None:
+                continue
+            for number, place in enumerate(index.places):
+                ours = next((n for n, each in enumerate(self._rooms) if each.is_same(place)), None)
+                if ours is None and number:
+                    raise OutputFailed(
+                        f"the run in {home.name} also has files in {place}",
+                        f"give both with --to to replace the run, or remove {home.name}/{MANIFEST}",
+                    )
+                # The first is where the manifest is, wherever that was when it was written.
+                found[here if ours is None else ours] |= {
+                    name for at, name in index.files if at == number and is_plain(name)
+                }
+            found[here].add(MANIFEST)
+        return found
+
+    def check_unchanged(self) -> None:
+        """Check that no run was published since the start: the user did not agree to replace it.
+
+        Raises:
+            OutputFailed: A run was published.
+            OSError: A manifest cannot be read.
+        """
+        for room, was, now in zip(self._rooms, self._before, self._finished(), strict=True):
+            if now is not None and (was is None or now.run_id != was.run_id):
+                raise OutputFailed(
+                    f"another run ({now.run_id}) was published into {room.name} while this run "
+                    "was writing, so nothing is published",
+                    "move the other run to another place, then unload again",
+                )
+
+    def _finished(self) -> list[Index | None]:
+        found: list[Index | None] = []
+        for room in self._rooms:
+            try:
+                data = room.bucket.read(room.final(MANIFEST))
+            except FileNotFoundError:
+                found.append(None)
+            else:
+                found.append(self._read_index(data, room.name))
+        return found

@@ -1,0 +1,603 @@
+"""Object stores as a storage: the places of one run, and the requests of other commands."""
+
+from __future__ import annotations
+
+import errno
+import io
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from itertools import combinations
+from typing import IO
+from urllib.parse import quote
+
+from msgspec.json import encode
+from msgspec.structs import replace
+
+from unloader.errors import OutputFailed
+from unloader.storage.objects.object_lock import Holder, Locks, held, is_alive, read_lock
+from unloader.storage.objects.object_publishing import (
+    EarlierRuns,
+    carry_out,
+    is_published,
+    new_publication,
+    sweep,
+)
+from unloader.storage.objects.object_recovery import clean, complete, leftover
+from unloader.storage.objects.object_staging import (
+    PUBLICATION,
+    Journal,
+    Room,
+    abort_uploads,
+    read_journal,
+    refused,
+)
+from unloader.storage.storage_protocol import (
+    JOURNAL,
+    MANIFEST,
+    RECORDS,
+    REQUESTS,
+    RUN,
+    RUN_RECORD,
+    STATUS,
+    Claim,
+    Cleaning,
+    Completed,
+    Leftover,
+    Move,
+    Place,
+    Requests,
+    Staging,
+    WhoWasHere,
+)
+from writers.errors import WriteError
+from writers.files.readable import RemoteFile
+from writers.files.syncing import Steps, alone
+from writers.model import UncompletedUpload
+from writers.objects import s3_requests
+from writers.objects.bucket import together
+from writers.objects.location import below
+
+_TRIES = 3
+
+
+class ObjectRun:
+    """The places of one run; see `RunStorage`."""
+
+    def __init__(self, claim: Claim) -> None:
+        """Take all the places or none, as `Storage.take`.
+
+        Raises:
+            OutputFailed: A place cannot be taken.
+            WriteError: The store refused or failed.
+        """
+        self._rooms = tuple(Room(place) for place in claim.places)
+        _check_different(self._rooms)
+        if claim.mode is not None or claim.owner_group:
+            raise OutputFailed(
+                "objects do not have a mode or an owner on this machine",
+                "leave out --mode and --owner-group, and set the permissions on the bucket",
+            )
+        self._publishing = self._has_discarded = False
+        self._is_shown, self._show_lock = True, threading.Lock()
+        self._journal: Journal | None = None
+        self.places = tuple(Place(name=each.name, address=each.name) for each in self._rooms)
+        self.notices: tuple[str, ...] = ()
+        # A file is uploaded to its final name only if it is not read before: an upload cannot be
+        # read. Other files are staged, and so are all files for Google and Azure, where only the
+        # process that began an upload can complete it, and files with a checksum that only obstore
+        # has.
+        self._uploads_to_finals = bool(claim.names) and all(
+            room.location.scheme == "s3" and room.location.option("checksum") != "crc64nvme"
+            for room in self._rooms
+        )
+        with refused("take", self._rooms[0]), ExitStack() as undo:
+            self._locks = self._taken(claim)
+            undo.callback(self._locks.undo)
+            self._folder = self._locks.all[0].holder.folder
+            self._nonce = self._locks.all[0].holder.nonce
+            # The removal of a dead run's leftovers may take long.
+            self._locks.keep_alive()
+            for room in () if claim.overwrite else self._rooms:
+                if (error := _not_free(room, shared=claim.shared)) is not None:
+                    raise error
+            self._earlier = EarlierRuns(self._rooms, claim.read_index)
+            if claim.resumed:
+                self._resume(claim)
+            else:
+                self._begin(claim)
+            undo.pop_all()
+
+    def _taken(self, claim: Claim) -> Locks:
+        """Take the locks when nothing is being published at any of the places."""
+        me = Holder.here(claim.run_id, tuple(each.name for each in self._rooms), home=claim.home)
+        folder = f"{quote(claim.run_id, safe='-_.')}.{me.nonce}"
+        names = (claim.names,) if self._uploads_to_finals else ()
+        for _ in range(_TRIES):
+            for room in () if claim.home else self._rooms:
+                self.notices += tuple(text for run in complete(room.name) for text in run.messages)
+            if claim.resumed and (seen := read_lock(self._rooms[0])) is not None:
+                folder = seen[0].folder
+            locks = Locks(self._rooms, replace(me, folder=folder, names=names))
+            # Another run may have begun to publish, and died, before the locks were ours.
+            if not any(lock.before is not None and lock.before.is_publishing for lock in locks.all):
+                return locks
+            locks.undo()
+        raise OutputFailed(
+            f"another run is being published into {' or '.join(each.name for each in self._rooms)}",
+            "wait until it ends, then start again",
+        )
+
+    def _begin(self, claim: Claim) -> None:
+        """Remove the leftovers of dead runs."""
+        kept = b""
+        for lock in self._locks.all:
+            before, uploads = lock.before, 0
+            if before is not None:
+                uploads = abort_uploads(lock.room, before.names)
+                if claim.keeps_record and lock is self._locks.all[0]:
+                    kept = lock.room.read_record(before.folder, RUN_RECORD)
+            left = leftover(lock.room, before, uploads)
+            if not left.is_empty:
+                self.notices += (f"removed {left.text()}",)
+        sweep(self._rooms)
+        if kept:
+            self.keep(RUN_RECORD, kept)
+
+    def _resume(self, claim: Claim) -> None:
+        """Keep the files of the dead run, uploads to final names included."""
+        for lock in self._locks.all:
+            here = lock.before is not None and lock.before.run_id == claim.run_id
+            is_its_record = claim.is_record_of_it
+            if not here and not (is_its_record and is_its_record(self.recorded(RUN_RECORD))):
+                # The lock goes back to the run that is there.
+                raise OutputFailed(
+                    f"run {claim.run_id} has no files in {lock.room.name} any more",
+                    "start the unload again, without resume",
+                )
+            abort_uploads(lock.room, ())
+            for name in (STATUS, REQUESTS):
+                lock.room.bucket.delete([lock.room.record(self._folder, name)])
+
+    def staging(self, place: int) -> Staging:
+        """Return the prefix of staged files, after all queued lines are in the store."""
+        if self._journal is not None:
+            self._journal.settle()
+        room = self._rooms[place]
+        location = str(room.staging(self._folder))
+        finals = room.name if self._uploads_to_finals else ""
+        return Staging(label=location, directory=location, finals=finals)
+
+    def marks(self) -> tuple[str, ...]:
+        """Return no paths, because object stores have no files here."""
+        return ()
+
+    def check(self) -> None:
+        """Check that no lock is known to be lost."""
+        self._locks.check()
+
+    def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
+        """Check that no object with one of these names is there, except of earlier runs."""
+        with refused("read", self._rooms[0]):
+            earlier = self._earlier.names()
+            there = [room.finals().keys() for room in self._rooms]
+        for number, name in finals:
+            if name in there[number] - earlier[number]:
+                raise OutputFailed(
+                    f"{name} already exists in {self._rooms[number].name}, and no earlier run "
+                    "wrote it",
+                    "move it away, or choose another --to or --file-name",
+                )
+
+    def open_staged(self, place: int, name: str) -> IO[bytes]:
+        """Return memory that becomes an object when it is closed; these files are small."""
+        room = self._rooms[place]
+        return SmallObject(partial(room.bucket.put_new, room.staging(self._folder).below(name).key))
+
+    def staged_file(self, place: int, name: str) -> RemoteFile:
+        """Return a staged object."""
+        location = self._rooms[place].staging(self._folder).below(name)
+        return RemoteFile(
+            name=str(location), open=partial(self._rooms[place].bucket.open, location.key)
+        )
+
+    def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
+        """Compare the parts of an upload with the parts in the store."""
+        s3_requests.compare(self._rooms[place].location.below(upload.name), upload)
+
+    def discard(self, *stems: str) -> None:
+        """Remove the staged objects with these stems.
+
+        An object that the store does not remove now is removed after the publication, because
+        another attempt does not use its name. Uploads are removed then too, because the store does
+        not show which attempt began them.
+        """
+        self._has_discarded = True
+        for room in self._rooms:
+            with suppress(OSError, WriteError):
+                room.bucket.delete(
+                    key
+                    for key in room.staged(self._folder)
+                    if key.rpartition("/")[2].startswith(tuple(f"{stem}." for stem in stems))
+                )
+
+    def discard_others(
+        self, kept: Collection[tuple[int, str]], uploads: Collection[str] = ()
+    ) -> None:
+        """Remove all other staged objects and uploads."""
+        self._abort_uploads(uploads)
+        for number, room in enumerate(self._rooms):
+            with refused("clear", room):
+                room.bucket.delete(
+                    key
+                    for key in room.staged(self._folder)
+                    if (number, key.rpartition("/")[2]) not in kept
+                )
+
+    def _abort_uploads(self, kept: Collection[str]) -> None:
+        for lock in self._locks.all:
+            abort_uploads(lock.room, lock.holder.names, kept=kept)
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Write a record into the first place's `_run`."""
+        if _known(name) == JOURNAL:
+            self._opened_journal().replace(data)
+        else:
+            self._put(name, data)
+
+    def _put(self, name: str, data: bytes) -> None:
+        home = self._rooms[0]
+        home.bucket.put(home.record(self._folder, name), data)
+
+    def recorded(self, name: str) -> bytes:
+        """Return a record from the first place's `_run`."""
+        home = self._rooms[0]
+        with refused("read", home):
+            if _known(name) == JOURNAL:
+                if self._journal is not None:
+                    self._journal.settle()
+                return read_journal(home, self._folder)
+            return home.read_record(self._folder, name)
+
+    def append(self, name: str, line: bytes) -> None:
+        """Queue a line for the journal; it is in the store a moment later."""
+        if _known(name) != JOURNAL:
+            raise ValueError(f"lines can be appended only to {JOURNAL}")
+        try:
+            self._opened_journal().append(line)
+        except WriteError as error:
+            raise OutputFailed(error.message, error.hint) from error
+
+    def _opened_journal(self) -> Journal:
+        if self._journal is None:
+            with refused("read", self._rooms[0]):
+                self._journal = Journal(self._rooms[0], self._folder)
+        return self._journal
+
+    def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
+        """Do nothing: an object in the store survives."""
+
+    def show(self, data: bytes) -> None:
+        """Replace the status record."""
+        with self._show_lock:
+            if self._is_shown:
+                try:
+                    self._put(STATUS, data)
+                except WriteError as error:
+                    raise OSError(errno.EIO, error.message) from error
+
+    def stop_asked(self) -> bool:
+        """Return whether an object asks this process to end."""
+        return self._requests().stop
+
+    def wish(self) -> bytes:
+        """Return the other settings that the object asks for."""
+        return self._requests().change.encode()
+
+    def _requests(self) -> Requests:
+        with suppress(OSError):
+            data = self._rooms[0].read_record(self._folder, REQUESTS)
+            return Requests.read(data, self._nonce) if data else Requests()
+        return Requests()
+
+    def commit(
+        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
+    ) -> tuple[str, ...]:
+        """Publish: complete every upload, copy every staged object, write the manifest last."""
+        return alone(self.committing(moves, manifest, then))
+
+    def committing(
+        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
+    ) -> Steps[tuple[str, ...]]:
+        """Do what `commit` does; an object store needs no sync, so there is only one step."""
+        yield from ()
+        home = self._rooms[0]
+        with refused("publish in", home):
+            self._earlier.check_unchanged()
+            me = self._locks.all[0].holder
+            publication = new_publication(me, self._rooms, moves, self._earlier.names())
+            self._put(MANIFEST, manifest)
+            self._put(PUBLICATION, encode(publication))
+            # From here on the run is complete, and any process can finish it.
+            self._locks.begin_publishing()
+            self._publishing = True
+
+            waiting = [then]
+
+            def ending() -> None:
+                while waiting:
+                    waiting.pop()()
+                self._show_no_more()
+
+            try:
+                if self._has_discarded:
+                    self._abort_uploads(
+                        {each.upload.id for each in publication.files if each.upload is not None}
+                    )
+                carry_out(publication, self._rooms, ending)
+                self._locks.remove()
+            except (OutputFailed, WriteError, OSError) as error:
+                what = str(getattr(error, "message", error)).rstrip(". ")
+                if not is_published(home, manifest):
+                    raise OutputFailed(
+                        f"all files are written, but not all have their final names yet: {what}",
+                        f"complete the publication with: unloader resume '{home.name}'",
+                    ) from error
+                # All is published. Another process may have finished it.
+                ending()
+                return (f"the staged files in {home.name} are not removed yet: {what}",)
+        return ()
+
+    def abandon(self, manifest: bytes | None) -> None:
+        """Keep the staged files with a partial manifest, or remove everything."""
+        if self._publishing:
+            # The publication on record needs the manifest that is there.
+            return
+        self._show_no_more()
+        if manifest is not None:
+            self._put(MANIFEST, manifest)
+            return
+        with suppress(OutputFailed, WriteError, OSError):
+            self.check()
+            if self._journal is not None:
+                self._journal.close()
+                self._journal = None
+            self._abort_uploads(())
+            sweep(self._rooms)
+            self._locks.remove()
+
+    def _show_no_more(self) -> None:
+        with self._show_lock:
+            self._is_shown = False
+
+    def close(self) -> None:
+        """Release the places to others."""
+        self._locks.leave_alone()
+        if self._journal is not None:
+            self._journal.close()
+        self._locks.release()
+
+    def __enter__(self) -> ObjectRun:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _known(name: str) -> str:
+    if name not in RECORDS:
+        raise ValueError(f"{name} is not the name of a record of a run")
+    return name
+
+
+def _not_free(room: Room, *, shared: bool = False) -> OutputFailed | None:
+    """Return the error for a place that holds anything except leftovers of dead runs, else None.
+
+    Args:
+        room: Of the place.
+        shared: Other runs may have places in it, so that only a finished run is an error.
+
+    Raises:
+        OSError: The store refused.
+    """
+    levels, objects = room.bucket.look(room.location.prefix)
+    names = sorted({*levels, *(each.key.rpartition("/")[2] for each in objects)} - {RUN})
+    finished = MANIFEST in names
+    if not names or (shared and not finished):
+        return None
+    what = "a finished run" if finished else f"{names[0]} and possibly other objects"
+    return OutputFailed(
+        f"{room.name} is not empty: it holds {what}",
+        "choose an empty prefix with --to, or replace an earlier run with --overwrite",
+    )
+
+
+def _check_different(rooms: Sequence[Room]) -> None:
+    for one, other in combinations(rooms, 2):
+        first, second = one.location, other.location
+        if first.store == second.store and (
+            first.prefix.startswith(second.prefix) or second.prefix.startswith(first.prefix)
+        ):
+            raise OutputFailed(
+                "--to names two places that are the same, or one is inside the other: "
+                f"{one.name} and {other.name}",
+                "give separate places",
+            )
+        if first.scheme != second.scheme:
+            raise OutputFailed(
+                f"--to names places of two kinds: {one.name} and {other.name}",
+                "give places of one kind, because a run publishes all of its files in one step",
+            )
+
+
+class SmallObject(io.BytesIO):
+    """Memory that becomes an object when it is closed.
+
+    Args:
+        put: Writes the object.
+    """
+
+    def __init__(self, put: Callable[[bytes], object]) -> None:
+        super().__init__()
+        self._put = put
+
+    def close(self) -> None:
+        """Write the object, unless it was closed before or an error ended the `with` block."""
+        if not self.closed:
+            data = self.getvalue()
+            super().close()
+            self._put(data)
+
+    def __exit__(self, kind: object, *exception: object) -> None:
+        if kind is not None:
+            super().close()
+        self.close()
+
+
+class ObjectStorage:
+    """S3 and stores with its protocol, Google's and Azure's; see `Storage`."""
+
+    def refusal(self, place: str, *, overwrite: bool) -> OutputFailed | None:
+        """Return why a run would be refused a place; the right to write is not tried."""
+        room = Room(place)
+        try:
+            with refused("read", room):
+                seen = read_lock(room)
+                if seen is not None and is_alive(room, seen[0]):
+                    return held(room, seen[0])
+                return None if overwrite else _not_free(room)
+        except OutputFailed as error:
+            return error
+
+    def missing(self, places: Sequence[str]) -> frozenset[str]:
+        """Return no place: a look at a place takes nearly as many requests as taking it."""
+        return frozenset()
+
+    def take(self, claim: Claim) -> ObjectRun:
+        """Take the places of a run."""
+        return ObjectRun(claim)
+
+    def complete(self, places: Sequence[str]) -> tuple[Completed, ...]:
+        """Finish interrupted publications, at several places at the same time."""
+        return tuple(each for found in together(complete, places) for each in found)
+
+    def names(self, place: str) -> tuple[str, ...]:
+        """Return the names of the objects at a place."""
+        room = Room(place)
+        levels, objects = room.bucket.look(room.location.prefix)
+        if not (levels or objects):
+            raise FileNotFoundError(errno.ENOENT, "the place is empty", room.name)
+        return tuple(each.key.rpartition("/")[2] for each in objects)
+
+    def places_below(self, place: str, depth: int) -> tuple[str, ...]:
+        """Return the prefixes with a manifest or a `_run`, except hidden ones."""
+        found: list[str] = []
+        level = [place]
+        for number in range(depth + 1):
+            following = []
+            for each in level:
+                room = Room(each)
+                names, objects = room.bucket.look(room.location.prefix)
+                if not number and not (names or objects):
+                    raise FileNotFoundError(errno.ENOENT, "the place is empty", room.name)
+                if RUN in names or room.final(MANIFEST) in {each.key for each in objects}:
+                    found.append(each)
+                following += [below(each, name) for name in names if name != RUN and name[0] != "."]
+            level = following
+        return tuple(sorted(found))
+
+    def levels(self, place: str) -> tuple[str, ...]:
+        """Return the names of the prefixes one level below."""
+        room = Room(place)
+        return tuple(room.bucket.look(room.location.prefix)[0])
+
+    def read(self, place: str, name: str) -> bytes:
+        """Return a whole object."""
+        room = Room(place)
+        return room.bucket.read(room.final(name))
+
+    def put_new(self, place: str, name: str, data: bytes) -> None:
+        """Write a small object unless there is one with this name."""
+        room = Room(place)
+        room.bucket.put_new(room.final(name), data)
+
+    def size(self, place: str, name: str) -> int:
+        """Return the bytes of an object."""
+        room = Room(place)
+        found = room.bucket.size(room.final(name))
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "the object does not exist", f"{place}/{name}")
+        return found
+
+    def file(self, place: str, name: str) -> RemoteFile:
+        """Return an object with a final name."""
+        room = Room(place)
+        key = room.final(name)
+        return RemoteFile(name=str(room.location.below(name)), open=partial(room.bucket.open, key))
+
+    def disk(self, place: str) -> None:
+        """Return None: the place is not on a disk of this machine."""
+
+    def record(self, place: str, name: str) -> bytes:
+        """Return a record of the run that holds or held a place."""
+        room = Room(place)
+        seen = read_lock(room)
+        if seen is None:
+            return b""
+        home = room.others(seen[0].places)[0]
+        if name == JOURNAL:
+            return read_journal(home, seen[0].folder)
+        return home.read_record(seen[0].folder, name)
+
+    def ask_to_stop(self, place: str) -> None:
+        """Write an object into the `_run` of the run's first place."""
+        _ask(place, stop=True)
+
+    def ask(self, place: str, wish: bytes) -> None:
+        """Write an object into the `_run` of the run's first place."""
+        _ask(place, change=wish.decode())
+
+    def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
+        """Return the run whose lock is at a place."""
+        room = Room(place)
+        seen = read_lock(room)
+        if seen is None:
+            return None
+        holder = seen[0]
+        is_running = is_alive(room, holder)
+        if counted:
+            uploads = abort_uploads(room, holder.names, dry_run=True) if holder.names else 0
+            left = leftover(room, holder, uploads)
+        else:
+            left = Leftover(directory=room.name, run_id=holder.run_id)
+        return WhoWasHere(
+            run_id=holder.run_id,
+            pid=holder.pid,
+            places=holder.places,
+            is_running=is_running,
+            left=left,
+            host=holder.host,
+            since=holder.since,
+            home=holder.home,
+        )
+
+    def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
+        """Remove the leftovers of dead runs."""
+        return clean(places, dry_run=dry_run)
+
+
+def _ask(place: str, *, stop: bool = False, change: str = "") -> None:
+    """Add a request to the object with the requests to the run of a place."""
+    room = Room(place)
+    seen = read_lock(room)
+    if seen is None or not seen[0].places:
+        raise FileNotFoundError(errno.ENOENT, "the place has no run", place)
+    home, holder = room.others(seen[0].places)[0], seen[0]
+    data = home.read_record(holder.folder, REQUESTS)
+    before = Requests.read(data, holder.nonce) if data else Requests()
+    asked = Requests(process=holder.nonce, stop=stop or before.stop, change=change)
+    try:
+        home.bucket.put(home.record(holder.folder, REQUESTS), encode(asked))
+    except WriteError as error:
+        raise OSError(errno.EIO, error.message, home.name) from error

@@ -1,0 +1,549 @@
+"""The protocol between a run and its places of any kind, and its types.
+
+A storage handles bytes, names and places. It does not read what a file contains or which work unit
+wrote it. A function of the caller (`ReadIndex`) reads which files belong to a finished run.
+
+Nothing here relies on renames, syncs or folders, which object stores do not have.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Protocol
+
+from msgspec import Struct, to_builtins
+from msgspec.json import Decoder
+
+from unloader.errors import OutputFailed
+from unloader.nouns import counted
+from writers.files.readable import Readable
+from writers.files.syncing import Steps, alone
+from writers.model import UncompletedUpload
+
+RUN = "_run"
+"""The directory of a run in its destination, until the run is published."""
+MANIFEST = "_manifest.json"
+"""The file whose presence means that a run is finished. It gets its final name last."""
+JOURNAL = "journal.jsonl"
+"""The record with a line for each step of a work unit."""
+STAGED_LINE = b'{"event":"staged"'
+"""The beginning of the journal's line for a finished work unit."""
+PUBLISHING_LINE = b'{"event":"publishing"'
+"""The beginning of the journal's last line in a directory whose publication has begun."""
+RUN_RECORD = "run.json"
+"""The record of the resolved run."""
+RECORDS = (RUN_RECORD, JOURNAL)
+"""The names that `keep` and `append` take."""
+STATUS = "status.json"
+"""The record of the run's progress. It is replaced about once a second, for readers only."""
+REQUESTS = "requests.json"
+"""The record of the requests of other processes to a run."""
+
+
+def host_name() -> str:
+    """Return the name of this machine, as locks record it."""
+    return os.uname().nodename
+
+
+@cache
+def boot_id() -> str:
+    """Return the id of this start of the machine; empty if the system does not show it.
+
+    Containers on one machine have the same id, and the locks of one kernel.
+    """
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+class Requests(Struct, frozen=True, kw_only=True):
+    """The requests to a process of a run. An empty file asks any process to end."""
+
+    process: str = ""
+    """The process that is asked; a later process of the run is not asked."""
+    stop: bool = False
+    change: str = ""
+    """The text of a `unloader.status` record of other settings; empty for none."""
+
+    @classmethod
+    def read(cls, data: bytes, process: str) -> Requests:
+        """Return the requests to a process; no requests if the data are for another one."""
+        if not data.strip():
+            return cls(process=process, stop=True)
+        try:
+            found = _REQUESTS.decode(data)
+        except (ValueError, RecursionError):
+            return cls()
+        return found if found.process == process else cls()
+
+
+_REQUESTS = Decoder(Requests)
+
+
+class Index(Struct, frozen=True, kw_only=True):
+    """The files of a finished run, from its manifest."""
+
+    run_id: str
+    places: tuple[str, ...]
+    """The first one has the manifest."""
+    files: tuple[tuple[int, str], ...]
+    """Number of the place, and name."""
+
+
+ReadIndex = Callable[[bytes, str], Index]
+"""From a manifest's bytes and its place. Raises OutputFailed if the manifest is damaged."""
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """The places that a run takes, and how."""
+
+    places: tuple[str, ...]
+    """As the user wrote them. The first gets the manifest and the records."""
+    run_id: str
+    overwrite: bool
+    """Replace earlier finished runs; without it the places must be empty."""
+    read_index: ReadIndex
+    resumed: bool = False
+    """A run with this id died here, and continues with its staged files."""
+    is_record_of_it: Callable[[bytes], bool] | None = None
+    """Returns whether a `RUN_RECORD` belongs to this run. It is called if a process took the place
+    again and died before it wrote a record."""
+    keeps_record: bool = False
+    """The record of the dead run stays until this run's record replaces it."""
+    shared: bool = False
+    """Other runs have places within these. A place need not be empty, and is not exchanged."""
+    home: str = ""
+    """The place of the record, if the run has many places that are taken separately; else empty.
+    The caller has completed interrupted publications into them. Until the first line of the
+    journal a power cut may lose that a place was taken."""
+    mode: int | None = None
+    """Permissions of files; None leaves them to the umask. Directories get matching ones."""
+    owner_group: str = ""
+    """`[USER][:GROUP]` of files and directories; empty leaves them to the system."""
+    names: str = ""
+    """A pattern of all final names, with `*` for any text, if no staged file is read before it is
+    published; else empty. With it a storage may upload files to their final names."""
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """One place of a run."""
+
+    name: str
+    """As the user wrote it."""
+    address: str
+    """The same place, as it is found from any directory."""
+
+
+class Disk(Struct, frozen=True, kw_only=True):
+    """A disk of this machine."""
+
+    number: int
+    """Its device number."""
+    directory: str
+    """An existing directory on it, where its speed can be measured."""
+
+
+class Staging(Struct, frozen=True, kw_only=True):
+    """Where a worker writes the files of an attempt before they have final names; picklable."""
+
+    label: str
+    """Its name in messages."""
+    directory: str = ""
+    """The directory or prefix for the files; empty if nothing is staged."""
+    finals: str = ""
+    """The place, if files are uploaded to their final names; see `writers.model.FinalNames`."""
+
+
+class Move(NamedTuple):
+    """A staged file and its final name, both at one place."""
+
+    place: int
+    staged: str
+    final: str
+    upload: UncompletedUpload | None = None
+    """The upload that becomes the file, if it is not staged; see `Staging.finals`."""
+
+
+class Leftover(Struct, frozen=True, kw_only=True):
+    """The files that a run has left at a place without publishing them."""
+
+    directory: str
+    """The place."""
+    run_id: str
+    """Empty if it is unknown."""
+    units: int = 0
+    """Finished work units, by the journal."""
+    files: int = 0
+    """Staged files, unfinished ones included."""
+    bytes: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no work is lost with it."""
+        return not (self.units or self.files)
+
+    def text(self) -> str:
+        """Return a description for a message."""
+        run = f"run {self.run_id}" if self.run_id else "an earlier run"
+        return (
+            f"the unpublished files of {run} in {self.directory}: "
+            f"{counted(self.units, 'finished work unit')}, {counted(self.files, 'staged file')}, "
+            f"{counted(self.bytes, 'byte')}"
+        )
+
+
+class Completed(Struct, frozen=True, kw_only=True):
+    """A run whose interrupted publication is finished now."""
+
+    place: str
+    """The address of the place that has its manifest."""
+    run_id: str
+    record: bytes
+    """Its `RUN_RECORD`; empty if that is gone."""
+    messages: tuple[str, ...]
+    """For the user."""
+
+
+class WhoWasHere(Struct, frozen=True, kw_only=True):
+    """The run that has taken a place and has neither finished nor given it back."""
+
+    run_id: str
+    """Empty if it is unknown."""
+    pid: int
+    """Of its process; 0 if it is unknown."""
+    places: tuple[str, ...]
+    """The addresses of all its places."""
+    is_running: bool
+    """It still has the place's lock. Where the lock does not reach its machine, its status record
+    was replaced while it was watched."""
+    left: Leftover
+    host: str = ""
+    """The machine of its process; empty if it is unknown."""
+    since: str = ""
+    """When its process took the place, ISO 8601 in UTC; empty if it is unknown."""
+    home: str = ""
+    """The place of the run's record, if this place is one of many."""
+
+
+class Cleaning(Struct, frozen=True, kw_only=True):
+    """The leftovers that were removed, or would be removed."""
+
+    dry_run: bool
+    completed: tuple[str, ...]
+    """Messages about interrupted publications that were finished."""
+    removed: tuple[Leftover, ...]
+    kept: tuple[str, ...] = ()
+    """Paths in a `_run` that no run has written; they are never removed."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer of the command."""
+        return {
+            "dry_run": self.dry_run,
+            "completed": list(self.completed),
+            "removed": [to_builtins(each) for each in self.removed],
+            "kept": list(self.kept),
+            "files": sum(each.files for each in self.removed),
+            "bytes": sum(each.bytes for each in self.removed),
+        }
+
+
+class LiveStorage(Protocol):
+    """Where other processes see the progress of a run, and can ask it to end."""
+
+    def show(self, data: bytes) -> None:
+        """Replace the status record as a whole; it need not survive a power cut.
+
+        It does nothing after the run is committed or abandoned. Any thread may call it.
+
+        Raises:
+            OSError: It could not be written; the earlier record may be gone.
+        """
+
+    def marks(self) -> tuple[str, ...]:
+        """Return paths of files that hold the run's id until it is complete or given up."""
+
+    def stop_asked(self) -> bool:
+        """Return whether another process has asked this one to end."""
+
+    def wish(self) -> bytes:
+        """Return the last request of `Storage.ask` to this process; empty without a request."""
+
+
+class RunStorage(LiveStorage, Protocol):
+    """The places of a run. They are taken when this is made, and given back by `close`."""
+
+    places: tuple[Place, ...]
+    """All of them, in the order of their numbers."""
+    notices: tuple[str, ...]
+    """Messages for the user about earlier runs found while taking the places."""
+
+    def staging(self, place: int) -> Staging:
+        """Return where workers write the files for a place."""
+
+    def check(self) -> None:
+        """Raise OutputFailed if a place is lost; called several times a second."""
+
+    def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
+        """Check that no file has one of these final names, except files of earlier runs.
+
+        Args:
+            finals: Number of the place, and name.
+
+        Raises:
+            OutputFailed: A file has one of the names.
+        """
+
+    def open_staged(self, place: int, name: str) -> IO[bytes]:
+        """Open a new staged file for writing in this process; it counts when it is closed.
+
+        Raises:
+            OSError: It exists already, or cannot be written.
+        """
+
+    def staged_file(self, place: int, name: str) -> Readable:
+        """Return a staged file for reading."""
+
+    def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
+        """Compare an upload to a final name with its parts in the store.
+
+        Raises:
+            WriteError: They differ, or the upload is gone.
+        """
+
+    def discard(self, *stems: str) -> None:
+        """Remove the staged files at all places whose names begin with a stem and a dot."""
+
+    def discard_others(
+        self, kept: Collection[tuple[int, str]], uploads: Collection[str] = ()
+    ) -> None:
+        """Remove all staged files and uploads except these.
+
+        Args:
+            kept: Number of the place, and name.
+            uploads: Ids of uploads.
+        """
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Write or replace a record of the run as a whole; it survives a power cut.
+
+        Args:
+            name: One of `RECORDS`.
+            data: The whole record.
+
+        Raises:
+            WriteError: It could not be written; the earlier record is unchanged.
+        """
+
+    def recorded(self, name: str) -> bytes:
+        """Return a record of the run; empty if it does not exist.
+
+        Raises:
+            OutputFailed: It cannot be read.
+        """
+
+    def append(self, name: str, line: bytes) -> None:
+        """Append a line to a record of the run; it survives a kill of the process.
+
+        A power cut may lose the lines of the last one or two seconds: if each line waited for the
+        disk, every unit would wait for all workers' data.
+
+        Args:
+            name: One of `RECORDS`.
+            line: With its end.
+
+        Raises:
+            OutputFailed: The storage is full or failed.
+        """
+
+    def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
+        """Sync staged files before the next appended line, and before they get final names.
+
+        Args:
+            files: Number of the place, and name.
+        """
+
+    def commit(
+        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
+    ) -> tuple[str, ...]:
+        """Do all steps of `committing`."""
+        return alone(self.committing(moves, manifest, then))
+
+    def committing(
+        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
+    ) -> Steps[tuple[str, ...]]:
+        """Give all these files and then the manifest their final names, or none of them.
+
+        Earlier finished runs at the places are replaced. The next command, or `Storage.complete`,
+        finishes an interrupted commit. Staged files that are not among `moves` are removed. The
+        steps let one sync serve many commits.
+
+        Args:
+            moves: The files.
+            manifest: The whole manifest.
+            then: Called once all have their final names; must not raise. If the process dies before
+                it has returned, `Storage.complete` still knows the run.
+
+        Returns:
+            Messages for the user.
+
+        Raises:
+            WriteError: A file that belongs to no run has the name, a staged file is missing, or
+                the manifest does not fit; an earlier run is as it was.
+            OutputFailed: The same; or the commit could be neither finished nor taken back.
+        """
+
+    def abandon(self, manifest: bytes | None) -> None:
+        """End a failed run: keep the staged files with a partial manifest, or remove everything.
+
+        Args:
+            manifest: The finished part of the run; None if nothing is finished.
+        """
+
+    def close(self) -> None:
+        """Release the places to others."""
+
+
+class Storage(Protocol):
+    """One kind of place."""
+
+    def refusal(self, place: str, *, overwrite: bool) -> OutputFailed | None:
+        """Return why a run would be refused a place, as far as that is seen; change nothing.
+
+        Args:
+            place: It need not exist.
+            overwrite: An earlier run there may be replaced.
+        """
+
+    def missing(self, places: Sequence[str]) -> frozenset[str]:
+        """Return the places that do not exist and that nothing seems to keep a run from making.
+
+        It changes nothing. A storage that cannot see that cheaply returns no place.
+        """
+
+    def take(self, claim: Claim) -> RunStorage:
+        """Take all places of a run or none, making them where needed.
+
+        Interrupted commits at the places are finished first. Other leftovers of dead runs are
+        removed; `RunStorage.notices` reports both. A resumed run keeps its staged files and its
+        records.
+
+        Raises:
+            OutputFailed: A place cannot be made or written, another run has it, it is not empty
+                and `overwrite` is off, the manifest of the run to replace is damaged or names
+                other places, or the run to be resumed has left nothing there.
+        """
+
+    def complete(self, places: Sequence[str]) -> tuple[Completed, ...]:
+        """Finish interrupted commits at these places; return their runs.
+
+        A run that is still committing is left alone.
+
+        Raises:
+            OutputFailed: A commit cannot be finished; everything is as it was.
+        """
+
+    def names(self, place: str) -> tuple[str, ...]:
+        """Return the names of the files at a place that have final names, in order.
+
+        Raises:
+            FileNotFoundError: The place does not exist.
+        """
+
+    def places_below(self, place: str, depth: int) -> tuple[str, ...]:
+        """Return in order where runs are or have been, at a place and `depth` levels below it.
+
+        Raises:
+            FileNotFoundError: The place does not exist.
+            OSError: It cannot be read; what cannot be read below it is left out.
+        """
+
+    def levels(self, place: str) -> tuple[str, ...]:
+        """Return in order the names of the places within one; none if it does not exist.
+
+        Raises:
+            OSError: An object store refused.
+        """
+
+    def read(self, place: str, name: str) -> bytes:
+        """Return a small file with a final name.
+
+        Raises:
+            FileNotFoundError: It does not exist.
+            OSError: It cannot be read.
+        """
+
+    def put_new(self, place: str, name: str, data: bytes) -> None:
+        """Write a small file with a final name, as a whole, unless the name is in use.
+
+        It survives a power cut.
+
+        Raises:
+            FileExistsError: The name is in use; that file is unchanged.
+            WriteError: It could not be written, and does not exist.
+        """
+
+    def size(self, place: str, name: str) -> int:
+        """Return the bytes of a file with a final name.
+
+        Raises:
+            FileNotFoundError: It does not exist.
+            OSError: It cannot be seen.
+        """
+
+    def file(self, place: str, name: str) -> Readable:
+        """Return a file with a final name, for reading in pieces."""
+
+    def disk(self, place: str) -> Disk | None:
+        """Return the disk of a place, which need not exist; None if no disk here has it."""
+
+    def record(self, place: str, name: str) -> bytes:
+        """Return a record of the run that has or had a place; empty if it does not exist.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+
+    def ask_to_stop(self, place: str) -> None:
+        """Ask the run that has a place to end; see `LiveStorage.stop_asked`.
+
+        Raises:
+            OSError: This user may not ask, or no run has the place.
+        """
+
+    def ask(self, place: str, wish: bytes) -> None:
+        """Ask the run that has a place for other settings; see `LiveStorage.wish`.
+
+        It replaces an earlier request that the run has not seen yet.
+
+        Raises:
+            OSError: This user may not ask, or no run has the place.
+        """
+
+    def who_was_here(self, place: str, *, counted: bool = True) -> WhoWasHere | None:
+        """Return the run that has a place, or had it when it died; None if the place is free.
+
+        Args:
+            place: The place.
+            counted: Count its leftovers, which takes a look at each file.
+
+        Raises:
+            OSError: Its leftovers cannot be read.
+        """
+
+    def clear(self, places: Sequence[str], *, dry_run: bool) -> Cleaning:
+        """Remove the unpublished leftovers of dead runs at these places.
+
+        An interrupted commit is finished first; if it cannot be finished, it is taken back. If a
+        run has several places, all of them are cleared. Published files stay.
+
+        Args:
+            places: As the user wrote them.
+            dry_run: Change nothing.
+
+        Raises:
+            OutputFailed: A place does not exist, a run is using it, or it cannot be changed.
+        """
