@@ -31,7 +31,6 @@ from unloader.api.planning import (
     describe,
     list_tables,
     plan,
-    plan_tables,
     planned_run,
     schema_tables,
 )
@@ -43,7 +42,7 @@ from unloader.api.reports import (
     sweep_report,
     write_report,
 )
-from unloader.api.running import finished, interrupted, resume, unload, unload_tables
+from unloader.api.running import finished, interrupted, resume, unload
 
 __all__ = (
     "FOR_THE_READER",
@@ -62,7 +61,6 @@ __all__ = (
     "measure_codecs",
     "merge",
     "plan",
-    "plan_tables",
     "planned_run",
     "preflight",
     "recorded_machine",
@@ -78,7 +76,6 @@ __all__ = (
     "sweep_report",
     "topology",
     "unload",
-    "unload_tables",
     "verify",
     "write_report",
 )

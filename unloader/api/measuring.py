@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from unloader.api.translation import translated
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import Request, SeatOptions
-from unloader.resolve.preparation import prepared
+from unloader.resolve.resolution import prepared
+from unloader.selection.choice import TablesRequest
 from unloader.tuning.codec_choice import SampleBudget
 
 if TYPE_CHECKING:
@@ -41,9 +42,10 @@ def measure_codecs(
     """
     from unloader.tuning.codec_choice import report
 
-    with translated(), prepared(request, stop, observe) as ready:
+    asked = TablesRequest.one(request)
+    with translated(), prepared(asked, stop=stop, observe=observe) as ready:
         observe(PhaseStarted(phase="measuring"))
-        return report(ready, budget=budget, stop=stop)
+        return report(ready.tables[0], budget=budget, stop=stop)
 
 
 def preflight(

@@ -6,15 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, to_builtins
 
 from partition_planner.model import TableInfo
 from partition_planner.simulate import Simulation, simulate
 from unloader.api.translation import translated
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import ReadColumn, Request, SourceSpec, TableName, TableSummary, ValueOptions
-from unloader.resolve.chosen_table import check_as_text
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.choosing import check_as_text
+from unloader.resolve.places import places
+from unloader.resolve.resolved import ResolvedRun, routes_json
+from unloader.selection.choice import AskedTables, TablesRequest
 from unloader.sources.projection import OutputNeeds, choose, encodes_of
 from unloader.sources.registry import source_of
 from writers.model import TextFormat
@@ -22,8 +24,7 @@ from writers.model import TextFormat
 if TYPE_CHECKING:
     from unloader.checking.model import Checked
     from unloader.checking.schema_tables import SchemaTable
-    from unloader.resolve.tables.planned import PlannedTables
-    from unloader.selection.asked import AskedTables, TablesRequest
+    from unloader.selection.problems import TableProblem
 
 
 class TableDescription(Struct, frozen=True, kw_only=True):
@@ -54,12 +55,34 @@ FOR_THE_READER = (
 class PlannedRun(Struct, frozen=True, kw_only=True):
     """Exactly what `unload` would do, and what follows from it for the reader."""
 
-    run: ResolvedRun
+    runs: tuple[ResolvedRun, ...]
+    """One for each table that would be unloaded."""
+    problems: tuple[TableProblem, ...] = ()
+    """Of tables that would be left out."""
+    home: str = ""
+    """The directory of a run over several tables; empty if the output has no place."""
     statements: dict[str, str]
-    """Unit id to the SELECT that reads it, or several one after the other, with `;` between."""
-    simulation: Simulation
-    places: dict[str, str] = field(default_factory=dict)
-    """Unit id to the file or pipe that it would go to; empty without a destination."""
+    """For the only table: unit id to the SELECT that reads it, or several with `;` between."""
+
+    @property
+    def run(self) -> ResolvedRun:
+        """The only table."""
+        return self.runs[0]
+
+    @property
+    def units(self) -> int:
+        """The work units of all tables."""
+        return sum(len(run.plan.units) for run in self.runs)
+
+    @property
+    def simulation(self) -> Simulation:
+        """How the units of the only table would keep its workers busy."""
+        return simulate(self.run.plan, max(1, len(self.run.seating.seats)))
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Unit id of the only table to its file or pipe; empty without a destination."""
+        return places(self.run)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan file: the run, which `unload` takes again, and more for the reader."""
@@ -67,7 +90,6 @@ class PlannedRun(Struct, frozen=True, kw_only=True):
 
     def _for_the_reader(self) -> dict[str, Any]:
         from unloader.placement.survey import seat_json
-        from unloader.resolve.outputs.one import routes_json
 
         run = self.run
         return {
@@ -148,52 +170,42 @@ def describe(
 
 
 def plan(
-    request: Request, *, kept_with: Path | None = None, observe: Observer = silent
+    asked: Request | TablesRequest, *, kept_with: Path | None = None, observe: Observer = silent
 ) -> PlannedRun:
     """Return what `unload` would do: units, statements, seats, predicted balance.
 
     Reads a sample of the rows if the codec is to be chosen by measuring.
 
     Args:
-        request: What, where and how.
+        asked: As for `unload`.
         kept_with: The file that the plan is written to next; a snapshot that the request asks to
-            keep is kept while it is there.
+            keep is kept while it exists.
         observe: Reports what happens; called in this thread.
 
     Raises:
         UnloaderError: As `unload` would before it starts its workers.
     """
-    from unloader.resolve.outputs.places import places
+    from unloader.resolve.homes import home_of
     from unloader.resolve.resolution import resolved
     from unloader.sources.abilities import keep_until_gone
 
-    with translated(), resolved(request, observe=observe) as ready:
-        run = ready.run
+    asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
+    with translated(), resolved(asked, observe=observe) as ready:
+        run, home, statements = ready.runs[0], "", {}
         if kept_with is not None:
             keep_until_gone(ready.catalog, (str(kept_with.absolute()),))
-        return PlannedRun(
-            run=run,
-            statements={
+        if asked.is_single:
+            statements = {
                 unit.id: ";\n".join(
                     ready.catalog.statement(run.extract, each) for each in unit.selectors
                 )
                 for unit in run.plan.units
-            },
-            simulation=simulate(run.plan, max(1, len(run.seating.seats))),
-            places=places(run),
+            }
+        elif any(each.output.options.destination for each in ready.runs):
+            home = home_of(asked.options.destination, ready.runs)
+        return PlannedRun(
+            runs=ready.runs, problems=ready.problems, home=home, statements=statements
         )
-
-
-def plan_tables(asked: TablesRequest, *, observe: Observer = silent) -> PlannedTables:
-    """Return what `unload_tables` would do with each table.
-
-    Raises:
-        UnloaderError: As `unload_tables` would before it reads the first row.
-    """
-    from unloader.resolve.tables.planned import planned_tables
-
-    with translated():
-        return planned_tables(asked, observe=observe)
 
 
 def schema_tables(

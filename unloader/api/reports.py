@@ -38,7 +38,7 @@ def report(
 
 
 def report_of(manifest: dict[str, Any]) -> RunReport | TablesReport:
-    """Return the figures of the page of a run, from the result of `unload` or `unload_tables`."""
+    """Return the figures of the page of a run, from the result of `unload`."""
     from unloader.manifest.model import ROUTES, Manifest, TablesManifest
     from unloader.tuning.run_report import run_report, tables_report
 

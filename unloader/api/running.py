@@ -9,79 +9,48 @@ from unloader.api.translation import translated
 from unloader.events import Observer, silent
 from unloader.model import ClusterOptions, EncryptionOptions, Request, SecretReference
 from unloader.resolve.resolved import ResolvedRun
+from unloader.selection.choice import TablesRequest
 from unloader.storage.place_names import AnyPlace
 
 if TYPE_CHECKING:
-    from unloader.selection.asked import TablesRequest
     from unloader.transforms.model import MaskingKey
 
 
 def unload(
-    request: Request,
+    asked: Request | TablesRequest,
     *,
     planned: ResolvedRun | None = None,
     resume: bool = False,
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """Unload a table or query into files; return the manifest's JSON document.
+    """Unload a table or a query, or several at one snapshot; return the manifest's JSON document.
 
-    It is a `unloader.manifest.model.Manifest`. Of a run with several routes it is a document with a
-    list `routes` of them.
+    A request for one table gives a `unloader.manifest.model.Manifest`. With several routes it is a
+    document with a list `routes` of them. Of a run over several tables it is a
+    `unloader.manifest.model.TablesManifest`, which is in the directory that contains the
+    directories of the tables. Each of these has its own manifest.
 
     Args:
-        request: What, where and how.
-        planned: A run that `plan` returned, whose units and codec are taken.
-        resume: Go on with a run of the same job that was broken off in the destination. The run
-            begins anew where there is none, where that was another job, and where its snapshot
-            cannot be read any more; a notice says so.
+        asked: What, where and how. `TablesRequest.of` makes a run over several tables.
+        planned: A run of one table that `plan` returned, whose units and codec are used.
+        resume: Continue an interrupted run of the same job in the destination. A new run starts
+            where there is none, where it was another job, and where its snapshot cannot be read
+            any more; a notice says so.
         observe: Reports what happens; called in this thread.
         stop: Asked several times a second; True ends the run cleanly.
 
     Raises:
-        UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
+        UnloaderError: One of the tree in `unloader.errors`, by what went wrong. PartialUnload if
+            some tables are not complete, although the others are.
     """
     from unloader.manifest.model import answer
-    from unloader.run.resuming import resume_or_start
-    from unloader.run.starting import start
+    from unloader.run import resuming, starting
 
     with translated():
-        begin = resume_or_start if resume else start
-        return answer(begin(request, planned, observe=observe, stop=stop))
-
-
-def unload_tables(
-    asked: TablesRequest,
-    *,
-    resume: bool = False,
-    observe: Observer = silent,
-    stop: Callable[[], bool] = lambda: False,
-) -> dict[str, Any]:
-    """Unload several tables and queries at one snapshot; return the JSON document of the run.
-
-    Each table has a separate directory and manifest, as if `unload` had written it. The manifest of
-    the run is in the directory that contains theirs; it is a
-    `unloader.manifest.model.TablesManifest`.
-
-    Args:
-        asked: Which tables, and how; `TablesRequest.of` makes it of the requests for them.
-        resume: As for `unload`, with a broken run of the same tables and patterns.
-        observe: Reports what happens; called in this thread.
-        stop: Asked several times a second; True ends the run cleanly.
-
-    Raises:
-        UnloaderError: PartialUnload if some of the tables are not complete, although the others
-            are; and whatever `unload` raises.
-    """
-    from unloader.manifest.model import answer
-    from unloader.run.starting import start_tables
-
-    with translated():
-        if resume:
-            from unloader.run.resuming import resume_or_start_tables
-
-            return answer(resume_or_start_tables(asked, observe=observe, stop=stop))
-        return answer(start_tables(asked, observe=observe, stop=stop))
+        asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
+        begin = resuming.resume_or_start if resume else starting.start
+        return answer(begin(asked, planned, observe=observe, stop=stop))
 
 
 def finished(asked: Request | TablesRequest) -> dict[str, Any] | None:
@@ -91,7 +60,7 @@ def finished(asked: Request | TablesRequest) -> dict[str, Any] | None:
     run of today (UTC). Nothing is changed, and the source is not opened.
 
     Args:
-        asked: As for `unload` or `unload_tables`, whose answer this is.
+        asked: As for `unload`, whose answer this is.
 
     Raises:
         UnloaderError: OutputFailed if a place cannot be looked at.

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from partition_planner.model import TableInfo
+from partition_planner.model import PlanLimits, TableInfo
 from partition_planner.several import estimated_bytes, unit_bytes
 from unloader.checking.model import About, Checked, CheckedOutput, Problem
 from unloader.errors import OutputFailed, translate
@@ -23,15 +23,13 @@ from unloader.lakehouse.lake_formats import lake_format, lake_kind
 from unloader.model import Extract, ReadColumn, Request
 from unloader.placement.seating import seat_request
 from unloader.request.directory_names import has_fields
-from unloader.resolve.masked_ranges import without_masked_ranges
-from unloader.resolve.outputs.directories import placed
-from unloader.resolve.outputs.encrypting import checked_encryption
-from unloader.resolve.planning import check_sampling, keys_of, one_of_several, plan_of
-from unloader.resolve.preparation import columns_of, slim
+from unloader.resolve.choosing import ChosenTables, chosen_tables
+from unloader.resolve.columns import columns_of, without_masked_ranges
+from unloader.resolve.homes import at_home
+from unloader.resolve.places import checked_encryption, placed
+from unloader.resolve.planning import check_sampling, keys_of, limits_of, plan_of
 from unloader.resolve.resolution import new_run_id
-from unloader.resolve.tables.choosing import ChosenTables, chosen_tables
-from unloader.resolve.tables.homes import at_home
-from unloader.selection.asked import AskedTables
+from unloader.selection.choice import AskedTables
 from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import open_unless
@@ -111,8 +109,8 @@ def _checks(
         for table in (each for each in chosen.tables if each.entry == number):
             made = TableCheck(
                 catalog=catalog,
-                request=table.request if is_of_one else one_of_several(table.request, size),
-                parallelism=workers,
+                request=table.request,
+                limits=limits_of(table.request, workers, None if is_of_one else size),
                 entry=number,
                 report=_naming("" if entry.is_of_one else table.table.label, report),
                 table=table.table,
@@ -313,7 +311,7 @@ class TableCheck(Struct, kw_only=True):
 
     catalog: Catalog
     request: Request
-    parallelism: int
+    limits: PlanLimits
     entry: int
     """Number of the entry that asks for it."""
     report: Report
@@ -359,7 +357,7 @@ class TableCheck(Struct, kw_only=True):
         self.extract = Extract(
             source=request.source,
             snapshot=None,
-            table=slim(table),
+            table=replace(table, partitions=(), extents=(), keys=None),
             query=selection.query,
             where=selection.where,
             partitions=selection.partitions,
@@ -369,9 +367,8 @@ class TableCheck(Struct, kw_only=True):
         )
 
     def _plan(self, table: TableInfo) -> None:
-        limits = self.request.limits.limits(self.parallelism)
         check_sampling(self.catalog, self.request.selection)
-        units = plan_of(table, self.request.selection, limits).units
+        units = plan_of(table, self.request.selection, self.limits).units
         self.units = len(units)
         self.rows = _sum([unit.rows for unit in units], table.rows)
         self.bytes = _sum([unit.bytes for unit in units], table.bytes)

@@ -45,8 +45,7 @@ from unloader.placement.evidence import Evidence, node_records, worker_records
 from unloader.redaction import redact
 from unloader.request.options import recorded
 from unloader.resolve.jobs import digest_of_job
-from unloader.resolve.resolved import ResolvedRun
-from unloader.resolve.slow_installation import missing_libraries
+from unloader.resolve.resolved import ResolvedRun, missing_libraries
 from unloader.storage.place_names import destination_kind
 from unloader.tuning.ceiling_records import Ceilings, Efficiency, Mount
 from unloader.tuning.efficiency import (

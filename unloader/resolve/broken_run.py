@@ -27,15 +27,15 @@ from unloader.model import (
 )
 from unloader.placement.seating import automatic_parallelism
 from unloader.request.directory_names import directory_name, has_fields
-from unloader.resolve.outputs.directories import directory_values
-from unloader.resolve.resolved import ResolvedRun
-from unloader.resolve.tables.homes import (
+from unloader.resolve.homes import (
     TablesRecord,
     directory_now,
     home_above,
     is_of_tables,
 )
-from unloader.resolve.tables.problems import TableProblem
+from unloader.resolve.places import directory_values
+from unloader.resolve.resolved import ResolvedRun
+from unloader.selection.problems import TableProblem
 from unloader.storage.place_names import absolute, real
 from unloader.storage.storage_lookup import storage_at, unreadable
 from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD

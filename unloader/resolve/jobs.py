@@ -13,7 +13,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from unloader.model import EncryptionOptions, OutputOptions, Request, SecretReference
-from unloader.selection.asked import AskedTables, TablesRequest
+from unloader.selection.choice import AskedTables, TablesRequest
 
 if TYPE_CHECKING:
     from unloader.transforms.model import TransformOptions

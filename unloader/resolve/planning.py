@@ -1,6 +1,6 @@
-"""From what is asked for of a table to the plan that reads it, all of it or a part.
+"""From the request for a table to the plan that reads all or some of its rows.
 
-A part is `--partition`, `--sample`, with or without `--sample-by`, or `--limit-rows`.
+Some rows are `--partition`, `--sample`, with or without `--sample-by`, or `--limit-rows`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ import shlex
 
 from msgspec.structs import replace
 
-from partition_planner.division import plan_part
 from partition_planner.model import ColumnInfo, Plan, PlanLimits, TableInfo
 from partition_planner.planner import plan as make_plan
 from partition_planner.sampling import sampled_plan
 from unloader.errors import PlanFailed, UsageError
-from unloader.model import Part, Request, SampledKeys, Selection
+from unloader.model import Request, SampledKeys, Selection
 from unloader.request.names import matching_partitions, one_column, typed
 from unloader.sources.abilities import describe_query
 from unloader.sources.base import Catalog
@@ -70,14 +69,19 @@ def takes_units(selection: Selection) -> bool:
     return selection.sampled_share is not None and selection.sample_by is None
 
 
-def one_of_several(request: Request, size: int) -> Request:
-    """Return the request for one of several tables, whose units have a size in common.
+def limits_of(request: Request, parallelism: int, unit_bytes: int | None = None) -> PlanLimits:
+    """Return the limits of a plan.
 
-    A size that the user gave has priority. The units of a sample are as small as it needs them.
+    Args:
+        request: What was asked for.
+        parallelism: Number of workers.
+        unit_bytes: The size of the units of all tables, if there are several. A size that the user
+            gave has priority. The units of a sample are as small as it needs them.
     """
-    if request.limits.unit_bytes is not None or takes_units(request.selection):
-        return request
-    return replace(request, limits=replace(request.limits, unit_bytes=size))
+    limits = request.limits.limits(parallelism)
+    if unit_bytes is None or limits.unit_bytes is not None or takes_units(request.selection):
+        return limits
+    return replace(limits, unit_bytes=unit_bytes)
 
 
 def check_sampling(catalog: Catalog, selection: Selection) -> None:
@@ -143,24 +147,6 @@ def _partitions(table: TableInfo, patterns: tuple[str, ...]) -> frozenset[str]:
         "run of several tables, give each table its own partition below its [[table]] in a job "
         "file",
     )
-
-
-def planned_part(plan: Plan, part: Part | None) -> Plan:
-    """Return the part of a plan that is read here; the plan itself where that is all.
-
-    Raises:
-        PlanFailed: There is nothing to read: there are more parts than work units.
-    """
-    if part is None:
-        return plan
-    found = plan_part(plan, part.number, part.of)
-    if found is None:
-        raise PlanFailed(
-            f"the plan has {len(plan.units)} work units, so part {part.number} of {part.of} is "
-            "empty",
-            "run fewer parts",
-        )
-    return found
 
 
 def _estimated(plan: Plan, selection: Selection) -> Plan:

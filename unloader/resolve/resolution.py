@@ -1,235 +1,611 @@
-"""From a request to a resolved run with its open source: the one place where all is decided.
+"""From a request to a resolved run with its open source: tables, their outputs, their work units.
 
-`plan` shows and writes what comes of this, `run` executes it, so the two cannot disagree.
+`plan` shows and writes the result, `run` executes it, so the two cannot disagree. All problems of
+all tables are known before the first row is read, and are reported in one error.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import PurePath
+from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from unloader.errors import PlanFailed
-from unloader.events import Observer, PhaseStarted, silent
+from numa.model import Topology
+from partition_planner.errors import PlanError
+from partition_planner.model import Plan
+from partition_planner.several import estimated_bytes
+from partition_planner.several import unit_bytes as common_unit_bytes
+from unloader.errors import (
+    ConfigError,
+    Interrupted,
+    UnloaderError,
+    UsageError,
+    translate,
+)
+from unloader.events import Notice, Observer, PhaseStarted, silent
 from unloader.lakehouse.lake_formats import lake_format, lake_kind
 from unloader.lakehouse.table_commits import Wanted
-from unloader.model import OutputOptions, Request
-from unloader.placement.seating import SeatPlan
+from unloader.model import Extract, OutputOptions, Request, Snapshot, SourceSpec, TablesOptions
+from unloader.placement.seating import Seating, SeatPlan, seat_request
 from unloader.request.names import one_column
-from unloader.resolve.outputs.directories import placed
-from unloader.resolve.outputs.encrypting import checked_encryption
-from unloader.resolve.parts import (
-    at_snapshot_of_plan,
+from unloader.resolve.choosing import ChosenTable, chosen_tables
+from unloader.resolve.columns import columns_of, without_masked_ranges
+from unloader.resolve.homes import home_of
+from unloader.resolve.patience import Patience
+from unloader.resolve.places import (
+    at_absolute_places,
+    check_places,
+    checked_encryption,
+    directories_of,
+    placed,
+)
+from unloader.resolve.planned import (
+    check_fits,
+    check_planned,
+    check_same_transform,
     explained,
     in_snapshot_of_plan,
+    planned_part,
+    source_of_plan,
     with_keys_of_plan,
 )
-from unloader.resolve.preparation import Prepared, prepared
-from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
+from unloader.resolve.planning import check_sampling, keys_of, limits_of, plan_of
+from unloader.resolve.resolved import (
+    ResolvedOutput,
+    ResolvedRun,
+    ResolvedTransform,
+    projection_of_output,
+)
+from unloader.selection.choice import TablesRequest
+from unloader.selection.problems import TableProblem, each_once, one_error
+from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
+from unloader.sources.cancelling import cancelled_by, open_unless
+from unloader.sources.many_tables import hold_tables
+from unloader.sources.projection import with_origin
+from unloader.storage.place_names import RealPlaces, destination_kind, is_one_stream
+from unloader.transforms.model import TransformOptions
 from unloader.tuning.codec_choice import chosen
 from writers.codecs.choice import Choice
-from writers.model import Compression, ParquetFormat
+from writers.model import Compression, ParquetFormat, TextFormat
 from writers.objects.location import below
 from writers.schema import read_schema
 
-if TYPE_CHECKING:
-    from unloader.resolve.preparation import Prepared
+T = TypeVar("T")
 
-
-Codec = tuple[Compression, Choice | None]
+_Codec = tuple[Compression, Choice | None]
 """A codec, and how a preset chose it."""
 
 
 class OpenRun(Struct, frozen=True, kw_only=True):
     """A resolved run; its catalog holds the snapshot while the context is open."""
 
-    run: ResolvedRun
+    run_id: str
+    runs: tuple[ResolvedRun, ...]
+    """One for each table, in the order of the requests."""
     catalog: Catalog
     started: float
     """When the preparation began, by `time.perf_counter`."""
-    resumed_in: tuple[str, ...] = ()
-    """Where a broken run of this id has left what is gone on with; empty for a new run."""
-
-    def place_of(self, own: ResolvedRun) -> str:
-        """Return the directory of one of its outputs, which may have been moved since it began.
-
-        Args:
-            own: The run as if that were its only output.
-        """
-        moved = len(self.run.outputs) == 1 and self.resumed_in
-        return (moved or own.output.options.destinations)[0]
+    options: TablesOptions
+    """Of the run as a whole."""
+    is_single: bool
+    """See `TablesRequest.is_single`."""
+    problems: tuple[TableProblem, ...] = ()
+    """Tables that are left out."""
+    resumed_in: str = ""
+    """The directory with the record of the interrupted run that continues; empty for a new run."""
 
 
 @contextmanager
 def resolved(
-    request: Request,
+    asked: TablesRequest,
     *,
     planned: ResolvedRun | None = None,
     seats: Callable[[], SeatPlan] | None = None,
     stop: Callable[[], bool] = lambda: False,
     observe: Observer = silent,
 ) -> Iterator[OpenRun]:
-    """Open the source, take the snapshot and decide everything that is left to be decided.
+    """Open the source, take one snapshot and decide everything for all tables.
 
     Args:
-        request: What was asked.
-        planned: A run that was resolved earlier. Its plan and its codec are taken again, once the
-            plan was found to fit the table; snapshot, seats and run id are new ones.
-        seats: Returns those that were decided already, for workers that start by now; called once
-            the table is known. None decides them.
-        stop: Asked several times a second until all is decided; True cancels what is going on.
+        asked: Which tables. Its options may leave out tables that cannot be unloaded, if other
+            tables remain. A pattern that matches nothing is always an error.
+        planned: The only table as it was resolved earlier. Its plan and its codec are used again,
+            if the plan fits the table. Snapshot, seats and run id are new.
+        seats: Returns the seats of workers that are being started; called once the tables are
+            known. None decides the seats first.
+        stop: Asked several times a second until all is decided; True cancels the current step.
         observe: Reports each step as it begins.
 
     Raises:
         Interrupted: `stop` returned True.
         SourceError: The source refused.
-        PlanFailed: The table cannot be cut as asked, or the planned run does not fit it.
-        UsageError: The selection names what is not there.
+        PlanFailed: The table cannot be cut as asked, or the planned run does not fit it; or some
+            tables cannot be unloaded, for more than one kind of reason.
+        UsageError: The selection names what does not exist.
     """
-    run_id = new_run_id()
-    _check_planned(request, planned)
-    plan = None if planned is None else planned.plan
+    run_id, first = new_run_id(), asked.common
+    if planned is not None:
+        check_planned(first, planned)
+    part = first.selection.part
     with ExitStack() as opened:
-        if request.selection.part is None:
-            opening = prepared(request, stop, observe, run_id=run_id, planned=plan, seats=seats)
-            ready = opened.enter_context(opening)
-        else:
-            with explained():
-                asked, planned = at_snapshot_of_plan(request, planned)
-                plan = planned.plan
-                opening = prepared(asked, stop, observe, run_id=run_id, planned=plan, seats=seats)
-                ready = in_snapshot_of_plan(opened.enter_context(opening), planned)
-        _check_same_transform(ready, planned)
-        outputs = resolved_outputs(
-            ready, run_id, lambda number, each: _codec(number, each, planned, observe, stop)
+        with nullcontext() if part is None else explained():
+            source = None if part is None else source_of_plan(first.source, planned)
+            ready = opened.enter_context(
+                prepared(
+                    asked,
+                    source=source,
+                    run_id=run_id,
+                    planned=None if planned is None else planned.plan,
+                    seats=seats,
+                    stop=stop,
+                    observe=observe,
+                )
+            )
+            if part is not None and planned is not None:
+                table = ready.tables[0]
+                extract = in_snapshot_of_plan(table.extract, planned)
+                ready.tables[0] = replace(table, extract=extract)
+        if planned is not None:
+            check_same_transform(ready.tables[0].transforms, planned)
+        codecs: dict[int, list[_Codec]] = {}
+        measured: dict[object, Choice] = {}
+        # A preset is measured on the largest table.
+        for number, table in sorted(ready.tables.items(), key=lambda each: -each[1].rows):
+            codecs[number] = [
+                _codec(output, table.of_output(output), planned, measured, stop, observe)
+                for output in range(len(table.formats))
+            ]
+        outputs = ready.each(
+            ready.tables, lambda number: _outputs(ready.tables[number], codecs[number], run_id)
         )
-        if planned is not None and request.selection.part is not None:
-            outputs = with_keys_of_plan(outputs, planned)
-        run = ResolvedRun(
+        if part is not None and planned is not None:
+            outputs[0] = with_keys_of_plan(outputs[0], planned)
+        ready.refuse_collisions(outputs)
+        runs = ready.seated(outputs, run_id)
+        if runs and not asked.is_single:
+            # A place for the manifest of the run is needed before any row is read.
+            home_of(asked.options.destination, runs)
+        yield OpenRun(
             run_id=run_id,
-            request=request,
-            server_version=ready.catalog.server_version,
-            extract=ready.extract,
-            plan=ready.plan,
-            outputs=outputs,
-            topology=ready.topology,
-            seating=ready.seating,
-        )
-        yield OpenRun(run=run, catalog=ready.catalog, started=ready.started)
-
-
-def resolved_outputs(
-    ready: Prepared, run_id: str, codec: Callable[[int, Prepared], Codec]
-) -> tuple[ResolvedOutput, ...]:
-    """Return the outputs of a run, with their real places.
-
-    Args:
-        ready: The run.
-        run_id: Its id.
-        codec: Returns the codec of an output, by its number.
-
-    Raises:
-        UsageError: Two would have one place, or one cannot be encrypted as asked.
-        ConfigError: A key is missing.
-        OutputFailed: A name is too long.
-    """
-    found = []
-    for number, each in enumerate(ready.of_outputs()):
-        compression, choice = codec(number, each)
-        options = replace(
-            placed(each.request.output, each.extract, run_id),
-            encryption=checked_encryption(each.request),
-        )
-        if lake_kind(options.destination) is not None:
-            options = in_table(options, each, run_id)
-        output = ResolvedOutput(
-            options=options,
-            format=each.format,
-            compression=compression,
-            choice=choice,
-            transform=each.transform,
-        )
-        found.append(output)
-    if len(found) > 1:
-        from unloader.resolve.outputs.routes import check_places
-
-        check_places(ready.request, [each.options for each in found])
-    if len(found) > 1 or ready.request.uses_cluster:
-        # Whoever reads the place has another directory of its own.
-        from unloader.resolve.outputs.routes import at_absolute_places
-
-        found = [replace(each, options=at_absolute_places(each.options)) for each in found]
-    return tuple(found)
-
-
-def _check_planned(request: Request, planned: ResolvedRun | None) -> None:
-    """Refuse to write in the open what was planned to be encrypted."""
-    now = [checked_encryption(each) for each in request.of_outputs()]
-    if planned is None or all(
-        was.options.encryption is None or encryption is not None
-        for was, encryption in zip(planned.outputs, now, strict=True)
-    ):
-        return
-    raise PlanFailed(
-        "the plan is for encrypted files, but no key or recipient is given",
-        "give the key or the recipients again, or make a new plan",
-    )
-
-
-def _check_same_transform(ready: Prepared, planned: ResolvedRun | None) -> None:
-    """Refuse to write rows otherwise than a plan says, such as in the clear what was masked."""
-    if planned is None:
-        return
-    was = [each.transform for each in planned.outputs]
-    now = [each.transform for each in ready.of_outputs()]
-    # Its steps: the places of its keys may be others.
-    if [each and each.options.transform for each in was] != [
-        each and each.options.transform for each in now
-    ]:
-        raise PlanFailed(
-            "the plan transforms the rows in another way than these options do",
-            "give the options of the plan again, or make a new plan",
+            runs=runs,
+            catalog=ready.catalog,
+            started=ready.started,
+            options=asked.options,
+            is_single=asked.is_single,
+            problems=ready.left_out(len(runs), observe),
         )
 
 
 def new_run_id() -> str:
-    """Return a name for a run that no other has, which sorts by time.
+    """Return a unique name for a run, which sorts by time.
 
-    Behind the second stand five hex digits of microseconds, then six that are random.
+    The second is followed by five hex digits of microseconds, and six random hex digits.
     """
     now = datetime.now(UTC)
     return f"{now:%Y%m%dT%H%M%SZ}-{now.microsecond:05x}{os.urandom(3).hex()}"
 
 
+class PreparedTable(Struct, frozen=True, kw_only=True):
+    """One table or query before its codecs and places are decided."""
+
+    request: Request
+    catalog: Catalog
+    extract: Extract
+    plan: Plan
+    formats: tuple[TextFormat | ParquetFormat, ...]
+    """Of each output, with the fields of fixed width and the columns as the source names them."""
+    transforms: tuple[ResolvedTransform | None, ...]
+    """What is done to the rows of each output."""
+    topology: Topology
+    """The machine that the seats are on."""
+    seating: Seating
+
+    @property
+    def format(self) -> TextFormat | ParquetFormat:
+        """The format of the first output."""
+        return self.formats[0]
+
+    @property
+    def task_transform(self) -> TransformOptions | None:
+        """What a worker does to the rows of the first output."""
+        return None if self.transforms[0] is None else self.transforms[0].options
+
+    @property
+    def rows(self) -> int:
+        """The estimated rows of all units."""
+        return sum(unit.rows or 0 for unit in self.plan.units)
+
+    def of_output(self, number: int) -> PreparedTable:
+        """Return the table as if one of its outputs were the only one."""
+        if self.request.routes is None:
+            return self
+        projection = projection_of_output(self.extract.projection, number)
+        return replace(
+            self,
+            request=self.request.of_outputs()[number],
+            extract=replace(self.extract, projection=projection),
+            formats=(self.formats[number],),
+            transforms=(self.transforms[number],),
+        )
+
+
+class PreparedRun(Struct, kw_only=True):
+    """The planned tables of an open source, and the problems of the other tables."""
+
+    asked: TablesRequest
+    catalog: Catalog
+    seats: SeatPlan
+    stop: Callable[[], bool]
+    chosen: tuple[ChosenTable, ...]
+    notices: tuple[str, ...]
+    unchosen: tuple[TableProblem, ...]
+    """Problems of tables and patterns that are not among the chosen tables."""
+    tables: dict[int, PreparedTable] = field(default_factory=dict)
+    """By the number of the chosen table."""
+    problems: dict[int, TableProblem] = field(default_factory=dict)
+    """Also by the number of the chosen table."""
+    started: float = 0.0
+    """When the preparation began, by `time.perf_counter`."""
+
+    def each(self, numbers: Iterable[int], do: Callable[[int], T]) -> dict[int, T]:
+        """Return the result of a step for each table; refuse the tables for which it fails."""
+        found: dict[int, T] = {}
+        for number in list(numbers):
+            if self.stop():
+                raise Interrupted("stopped by a signal before all tables were planned")
+            try:
+                found[number] = do(number)
+            except (UnloaderError, PlanError) as error:
+                known = translate(error) or error
+                assert isinstance(known, UnloaderError)
+                common = known.retryable or isinstance(known, (Interrupted, ConfigError))
+                if common or self.asked.is_single:
+                    raise
+                self.refuse(number, known)
+        return found
+
+    def refuse(self, number: int, error: UnloaderError) -> None:
+        """Note that a table cannot be unloaded; the error of the only table is raised."""
+        if self.asked.is_single:
+            raise error
+        table = self.chosen[number]
+        self.tables.pop(number, None)
+        self.problems.setdefault(
+            number, TableProblem(table=table.table.label, error=error, entry=table.entry)
+        )
+
+    def refuse_collisions(self, outputs: Mapping[int, tuple[ResolvedOutput, ...]]) -> None:
+        """Refuse the tables whose directory is that of another table, or contains it."""
+        there: dict[PurePath, tuple[int, str]] = {}
+        found: dict[int, tuple[int, str]] = {}
+        places = RealPlaces()
+        taken = [
+            (places.of(place), number)
+            for number, several in outputs.items()
+            for output in several
+            for place in directories_of(output.options)
+        ]
+        # The place in an object store is compared as a path, too.
+        for place, number in taken:
+            other, _ = there.setdefault(PurePath(place), (number, place))
+            if other != number:
+                found.setdefault(number, (other, place))
+                found.setdefault(other, (number, place))
+
+        @cache
+        def next_above(above: str) -> tuple[int, str] | None:
+            path = PurePath(above)
+            return next((there[up] for up in (path, *path.parents) if up in there), None)
+
+        for place, number in taken:
+            around = next_above(os.path.dirname(place))
+            if around is not None and around[0] != number:
+                found.setdefault(number, around)
+        for number, (other, place) in found.items():
+            label = self.chosen[other].table.label
+            self.refuse(number, one_directory(self.tables[number].request, label, place))
+
+    def seated(
+        self, outputs: Mapping[int, tuple[ResolvedOutput, ...]], run_id: str
+    ) -> tuple[ResolvedRun, ...]:
+        """Return the runs of the tables that are left, with the seats of all workers.
+
+        A worker reads whichever table has units left, so all tables have the same seats.
+        """
+        tables = list(self.tables.values())
+        workers = min(
+            max((table.plan.limits.parallelism for table in tables), default=0),
+            sum(len(table.plan.units) for table in tables),
+        )
+        if any(_is_in_order(table.request) for table in tables):
+            workers = 1
+        seating = self.seats.first(workers)
+        return tuple(
+            ResolvedRun(
+                run_id=run_id,
+                request=table.request,
+                server_version=self.catalog.server_version,
+                extract=table.extract,
+                plan=table.plan,
+                outputs=outputs[number],
+                topology=table.topology,
+                seating=seating,
+            )
+            for number, table in self.tables.items()
+        )
+
+    def left_out(self, runs: int, observe: Observer) -> tuple[TableProblem, ...]:
+        """Return the problems of the tables that are left out.
+
+        Args:
+            runs: The number of tables that can be unloaded.
+            observe: Gets the notices of the choice.
+
+        Raises:
+            UnloaderError: The other tables are not to be unloaded without them.
+        """
+        lost = [TableProblem.earlier(table, why) for table, why in self.asked.left_out]
+        late = [self.problems[number] for number in sorted(self.problems)]
+        problems = each_once((*lost, *self.unchosen, *late))
+        goes_on = self.asked.options.on_failure == "continue" and runs
+        unmatched = any(each.kind == "unmatched" for each in problems)
+        if unmatched or (problems and not goes_on):
+            raise one_error(problems, runs + len({each.table for each in problems}))
+        for text in self.notices:
+            observe(Notice(text=text))
+        return problems
+
+
+@contextmanager
+def prepared(
+    asked: TablesRequest,
+    *,
+    source: SourceSpec | None = None,
+    run_id: str = "",
+    planned: Plan | None = None,
+    seats: Callable[[], SeatPlan] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    observe: Observer = silent,
+) -> Iterator[PreparedRun]:
+    """Open the source, take the snapshot, plan all tables and hold them.
+
+    The catalog is closed, and the snapshot released, at the end of the context.
+
+    Args:
+        asked: Which tables.
+        source: The source at the snapshot of a plan; None is the source of the request.
+        run_id: Names the run in the sessions of the source; empty outside a run.
+        planned: The plan of the only table, made earlier; None makes one.
+        seats: As for `resolved`.
+        stop: As for `resolved`.
+        observe: As for `resolved`.
+
+    Raises:
+        ConfigError: The requested seats are unavailable.
+        UnloaderError: As `resolved`, for the only table.
+    """
+    started, first = time.perf_counter(), asked.common
+    workers = planned.limits.parallelism if planned else None
+    seated = seats or _always(seat_request(first, workers))
+    source = source or first.source
+    source = replace(source, session=replace(source.session, run_id=run_id))
+    step = "connecting"
+    observe(PhaseStarted(phase="connecting"))
+
+    def prepare() -> PreparedRun:
+        nonlocal step
+        step = "connecting"
+        catalog = open_unless(stop, source)
+        step = "planning"
+        with closing_after_failure(catalog), cancelled_by(stop, catalog):
+            observe(PhaseStarted(phase="snapshot"))
+            snapshot = catalog.snapshot(first.consistency)
+            observe(PhaseStarted(phase="table"))
+            found = chosen_tables(catalog, asked.entries, observe)
+            if asked.is_single and found.problems:
+                raise found.problems[0].error
+            observe(PhaseStarted(phase="planning"))
+            run = PreparedRun(
+                asked=asked,
+                catalog=catalog,
+                seats=seated(),
+                stop=stop,
+                chosen=found.tables,
+                notices=found.notices,
+                unchosen=found.problems,
+                started=started,
+            )
+            size = None
+            if not asked.is_single:
+                sizes = (estimated_bytes(each.table) for each in found.tables)
+                size = common_unit_bytes(sizes, run.seats.parallelism)
+            run.tables = run.each(
+                range(len(found.tables)),
+                lambda at: prepared_table(
+                    found.tables[at],
+                    catalog=catalog,
+                    source=source,
+                    snapshot=snapshot,
+                    seats=run.seats,
+                    planned=planned,
+                    unit_bytes=size,
+                ),
+            )
+            observe(PhaseStarted(phase="locking"))
+            run.each(run.tables, lambda at: check_where(catalog, run.tables[at].extract))
+            wanted = [(each.extract, each.plan.selectors) for each in run.tables.values()]
+            held = hold_tables(catalog, wanted, observe)
+            for number, error in zip(list(run.tables), held, strict=True):
+                if error is None:
+                    continue
+                # Another attempt may get a lock, but not while other tables could be read.
+                if error.retryable and asked.options.on_failure == "stop":
+                    raise error
+                run.refuse(number, error)
+            return run
+
+    # Nothing is decided yet: whatever a lost session has found is looked for again. Seats that are
+    # unavailable are not the fault of the source, and end the attempts.
+    patience = Patience(retry=first.retry, run_id=run_id, stop=stop, observe=observe)
+    ready = patience.with_retries(lambda: step, prepare, seated)
+    with closing(ready.catalog):
+        yield ready
+
+
+def _always(seats: SeatPlan) -> Callable[[], SeatPlan]:
+    return lambda: seats
+
+
+@contextmanager
+def closing_after_failure(catalog: Catalog) -> Iterator[None]:
+    """Close a catalog if the block raises; an error of the closing is dropped."""
+    try:
+        yield
+    except BaseException:
+        with suppress(UnloaderError):
+            catalog.close()
+        raise
+
+
+def prepared_table(
+    found: ChosenTable,
+    *,
+    catalog: Catalog,
+    source: SourceSpec,
+    snapshot: Snapshot,
+    seats: SeatPlan,
+    planned: Plan | None = None,
+    unit_bytes: int | None = None,
+) -> PreparedTable:
+    """Return a described table with its columns, its formats and its plan.
+
+    Args:
+        found: The table.
+        catalog: Has the snapshot.
+        source: The source with the name of the run in its sessions.
+        snapshot: The snapshot of the catalog.
+        seats: How many workers there may be, and where.
+        planned: A plan made earlier; None makes one from the table as it is now.
+        unit_bytes: The size of the units of all tables, if there are several.
+    """
+    request, selection = found.request, found.request.selection
+    columns = columns_of(request, catalog, found.table)
+    split = request.limits.split if planned is None else "auto"
+    table = without_masked_ranges(found.table, catalog, columns.transforms, split)
+    check_sampling(catalog, selection)
+    if planned is None:
+        plan = plan_of(table, selection, limits_of(request, seats.parallelism, unit_bytes))
+    else:
+        check_fits(planned, table, selection.partitions)
+        plan = planned_part(planned, selection.part)
+    extract = Extract(
+        source=source,
+        snapshot=snapshot,
+        # Workers read by selector: thousands of partitions need not travel with each task.
+        table=replace(table, partitions=(), extents=(), keys=None),
+        query=selection.query,
+        where=selection.where,
+        partitions=selection.partitions,
+        keys=keys_of(catalog, table, selection),
+        limit_rows=selection.limit_rows,
+        projection=columns.read,
+    )
+    if any(isinstance(each, ParquetFormat) for each in columns.formats):
+        extract = with_origin(extract)
+    workers = 1 if _is_in_order(request) else min(plan.limits.parallelism, len(plan.units))
+    return PreparedTable(
+        request=request,
+        catalog=catalog,
+        extract=extract,
+        plan=plan,
+        formats=columns.formats,
+        transforms=columns.transforms,
+        topology=seats.topology,
+        seating=seats.first(workers),
+    )
+
+
+def _is_in_order(request: Request) -> bool:
+    """Return whether the output is one stream, so that one worker writes it."""
+    return is_one_stream(destination_kind(request.output.destinations))
+
+
 def _codec(
     number: int,
-    ready: Prepared,
+    table: PreparedTable,
     planned: ResolvedRun | None,
-    observe: Observer,
+    measured: dict[object, Choice],
     stop: Callable[[], bool],
-) -> Codec:
-    """Return the codec, and how a preset chose it: now, or when the run was planned."""
-    asked = ready.request.output.compression
-    before = None if planned is None else planned.outputs[number].choice
-    if planned is not None and type(planned.outputs[number].format) is not type(ready.format):
-        before = None  # It was measured for other files.
-    if before is not None and asked in (before.compression, before.preset):
-        return before.compression, before
+    observe: Observer,
+) -> _Codec:
+    """Return the codec of an output, and how a preset chose it: now, or when it was planned.
+
+    Args:
+        number: Of the output.
+        table: With this output alone.
+        planned: The plan of the only table.
+        measured: What was measured for an output of other tables; gets what is measured here.
+        stop: As for `resolved`.
+        observe: As for `resolved`.
+    """
+    asked = table.request.output.compression
+    if planned is not None and type(planned.outputs[number].format) is type(table.format):
+        # Otherwise it was measured for other files.
+        before = planned.outputs[number].choice
+        if before is not None and asked in (before.compression, before.preset):
+            return before.compression, before
     if isinstance(asked, Compression):
         return asked, None
-    observe(PhaseStarted(phase="measuring"))
-    choice = chosen(ready, asked, observe=observe, stop=stop)
-    return choice.compression, choice
+    kind = (number, asked, type(table.format))
+    if kind not in measured:
+        observe(PhaseStarted(phase="measuring"))
+        measured[kind] = chosen(table, asked, observe=observe, stop=stop)
+    return measured[kind].compression, measured[kind]
 
 
-def in_table(options: OutputOptions, ready: Prepared, run_id: str) -> OutputOptions:
-    """Return the output of one run, its place a real one: below the table's data, named by the run.
+def _outputs(table: PreparedTable, codecs: list[_Codec], run_id: str) -> tuple[ResolvedOutput, ...]:
+    """Return the outputs of a table, with their real places.
+
+    Raises:
+        UsageError: Two outputs would have one place, or one cannot be encrypted as asked.
+        ConfigError: A key is missing.
+        OutputFailed: A name is too long.
+    """
+    found = []
+    for number, (compression, choice) in enumerate(codecs):
+        own = table.of_output(number)
+        options = replace(
+            placed(own.request.output, own.extract, run_id),
+            encryption=checked_encryption(own.request),
+        )
+        if lake_kind(options.destination) is not None:
+            options = _in_table(options, own, run_id)
+        output = ResolvedOutput(
+            options=options,
+            format=own.format,
+            compression=compression,
+            choice=choice,
+            transform=own.transforms[0],
+        )
+        found.append(output)
+    check_places(table.request, [each.options for each in found])
+    if len(found) > 1 or table.request.uses_cluster:
+        # Another process, in another directory, reads the place.
+        found = [replace(each, options=at_absolute_places(each.options)) for each in found]
+    return tuple(found)
+
+
+def _in_table(options: OutputOptions, ready: PreparedTable, run_id: str) -> OutputOptions:
+    """Return the output with its real place: below the table's data, named by the run.
 
     Raises:
         UsageError: The name of the table cannot be read, or there is no column to partition by.
@@ -239,7 +615,8 @@ def in_table(options: OutputOptions, ready: Prepared, run_id: str) -> OutputOpti
     name = options.destination
     kind = lake_kind(name)
     assert kind is not None
-    projection = ready.extract.projection if ready.transform is None else ready.transform.written
+    transform = ready.transforms[0]
+    projection = ready.extract.projection if transform is None else transform.written
     names = [column.name for column in projection.columns]
     folding = ready.catalog.capabilities.folding
     tables = lake_format(kind)
@@ -262,3 +639,17 @@ def in_table(options: OutputOptions, ready: Prepared, run_id: str) -> OutputOpti
         destination=below(tables.data_place(name), run_id),
         lake_table=replace(table, files=f"{table.files}/{run_id}"),
     )
+
+
+def one_directory(request: Request, other: str, place: str) -> UsageError:
+    """Return the error of a table that would be written to the directory of another one."""
+    to = request.output.destination
+    hint = "give one of the tables a separate `to` below a [[table]] of a job file"
+    if "{schema}" not in to or "{table}" not in to:
+        hint = "give each table a separate directory: --to '/extract/{schema}.{table}'"
+    if request.selection.query is not None and "{table}" in to:
+        hint = (
+            'name the query, so that {table} means its name: query-name = "NAME" below its '
+            "[[table]]"
+        )
+    return UsageError(f"it would be written to the directory of {other}, {place}", hint)

@@ -7,6 +7,10 @@ row is read, and the manifest is made from it. Its JSON is read back as an equal
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterable
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from msgspec import Struct, ValidationError, convert, to_builtins
@@ -27,16 +31,40 @@ from unloader.model import (
 )
 from unloader.placement.seating import Seating, SeatPlan
 from unloader.redaction import holds_sql_password
-from unloader.resolve.outputs.transforming import ResolvedTransform
 from unloader.secrets.secret_places import is_proof_of, proof_of
-from unloader.storage.place_names import is_kept
-from unloader.transforms.model import MaskingKey, TransformOptions
+from unloader.storage.place_names import destination_kind, is_kept
+from unloader.transforms.model import MaskingKey, OutputColumn, TransformOptions
+from writers import built_library
 from writers.codecs.choice import Choice
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
+from writers.schema import read_schema, schema_text, selected
 
 FORMAT_VERSION = 4
 
 _AGAIN = "make the plan again: unloader plan SOURCE --output FILE"
+
+
+class ResolvedTransform(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The transform of one output, with nothing left to be decided. It holds no key."""
+
+    options: TransformOptions
+    """What is done; its keys have their proofs."""
+    written: Projection
+    """The columns that are written."""
+    columns: tuple[OutputColumn, ...]
+    """The same, each with where it comes from and how it is masked."""
+
+    @property
+    def declared(self) -> Projection:
+        """The columns that are written, with the source's types where they still say something."""
+        known = zip(self.written.columns, self.columns, strict=True)
+        return replace(
+            self.written,
+            columns=tuple(
+                replace(read, source_type="") if column.changes or column.masked else read
+                for read, column in known
+            ),
+        )
 
 
 class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -107,8 +135,6 @@ class ResolvedRun(
         """The columns that the first output writes; others are read for the others, or a filter."""
         if self.request.routes is None:
             return self.output.written(self.extract.projection)
-        from unloader.resolve.outputs.columns import projection_of_output
-
         return self.output.written(projection_of_output(self.extract.projection, 0))
 
     @property
@@ -163,7 +189,6 @@ class ResolvedRun(
         """Return the run with other places where the keys of masks are found."""
         if all(output.transform is None for output in self.outputs):
             return self
-        from unloader.resolve.outputs.transforming import with_key_places
 
         def moved(options: OutputOptions) -> OutputOptions:
             known = options.transform
@@ -293,3 +318,170 @@ _encoded = Encoder(order="sorted").encode
 
 def _digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
+
+
+def projection_of_output(projection: Projection, number: int) -> Projection:
+    """Return the columns of one output out of the columns of the scan, in its order."""
+    taken = projection.outputs[number]
+    schema = projection.schema
+    if schema:
+        schema = schema_text(selected(read_schema(schema), taken))
+    return replace(
+        projection,
+        columns=tuple(projection.columns[index] for index in taken),
+        schema=schema,
+        outputs=(tuple(range(len(taken))),),
+        filters=None,
+    )
+
+
+_GUARDED = "with --guard-formulas, a text that begins like a formula gets a leading quote"
+
+
+def marked(projection: Projection, output: TextFormat | ParquetFormat) -> Projection:
+    """Return the projection with a note on the columns that `--guard-formulas` may change."""
+    if not (isinstance(output, TextFormat) and output.guard_formulas):
+        return projection
+    from writers.text.formulas import is_guarded
+
+    columns = tuple(
+        replace(column, lossless=False, note="; ".join(filter(None, (column.note, _GUARDED))))
+        if is_guarded(field)
+        else column
+        for column, field in zip(projection.columns, read_schema(projection.schema), strict=True)
+    )
+    return replace(projection, columns=columns)
+
+
+def of_output(run: ResolvedRun, number: int) -> ResolvedRun:
+    """Return the run as if one of its outputs were the only one; without routes it is that."""
+    if run.request.routes is None:
+        return run
+    output = run.outputs[number]
+    projection = marked(projection_of_output(run.extract.projection, number), output.format)
+    return replace(
+        run,
+        request=run.request.of_outputs()[number],
+        extract=replace(run.extract, projection=projection),
+        outputs=(output,),
+    )
+
+
+def of_route(run: ResolvedRun, name: str) -> ResolvedRun:
+    """Return the run of the output of a route; "" is the only output."""
+    names = [each.name for each in run.request.routes or ()]
+    return of_output(run, names.index(name) if name else 0)
+
+
+def with_key_places(options: TransformOptions, keys: Iterable[MaskingKey]) -> TransformOptions:
+    """Return a transform with other places of its keys, by their names; proofs stay."""
+    now = {key.name: key for key in keys}
+    return replace(
+        options,
+        keys=tuple(
+            replace(now[key.name], proof=key.proof) if key.name in now else key
+            for key in options.keys
+        ),
+    )
+
+
+def has_same_keys(had: TransformOptions, asked: TransformOptions) -> bool:
+    """Return whether the keys of a request are those of a run, whose proofs are known.
+
+    Raises:
+        ConfigError: A key is missing or invalid.
+    """
+    from unloader.transforms.masking_keys import masking_keys
+
+    now = masking_keys(asked.keys)
+    return all(is_proof_of(now.get(key.name, b""), key.proof) for key in had.keys)
+
+
+_FILE_NAME = re.compile(r"\.(csv|tsv|txt|parquet)(\.(gz|zst|lz4))?$", re.IGNORECASE)
+
+
+def output_notices(run: ResolvedRun) -> tuple[str, ...]:
+    """Return lines of outputs that may surprise: a directory named like a file, empty lines."""
+    found = []
+    for number, output in enumerate(run.outputs):
+        found += [
+            f"{place} is a directory that contains the output files; for one file use --to DIR "
+            "--file-per table --file-name NAME"
+            for place in output.options.destinations
+            if _FILE_NAME.search(place) and destination_kind((place,)) in ("directories", "objects")
+        ]
+        text = output.format
+        if not isinstance(text, TextFormat) or text.null or text.fixed or text.trailing_delimiter:
+            continue
+        columns = of_output(run, number).written.columns
+        if len(columns) == 1 and columns[0].nullable:
+            found.append(
+                f"NULL of the only column {columns[0].name} is written as an empty line, which "
+                r"many programs skip; --null '\N' writes another text"
+            )
+    return tuple(found)
+
+
+def routes_json(run: ResolvedRun) -> list[dict[str, Any]]:
+    """Return what each output becomes, for whoever reads a plan."""
+    found = []
+    for number, route in enumerate(run.request.routes or ()):
+        own = of_output(run, number)
+        options, shape = own.output.options, own.output.format
+        found.append(
+            {
+                "name": route.name,
+                "to": list(options.destinations) if options.destination else [],
+                "format": "csv" if isinstance(shape, TextFormat) else "parquet",
+                "compression": own.output.compression.codec,
+                "filter": options.filter,
+                "columns": [
+                    {
+                        "name": column.name,
+                        "source_type": column.source_type,
+                        "output_type": column.output_type,
+                        "lossless": column.lossless,
+                        "note": column.note,
+                    }
+                    for column in own.written.columns
+                ],
+            }
+        )
+    return found
+
+
+_TEXT = ("text encoder", "writers.native.library", "6")
+_PAGES = ("Parquet encoder", "writers.parquet.native.library", "1.4")
+_SUMS = ("checksums", "writers.content.native", "1.2")
+_SOURCES = {"postgresql": ("reader of COPY data", "unloader.sources.postgres.libpq.copying", "4")}
+"""For each library: its name for users, its module, and how many times the CPU a run without it
+takes at most. Measured with tables of 2 to 3 million rows and 2 to 6 columns on two processors."""
+
+
+def missing_libraries(run: ResolvedRun) -> tuple[str, ...]:
+    """Return one line if libraries are missing, with what that costs and how to build them.
+
+    A library that is there and cannot be loaded is reported by `unloader formats`.
+    """
+    wanted = [_SOURCES[run.extract.source.kind]] if run.extract.source.kind in _SOURCES else []
+    for output in run.outputs:
+        is_native = output.options.encoder != "plain"
+        if isinstance(output.format, TextFormat) and is_native:
+            wanted.append(_TEXT)
+        if isinstance(output.format, ParquetFormat):
+            wanted += [_PAGES, _SUMS] if is_native else [_SUMS]
+    missing = [
+        f"{title} (up to {times} times the CPU without it)"
+        for title, name, times in dict.fromkeys(wanted)
+        if not _is_built(name)
+    ]
+    if not missing:
+        return ()
+    return (f"native libraries are not built: {', '.join(missing)}; {built_library.advice()}",)
+
+
+@cache
+def _is_built(name: str) -> bool:
+    """Return whether the library of a module is there; asked for each table of a run."""
+    module = import_module(name)
+    return built_library.find(module.NAME, module.OVERRIDE) is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 from unloader.events import Notice, Observer
 from unloader.manifest.model import Manifest
 from unloader.request.directory_names import beside
-from unloader.resolve.outputs.directories import directory_values
+from unloader.resolve.places import directory_values
 from unloader.resolve.resolved import ResolvedRun
 from unloader.retention.earlier_runs import newer_run, other_runs, why_kept
 from unloader.retention.link import check_link, link_of, switch_link

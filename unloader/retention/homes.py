@@ -25,7 +25,7 @@ from unloader.manifest.read import (
     read_manifest,
 )
 from unloader.request.directory_names import beside, home_template
-from unloader.resolve.outputs.directories import directory_values
+from unloader.resolve.places import directory_values
 from unloader.resolve.resolved import ResolvedRun
 from unloader.retention.earlier_runs import EarlierRun, why_not_ours
 from unloader.retention.link import link_of, switch_link

@@ -19,8 +19,8 @@ from unloader.manifest.model import Manifest, SourceRecord, TableRecord, TablesM
 from unloader.manifest.read import read_manifest
 from unloader.redaction import redact
 from unloader.resolve.broken_run import first_of_tables, options_of_tables, read_run
+from unloader.resolve.homes import home_above, is_of_tables, recorded_tables
 from unloader.resolve.resolved import ResolvedRun
-from unloader.resolve.tables.homes import home_above, is_of_tables, recorded_tables
 from unloader.retention.earlier_runs import EarlierRun, why_not_ours
 from unloader.retention.removing import LEAVING, empty, is_below, is_ours, within
 from unloader.status.clearing import clear

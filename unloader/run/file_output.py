@@ -20,10 +20,8 @@ from unloader.manifest.model import Manifest
 from unloader.manifest.read import digest_at_end, manifest_bytes, read_index, read_manifest
 from unloader.model import COMPARING, FinishedUnit, OutputTask
 from unloader.request.file_names import check_distinct
-from unloader.resolve.outputs.naming import Naming
-from unloader.resolve.outputs.one import of_output
-from unloader.resolve.outputs.stripes import stripes
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.places import Naming, stripes
+from unloader.resolve.resolved import ResolvedRun, of_output
 from unloader.run.journal import (
     Progress,
     compacted,

@@ -13,7 +13,7 @@ from unloader.model import Request
 from unloader.request.directory_names import existing, has_fields, home_template
 from unloader.resolve.broken_run import is_finished
 from unloader.resolve.jobs import digest_of_job, digest_of_tables_job
-from unloader.selection.asked import TablesRequest
+from unloader.selection.choice import TablesRequest
 from unloader.storage.place_names import is_kept, path_of
 from unloader.storage.storage_lookup import storage_at
 

@@ -14,12 +14,11 @@ from unloader.errors import FollowUpFailed, UsageError
 from unloader.events import Observer
 from unloader.manifest.model import Manifest, TablesManifest
 from unloader.request.directory_names import home_template, is_dated
-from unloader.resolve.outputs.directories import is_followed
-from unloader.resolve.outputs.one import of_route
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.places import is_followed
+from unloader.resolve.resolved import ResolvedRun, of_route
 
 if TYPE_CHECKING:
-    from unloader.selection.asked import TablesRequest
+    from unloader.selection.choice import TablesRequest
 
 
 class Following(Struct, kw_only=True):

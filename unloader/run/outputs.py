@@ -18,7 +18,7 @@ from unloader.errors import Interrupted, UsageError
 from unloader.events import Event, Notice, Observer, UnitFailed
 from unloader.manifest.model import Manifest, RouteRecord
 from unloader.model import FinishedUnit, OutputTask
-from unloader.resolve.outputs.naming import Naming
+from unloader.resolve.places import Naming
 from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
 from unloader.storage.place_names import NULL_ROWS, pipe_template

@@ -33,10 +33,8 @@ from unloader.nouns import counted
 from unloader.placement.observation import node_cpus
 from unloader.redaction import redact
 from unloader.resolve.broken_run import first_of_tables
-from unloader.resolve.outputs.one import of_output
-from unloader.resolve.resolved import ResolvedRun
-from unloader.resolve.tables.homes import LeftOut, TablesRecord, is_dropped, recorded_tables
-from unloader.resolve.tables.problems import TableProblem, told_at_once
+from unloader.resolve.homes import LeftOut, TablesRecord, is_dropped, recorded_tables
+from unloader.resolve.resolved import ResolvedRun, of_output
 from unloader.run.file_output import FileOutput, Left, left_of
 from unloader.run.finishing import END_SECONDS, Ended
 from unloader.run.following import Following
@@ -44,6 +42,7 @@ from unloader.run.history import History
 from unloader.run.outputs import NullOutput, RunOutput, StreamOutput
 from unloader.run.table import RunState, Table
 from unloader.run.work import named
+from unloader.selection.problems import TableProblem, one_error
 from unloader.storage.place_names import KEPT, destination_kind, real
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import RUN_RECORD, Claim, LiveStorage, RunStorage
@@ -218,7 +217,7 @@ class Opening(Struct, frozen=True, kw_only=True):
                 problems.append(TableProblem(table=run.extract.table.label, error=error))
         if problems and not (state.options.on_failure == "continue" and state.tables):
             is_new = not (state.resolved.resumed_in or state.options.replaces)
-            raise told_at_once(problems, len(problems) + len(state.tables), goes_on=is_new)
+            raise one_error(problems, len(problems) + len(state.tables), goes_on=is_new)
         state.problems = problems
 
     def take_later(self, order: Iterable[int], record: Callable[[], None]) -> Taking:

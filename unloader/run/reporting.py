@@ -16,8 +16,7 @@ from unloader.events import (
 from unloader.manifest.model import totals_of
 from unloader.model import TableCounts
 from unloader.nouns import counted
-from unloader.resolve.outputs.one import output_notices
-from unloader.resolve.slow_installation import missing_libraries
+from unloader.resolve.resolved import missing_libraries, output_notices
 from unloader.run.concurrency import is_adaptive
 from unloader.run.order import size_of
 from unloader.run.table import RunState, Table

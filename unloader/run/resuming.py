@@ -37,19 +37,18 @@ from unloader.resolve.broken_run import (
     read_run,
     why_not_resumable,
 )
+from unloader.resolve.homes import home_above, is_of_tables
 from unloader.resolve.jobs import digest_of_tables_job, same_job
-from unloader.resolve.outputs.one import of_route
-from unloader.resolve.parts import is_of_plan
+from unloader.resolve.planned import is_of_plan
 from unloader.resolve.reopening import reopened
-from unloader.resolve.resolved import ResolvedRun
-from unloader.resolve.tables.homes import home_above, is_of_tables
+from unloader.resolve.resolved import ResolvedRun, of_route
 from unloader.run.concurrency import is_adaptive
 from unloader.run.following import Following
 from unloader.run.places import left_of_tables, places_of
 from unloader.run.run import Manifests, commit, run
-from unloader.run.starting import Stop, start, start_tables, tell_settings
+from unloader.run.starting import Stop, start, tell_settings
 from unloader.run.workers import workers_for
-from unloader.selection.asked import TablesRequest
+from unloader.selection.choice import TablesRequest
 from unloader.storage.place_names import is_kept, path_of, real
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import RUN_RECORD
@@ -98,14 +97,14 @@ def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop
     broken = broken.changed(as_said)
     if not again.new_snapshot:
         return _continued(broken, observe, stop)
-    if broken.options is None:
-        return start(broken.first.request_here(), None, observe=observe, stop=stop)
     requests = [each.request_here() for each in broken.tables]
+    if broken.options is None:
+        return start(TablesRequest.one(requests[0]), observe=observe, stop=stop)
     replaces = (*broken.options.replaces, broken.run_id)
     options = replace(broken.options, home=broken.place, replaces=replaces)
     left_out = tuple((each.table, each.error.message) for each in broken.left_out)
     asked = replace(TablesRequest.of(requests, options), left_out=left_out)
-    return start_tables(asked, observe=observe, stop=stop)
+    return start(asked, observe=observe, stop=stop)
 
 
 def _continued(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifests:
@@ -123,7 +122,7 @@ def _continued(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifests:
             stop=stop,
             observe=observe,
         ) as ready:
-            return run(ready, team.executor, broken.options, left, observe=observe, stop=stop)
+            return run(ready, team.executor, left, observe=observe, stop=stop)
 
 
 def _moved(table: BrokenTable) -> ResolvedRun:
@@ -174,14 +173,29 @@ def _as_asked(
 
 
 def resume_or_start(
-    request: Request, planned: ResolvedRun | None, *, observe: Observer, stop: Stop
+    asked: TablesRequest, planned: ResolvedRun | None = None, *, observe: Observer, stop: Stop
 ) -> Manifests:
     """Continue an interrupted run of the same job, or start; see `unloader.api.unload`."""
-    for place in _places_of(request):
-        manifests = _resumed(place, request, planned, observe, stop)
-        if manifests is not None:
-            return manifests
-    return start(request, planned, observe=observe, stop=stop)
+    if asked.is_single:
+        for place in _places_of(asked.common):
+            manifests = _resumed(place, asked.common, planned, observe, stop)
+            if manifests is not None:
+                return manifests
+        return start(asked, planned, observe=observe, stop=stop)
+    template = home_template(asked.options.destination)
+    # One of another day is for `resume` alone: a nightly job wants the rows of this night.
+    homes = (
+        existing(template, _today(), storage_at(template).levels)
+        if has_fields(template)
+        else (template or ".",)
+    )
+    for home in homes if asked.options.destination else ():
+        alone = not has_fields(template)
+        found = _resumed_tables(home, asked, alone=alone, observe=observe, stop=stop)
+        if isinstance(found, TablesManifest):
+            return found
+        asked = found
+    return start(asked, observe=observe, stop=stop)
 
 
 def _places_of(request: Request) -> tuple[str, ...]:
@@ -329,7 +343,7 @@ def _has_its_masking_keys(run: ResolvedRun, request: Request) -> bool:
     ]
     if not pairs:
         return True
-    from unloader.resolve.outputs.transforming import has_same_keys
+    from unloader.resolve.resolved import has_same_keys
 
     return all(has_same_keys(had, asked) for had, asked in pairs)
 
@@ -338,24 +352,6 @@ def _masking_keys(request: Request) -> tuple[MaskingKey, ...]:
     """Return where a request finds the keys of its masks."""
     transforms = (each.output.transform for each in request.of_outputs())
     return tuple(key for each in transforms if each is not None for key in each.keys)
-
-
-def resume_or_start_tables(asked: TablesRequest, *, observe: Observer, stop: Stop) -> Manifests:
-    """Continue an interrupted run of the same job, or start; see `unloader.api.unload_tables`."""
-    template = home_template(asked.options.destination)
-    # One of another day is for `resume` alone: a nightly job wants the rows of this night.
-    homes = (
-        existing(template, _today(), storage_at(template).levels)
-        if has_fields(template)
-        else (template or ".",)
-    )
-    for home in homes if asked.options.destination else ():
-        alone = not has_fields(template)
-        found = _resumed_tables(home, asked, alone=alone, observe=observe, stop=stop)
-        if isinstance(found, TablesManifest):
-            return found
-        asked = found
-    return start_tables(asked, observe=observe, stop=stop)
 
 
 def _resumed_tables(

@@ -28,8 +28,7 @@ from unloader.failures import error_of, failure_of
 from unloader.manifest.model import Manifest, OtherRoute, RouteRecord
 from unloader.model import AttemptFailure, FinishedUnit, OutputResult, OutputTask
 from unloader.nouns import counted
-from unloader.resolve.outputs.one import of_output
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.resolved import ResolvedRun, of_output
 from unloader.run.file_output import left_of_output
 from unloader.run.journal import Progress
 from unloader.run.outputs import (

@@ -28,11 +28,10 @@ from unloader.failures import error_of
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.manifest.model import Manifest, TablesManifest, totals_of
 from unloader.manifest.read import manifest_bytes
-from unloader.model import AttemptFailure, Request, TablesOptions
-from unloader.resolve.outputs.directories import is_followed
-from unloader.resolve.outputs.one import of_output
-from unloader.resolve.tables.homes import home_of
-from unloader.resolve.tables.resolving import OpenTables
+from unloader.model import AttemptFailure, Request
+from unloader.resolve.homes import home_of
+from unloader.resolve.places import is_followed
+from unloader.resolve.resolution import OpenRun
 from unloader.run.concurrency import RunSteering, watched_load
 from unloader.run.ending import abandon, advised, manifest_of, partial_error
 from unloader.run.file_output import Left
@@ -74,9 +73,8 @@ _SAME_SECONDS = 0.05
 
 
 def run(
-    resolved: OpenTables,
+    resolved: OpenRun,
     executor: Executor,
-    options: TablesOptions | None = None,
     left: Mapping[TablePlaces, Left] | None = None,
     *,
     observe: Observer,
@@ -87,8 +85,6 @@ def run(
     Args:
         resolved: The tables with their open source.
         executor: Does the work units; given back by the caller.
-        options: Of several tables as a whole; None for a single table, which has no directory
-            around it.
         left: Of a run that is resumed, what is left of each table.
         observe: Called with each event, in this thread.
         stop: Asked several times a second.
@@ -103,10 +99,9 @@ def run(
         Interrupted: `stop` returned True, or `unloader stop` asked for the end.
         FollowUpFailed: All is published, but `--latest-link` could not be switched.
     """
-    first, is_single = resolved.runs[0], options is None
-    if options is None:
-        home = of_output(first, 0).output.options.destination
-        options = TablesOptions(destination=home)
+    first, options = resolved.runs[0], resolved.options
+    if resolved.is_single:
+        home = first.output.options.destination
     else:
         home = resolved.resumed_in or options.home or home_of(options.destination, resolved.runs)
         options = with_what_it_replaces(options, home)
@@ -114,7 +109,7 @@ def run(
         resolved=resolved,
         options=options,
         home=home,
-        is_single=is_single,
+        is_single=resolved.is_single,
         live=LiveRun(resolved.run_id, first.seating.seats, observe, stop),
         # The thread that counts uses the catalog, too.
         catalog=SharedCatalog(resolved.catalog),

@@ -24,15 +24,14 @@ from unloader.manifest.model import Manifest
 from unloader.model import COMPARING, AttemptFailure, FinishedUnit, TablesOptions
 from unloader.nouns import counted
 from unloader.placement.evidence import Evidence
-from unloader.resolve.outputs.one import of_output, of_route
 from unloader.resolve.patience import Patience
-from unloader.resolve.resolved import ResolvedRun
-from unloader.resolve.tables.problems import TableProblem
-from unloader.resolve.tables.resolving import OpenTables
+from unloader.resolve.resolution import OpenRun
+from unloader.resolve.resolved import ResolvedRun, of_output, of_route
 from unloader.run.concurrency import RunSteering
 from unloader.run.history import History
 from unloader.run.journal import Progress
 from unloader.run.outputs import RunOutput, Stop, WrittenRoute, check_stop
+from unloader.selection.problems import TableProblem
 from unloader.sources.abilities import kept_until
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by
@@ -82,7 +81,7 @@ class SharedCatalog:
 class RunState(Struct, kw_only=True):
     """The run as a whole."""
 
-    resolved: OpenTables
+    resolved: OpenRun
     options: TablesOptions
     home: str
     """The directory of the run's record and manifest."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from unloader.errors import UsageError
-from unloader.model import NamePart, TableName
+from unloader.model import NamePart, Request, TableName, TablesOptions
 from unloader.nouns import are, counted
 from unloader.request.names import meant
 from unloader.selection.listing import STORED, Family, ListedTable, Listing
@@ -37,6 +38,76 @@ class TableChoice(Struct, frozen=True, kw_only=True):
     """What a pattern matches; a name means a table of any family."""
     allow_unmatched: bool = False
     """What stands for no table is told, and is no problem."""
+
+
+class AskedTables(Struct, frozen=True, kw_only=True):
+    """One entry: some tables, or one table or query, that are unloaded in the same way."""
+
+    request: Request
+    """What holds for each of the tables. It names none of them if there is a choice."""
+    choice: TableChoice | None = None
+    """Which tables; None means the table or the query that the request names."""
+    label: str = ""
+    """The entry of the job file, for messages; empty for a command line."""
+    group: str = ""
+    """Entries of one group have the same tables, and write them in different ways."""
+
+    @property
+    def is_of_one(self) -> bool:
+        """Whether it names one table, or is a query."""
+        if self.choice is None:
+            return True
+        tables = self.choice.tables
+        return len(tables) == 1 and tables[0].table is not None
+
+    @classmethod
+    def of(cls, request: Request) -> AskedTables:
+        """Return the entry of the one table or query that a request names."""
+        name = request.selection.table
+        if name is None:
+            return cls(request=request)
+        # As patterns without wildcards, so that all entries share one list of tables.
+        schema = None if name.schema is None else PartPattern(segments=(name.schema,))
+        pattern = TablePattern(
+            text=str(name),
+            origin="the request",
+            schema=schema,
+            name=PartPattern(segments=(name.name,)),
+        )
+        selection = replace(request.selection, table=None)
+        return cls(
+            request=replace(request, selection=selection), choice=TableChoice(tables=(pattern,))
+        )
+
+
+class TablesRequest(Struct, frozen=True, kw_only=True):
+    """What one run is asked for: one table or query, or several of them at one snapshot."""
+
+    entries: tuple[AskedTables, ...]
+    """All have the same source, and the same options of the run as a whole."""
+    options: TablesOptions
+    left_out: tuple[tuple[str, str], ...] = ()
+    """Tables that an interrupted run, which this run replaces, could not unload; and why not."""
+    is_single: bool = False
+    """The run is one table or query, whose directory has the record and the manifest of the run.
+    Otherwise these are in the directory around the directories of the tables."""
+
+    @classmethod
+    def one(cls, request: Request) -> TablesRequest:
+        """Return the run of the one table or query that a request names."""
+        output = request.output
+        options = TablesOptions(destination=output.destination, overwrite=output.overwrite)
+        return cls(entries=(AskedTables(request=request),), options=options, is_single=True)
+
+    @classmethod
+    def of(cls, requests: Iterable[Request], options: TablesOptions) -> TablesRequest:
+        """Return the run over the tables and queries that requests name."""
+        return cls(entries=tuple(map(AskedTables.of, requests)), options=options)
+
+    @property
+    def common(self) -> Request:
+        """Any of the requests: source, limits, seats and retries are the same in all of them."""
+        return self.entries[0].request
 
 
 class NamedTable(Struct, frozen=True, kw_only=True):
@@ -76,15 +147,10 @@ def choose(wanted: TableChoice, listing: Listing) -> Chosen:
     excluded = work.excluded()
     tables = tuple(table for key, table in sorted(work.found.items()) if key not in excluded)
     if not (tables or work.unlisted or work.problems):
-        work.problems.append(
-            TableProblem(
-                kind="unmatched",
-                table=", ".join(dict.fromkeys(each.text for each in wanted.exclude))
-                or "the patterns",
-                what="none of the requested tables is left",
-                hint="exclude fewer tables, or list all tables with: unloader describe SOURCE",
-            )
-        )
+        names = ", ".join(dict.fromkeys(each.text for each in wanted.exclude)) or "the patterns"
+        hint = "exclude fewer tables, or list all tables with: unloader describe SOURCE"
+        what = "none of the requested tables is left"
+        work.problems.append(TableProblem.of("unmatched", names, what, hint=hint))
     work.notices.extend(_twice_read(tables))
     return Chosen(
         tables=tables,
@@ -208,7 +274,7 @@ class _Choosing(Struct, kw_only=True):
             "patterns, schemas and exclusions that match nothing"
         )
         where = f"{what} in {self.listing.where}"
-        self.problems.append(TableProblem(kind="unmatched", table=text, what=where, hint=hint))
+        self.problems.append(TableProblem.of("unmatched", text, where, hint=hint))
 
     def _other_case(self, pattern: TablePattern, pool: list[ListedTable], names: set[str]) -> None:
         """Say which names a pattern would match if letters had the other case."""

@@ -283,7 +283,7 @@ def hold_tables(
     Raises:
         SourceError: The connection is lost, or the snapshot of all.
     """
-    if catalog.capabilities.holds_many:
+    if catalog.capabilities.holds_many and len(tables) > 1:
         found = cast(HoldingCatalog, catalog).hold_tables(tables)
     else:
         found = tuple(error_or_none(partial(catalog.hold, *each)) for each in tables)

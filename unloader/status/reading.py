@@ -22,7 +22,7 @@ from unloader.manifest.model import TableRecord, TablesManifest
 from unloader.manifest.read import is_published, parse_run
 from unloader.model import TableCounts
 from unloader.nouns import counted
-from unloader.resolve.tables.homes import (
+from unloader.resolve.homes import (
     PlannedTable,
     RecordedTable,
     home_above,

@@ -26,7 +26,8 @@ from unloader.model import OutputOptions, OutputTask, Preload, Request, UnitTask
 from unloader.nouns import are, counted
 from unloader.placement.seating import seat_request
 from unloader.redaction import redact
-from unloader.resolve.preparation import Prepared, prepared
+from unloader.resolve.resolution import PreparedTable, prepared
+from unloader.selection.choice import TablesRequest
 from unloader.sources.abilities import round_trip
 from unloader.storage.place_names import destination_kind
 from unloader.tuning.ceiling_records import (
@@ -195,7 +196,8 @@ def _sources(
     observe: Observer,
     stop: Callable[[], bool],
 ) -> None:
-    with prepared(request, stop, observe) as ready:
+    with prepared(TablesRequest.one(request), stop=stop, observe=observe) as opened:
+        ready = opened.tables[0]
         observe(PhaseStarted(phase="measuring-source"))
         figures: SourceFigures | None = None
         if not ready.plan.units:
@@ -219,7 +221,7 @@ def _sources(
                 _connection(found, ready, figures)
 
 
-def _add_source(found: _Found, ready: Prepared, figures: SourceFigures) -> None:
+def _add_source(found: _Found, ready: PreparedTable, figures: SourceFigures) -> None:
     extract = ready.extract
     levels = tuple(each for each in figures.levels if each.rows)
     if not levels:
@@ -246,7 +248,7 @@ def _add_source(found: _Found, ready: Prepared, figures: SourceFigures) -> None:
     )
 
 
-def _encoder(found: _Found, ready: Prepared, budget: Budget, stop: Callable[[], bool]) -> None:
+def _encoder(found: _Found, ready: PreparedTable, budget: Budget, stop: Callable[[], bool]) -> None:
     sample_budget = SampleBudget(
         bytes=budget.sample_bytes,
         fetch_seconds=3.0,
@@ -286,7 +288,7 @@ def _encoder(found: _Found, ready: Prepared, budget: Budget, stop: Callable[[], 
     )
 
 
-def _connection(found: _Found, ready: Prepared, figures: SourceFigures | None) -> None:
+def _connection(found: _Found, ready: PreparedTable, figures: SourceFigures | None) -> None:
     trips = []
     for _ in range(_STATEMENTS):
         began = time.perf_counter()
@@ -465,7 +467,7 @@ def levels_up_to(workers: int) -> tuple[int, ...]:
 
 
 def measure_source(
-    ready: Prepared,
+    ready: PreparedTable,
     executor: LocalExecutor,
     levels: Sequence[int],
     *,
@@ -515,7 +517,7 @@ def measure_source(
 
 
 def _fetch_tasks(
-    ready: Prepared, units: Sequence[WorkUnit], level: int, first: int, seconds: float
+    ready: PreparedTable, units: Sequence[WorkUnit], level: int, first: int, seconds: float
 ) -> Iterator[FetchTask]:
     """Yield the task of each worker: every n-th unit, from a different first unit."""
     spec = ready.request.output.spec("", ready.format, Compression())
@@ -527,7 +529,7 @@ def _fetch_tasks(
         yield FetchTask(units=tuple(_dropped(ready, unit, spec) for unit in mine), seconds=seconds)
 
 
-def _dropped(ready: Prepared, unit: WorkUnit, spec: OutputSpec) -> UnitTask:
+def _dropped(ready: PreparedTable, unit: WorkUnit, spec: OutputSpec) -> UnitTask:
     """Return the task that a worker gets of a run with `--to null:rows`."""
     return UnitTask(
         unit=unit,

@@ -30,7 +30,7 @@ from unloader.model import (
     TableName,
     ValueOptions,
 )
-from unloader.resolve.chosen_table import chosen_table, with_columns
+from unloader.resolve.choosing import chosen_table, with_columns
 from unloader.resolve.planning import keys_of, plan_of
 from unloader.selection.listing import Obstacle
 from unloader.sources.base import Capabilities, Catalog

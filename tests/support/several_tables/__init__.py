@@ -15,8 +15,8 @@ from unloader.events import Event, UnitFinished, silent
 from unloader.manifest.model import TablesManifest
 from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec, TablesOptions
 from unloader.request.names import parse_table
-from unloader.run.starting import start_tables
-from unloader.selection.asked import TablesRequest
+from unloader.run.starting import start
+from unloader.selection.choice import TablesRequest
 from writers.model import TextFormat
 
 
@@ -54,7 +54,7 @@ def unload(
     """Unload the tables in one run."""
     template = requests[0].output.destination
     options = replace(options or TablesOptions(destination=""), destination=template)
-    return start_tables(TablesRequest.of(requests, options), observe=observe, stop=stop)
+    return start(TablesRequest.of(requests, options), observe=observe, stop=stop)
 
 
 def break_off(requests: Sequence[Request], done: str, at: str, **options: Any) -> None:

@@ -18,8 +18,8 @@ from unloader.model import (
 )
 from unloader.request.names import parse_table
 from unloader.resolve.resolution import resolved
-from unloader.resolve.tables.resolving import OpenTables
 from unloader.run.run import run
+from unloader.selection.choice import TablesRequest
 from unloader.worker.process import release, run_unit
 from writers.model import TextFormat
 
@@ -47,22 +47,17 @@ def test_a_whole_run_in_this_process_writes_the_same_bytes(tmp_path: Path) -> No
     """Files and counts are those of a run with workers; the manifest has one worker."""
     api.unload(request_of(tmp_path, "workers"))
     job = request_of(tmp_path, "here")
-    with resolved(job) as ready, closing(InProcessExecutor(run_unit)) as executor:
-        tables = OpenTables(
-            run_id=ready.run.run_id,
-            runs=(ready.run,),
-            catalog=ready.catalog,
-            started=ready.started,
-        )
-        manifests = run(tables, executor, observe=lambda event: None, stop=lambda: False)
+    asked = TablesRequest.one(job)
+    with resolved(asked) as ready, closing(InProcessExecutor(run_unit)) as executor:
+        manifests = run(ready, executor, observe=lambda event: None, stop=lambda: False)
         assert isinstance(manifests, tuple)
         (manifest,) = manifests
     release()
-    assert [each.units for each in manifest.workers] == [len(ready.run.plan.units)]
+    assert [each.units for each in manifest.workers] == [len(ready.runs[0].plan.units)]
     assert manifest.totals.rows == 1000
     written = [
         {path.name: path.read_bytes() for path in (tmp_path / name).glob("*.csv")}
         for name in ("workers", "here")
     ]
-    assert len(written[0]) == len(ready.run.plan.units) > 1
+    assert len(written[0]) == len(ready.runs[0].plan.units) > 1
     assert written[0] == written[1]

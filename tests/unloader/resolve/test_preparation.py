@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,11 @@ from unloader.model import (
     SourceSpec,
 )
 from unloader.request.names import parse_table
+from unloader.resolve import resolution
+from unloader.resolve.columns import needs_of
 from unloader.resolve.planning import plan_of
-from unloader.resolve.preparation import needs_of, prepared
+from unloader.resolve.resolution import PreparedTable
+from unloader.selection.choice import TablesRequest
 from unloader.sources.password import password_of
 from unloader.sources.projection import OutputNeeds
 from writers.model import ParquetFormat, TextFormat
@@ -43,6 +47,13 @@ MAP = (
     "'p' || range AS partition_name, range AS position, range * 10000 AS first_rowid, "
     "range * 10000 + 9999 AS last_rowid FROM range(4)"
 )
+
+
+@contextmanager
+def prepared(job: Request, planned: Plan | None = None) -> Iterator[PreparedTable]:
+    """Open the source, and give the only table of a job."""
+    with resolution.prepared(TablesRequest.one(job), planned=planned) as ready:
+        yield ready.tables[0]
 
 
 def write(path: Path, *statements: str) -> None:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from unloader.errors import UsageError
 from unloader.request.names import Folding
 from unloader.selection.choice import Chosen, TableChoice, choose
-from unloader.selection.files import read_patterns
 from unloader.selection.listing import (
     FAMILIES,
     ListedTable,
@@ -21,8 +20,13 @@ from unloader.selection.listing import (
     Obstacle,
     of_unread_type,
 )
-from unloader.selection.patterns import parse_pattern, parse_schema
-from unloader.selection.problems import TableProblems, unreadable_columns
+from unloader.selection.patterns import parse_pattern, parse_schema, read_patterns
+from unloader.selection.problems import (
+    each_once,
+    one_error,
+    script,
+    unreadable_columns,
+)
 
 
 def table(schema: str, name: str, kind: str = "table", **more: Any) -> ListedTable:
@@ -107,7 +111,7 @@ def test_other_families_are_chosen_on_request() -> None:
     """A view is left out by a pattern with a word about it, and taken where views are asked for."""
     left = chosen(SHOP, "SALES.T*", "SALES.*")
     (problem,) = left.problems
-    assert "it matches 1 view but no table" in problem.what
+    assert "it matches 1 view but no table" in problem.error.message
     assert left.notices[0] == (
         "SALES.* also matches 1 foreign table and 1 view, which are left out"
     )
@@ -154,18 +158,19 @@ def test_problems_of_tables_come_with_what_mends_them() -> None:
     )  # fmt: skip
     made = chosen(found, "S.*", "S.N*")
     columns = [problem for each in made.tables for problem in unreadable_columns(each)]
-    problems = TableProblems.of(made.problems, columns, columns)
-    assert [problem.kind for problem in problems.items] == [
+    problems = each_once((*made.problems, *columns, *columns))
+    assert [problem.kind for problem in problems] == [
         "unmatched", "no right", "rows hidden", "no right", "column",
     ]  # fmt: skip
-    assert problems.script() == f'GRANT USAGE;\nGRANT A;\nGRANT "{hostile}";\n'
-    error = problems.error()
-    assert error is not None
+    assert script(problems) == f'GRANT USAGE;\nGRANT A;\nGRANT "{hostile}";\n'
+    error = one_error(problems, 5)
     assert error.exit_code == 4
-    assert "4 of the requested tables cannot be unloaded: S.N*: it matches no table" in str(error)
+    assert "5 problems found: S.N*: it matches no table" in str(error)
     assert "S.C: column f has the type BFILE" in str(error)
-    assert "--exclude f" in error.hint
-    assert TableProblems.of(chosen(found, "S.FINE").problems).error() is None
+    assert error.script == script(problems)
+    assert chosen(found, "S.FINE").problems == ()
+    column = one_error(columns, 4)
+    assert "--exclude f" in column.hint
     assert unreadable_columns(made.tables[1], {"other"}) == ()
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from unloader.errors import UsageError
 from unloader.model import NamePart
-from unloader.selection.files import patterns_of
-from unloader.selection.patterns import PartPattern, parse_pattern
+from unloader.selection.patterns import PartPattern, parse_pattern, patterns_of
 
 NAMES = st.text(alphabet="aAbB*?[]!-.\"' \nÄß😀_1", min_size=1, max_size=6)
 """Hostile ones: what is special in patterns, in SQL and in files, and letters of several cases."""

@@ -15,7 +15,8 @@ from unloader.errors import Interrupted
 from unloader.events import Event, Notice
 from unloader.model import OutputOptions, PlanOptions, Request, Selection, SourceSpec
 from unloader.request.names import parse_table
-from unloader.resolve.preparation import prepared
+from unloader.resolve.resolution import prepared
+from unloader.selection.choice import TablesRequest
 from unloader.tuning.codec_choice import (
     BEFORE_A_RUN,
     SAMPLED_UNITS,
@@ -90,7 +91,8 @@ def test_a_signal_ends_the_measuring(job: Request) -> None:
 def test_a_source_that_gives_no_sample_does_not_end_the_run(job: Request) -> None:
     """The preset takes what it takes unmeasured, and the notice says why."""
     told: list[Event] = []
-    with prepared(job) as ready:
+    with prepared(TablesRequest.one(job)) as opened:
+        ready = opened.tables[0]
         broken = replace(ready.extract, where="nonsense")
         choice = chosen(
             replace(ready, extract=broken), "smallest", observe=told.append, stop=lambda: False

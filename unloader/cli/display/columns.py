@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from unloader.cli.display import render
 from unloader.nouns import counted
 from unloader.request.settings import percent_text
-from unloader.resolve.outputs.one import of_output
+from unloader.resolve.resolved import of_output
 from writers.model import TextFormat
 
 if TYPE_CHECKING:

@@ -31,8 +31,7 @@ from unloader.request.job.layers import pairs, values_of
 from unloader.request.job.model import Entry, Given, JobFile, Mistake, Place
 from unloader.request.option import of_command
 from unloader.request.options import every_option
-from unloader.selection.asked import AskedTables
-from unloader.selection.choice import TableChoice
+from unloader.selection.choice import AskedTables, TableChoice
 
 _OPTION = re.compile(r"--([a-z][a-z-]*)")
 

@@ -15,8 +15,8 @@ from unloader.cli.options.source_argument import SourceArgument
 from unloader.errors import UsageError
 
 if TYPE_CHECKING:
+    from unloader.api import PlannedRun
     from unloader.resolve.resolved import ResolvedRun
-    from unloader.resolve.tables.planned import PlannedTables
 
 MOST_NOTES = 20
 """Columns whose note is shown; the others are counted."""
@@ -33,15 +33,15 @@ def plan_tables(context: click.Context, argument: SourceArgument, values: dict[s
     from unloader import api
 
     with display_for(values) as display:
-        planned = api.plan_tables(asked, observe=display)
+        planned = api.plan(asked, observe=display)
     if values["json"]:
         render.emit_json(_document(planned))
     elif not values["quiet"]:
         render.emit(_text(planned))
 
 
-def _document(planned: PlannedTables) -> dict[str, Any]:
-    from unloader.resolve.tables.problems import script
+def _document(planned: PlannedRun) -> dict[str, Any]:
+    from unloader.selection.problems import script
 
     first = planned.runs[0]
     return {
@@ -62,7 +62,7 @@ def _document(planned: PlannedTables) -> dict[str, Any]:
 
 
 def _table(run: ResolvedRun) -> dict[str, Any]:
-    from unloader.resolve.outputs.one import routes_json
+    from unloader.resolve.resolved import routes_json
     from writers.codecs.choice import label
 
     table = run.extract.table
@@ -110,7 +110,7 @@ def _total(values: list[int | None]) -> int | None:
     return None if any(each is None for each in values) else sum(filter(None, values))
 
 
-def _text(planned: PlannedTables) -> str:
+def _text(planned: PlannedRun) -> str:
     parts = [_tables(planned), "\n".join(_notes(planned)), _whole(planned)]
     left_out = [
         (render.name(each.table), f"is left out: {each.error.message}") for each in planned.problems
@@ -119,7 +119,7 @@ def _text(planned: PlannedTables) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _tables(planned: PlannedTables) -> str:
+def _tables(planned: PlannedRun) -> str:
     """Return a line for each table; for each output where a table has several."""
     shown = [(run, *output) for run in planned.runs for output in _outputs(run)]
     parts = [subset_text(run) for run, _, _ in shown]
@@ -154,7 +154,7 @@ def _outputs(run: ResolvedRun) -> Iterator[tuple[str, ResolvedRun]]:
     if run.request.routes is None:
         yield "", run
         return
-    from unloader.resolve.outputs.one import of_output
+    from unloader.resolve.resolved import of_output
 
     for number, route in enumerate(run.request.routes):
         yield route.name, of_output(run, number)
@@ -168,7 +168,7 @@ def _form(run: ResolvedRun) -> str:
     return name if codec == "none" else f"{name} {codec}"
 
 
-def _notes(planned: PlannedTables) -> Iterator[str]:
+def _notes(planned: PlannedRun) -> Iterator[str]:
     """Yield what becomes of columns that are not written as they are in the source."""
     notes = [
         f"{f'route {name}: ' if name else ''}{render.name(run.extract.table.label)}."
@@ -183,7 +183,7 @@ def _notes(planned: PlannedTables) -> Iterator[str]:
         yield f"... {render.count(len(notes) - MOST_NOTES)} more: --json shows all"
 
 
-def _whole(planned: PlannedTables) -> str:
+def _whole(planned: PlannedRun) -> str:
     first = planned.runs[0]
     rows, size = (_total([of(run) for run in planned.runs]) for of in (_rows, _bytes))
     return render.facts(

@@ -17,7 +17,7 @@ from unloader.events import Notice
 
 if TYPE_CHECKING:
     from unloader.model import Request
-    from unloader.selection.asked import TablesRequest
+    from unloader.selection.choice import TablesRequest
 
 
 def is_skipped(asked: Request | TablesRequest, values: dict[str, Any]) -> bool:
@@ -52,9 +52,7 @@ def run_tables(
         watched(values, _shown(asked), "several tables") as display,
         stop_on_signals(display.stopping) as stop,
     ):
-        manifest = api.unload_tables(
-            asked, resume=values["resume_or_start"], observe=display, stop=stop
-        )
+        manifest = api.unload(asked, resume=values["resume_or_start"], observe=display, stop=stop)
         write_report(values, manifest)
     return manifest
 

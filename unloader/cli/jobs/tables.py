@@ -24,8 +24,8 @@ from unloader.request.job.model import Entry, JobFile
 from unloader.request.job.values import meaning
 from unloader.request.option import of_command
 from unloader.request.options import every_option
-from unloader.resolve.outputs.directories import directories_of
-from unloader.selection.asked import AskedTables, TablesRequest
+from unloader.resolve.places import directories_of
+from unloader.selection.choice import AskedTables, TablesRequest
 from unloader.storage.place_names import destination_kind
 
 

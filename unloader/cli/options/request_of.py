@@ -37,7 +37,7 @@ from unloader.request.job_options import TRANSFORMING
 from unloader.request.names import parse_table
 from unloader.request.options import fields_of
 from unloader.request.value_types import ADAPTIVE
-from unloader.resolve.outputs.directories import in_directory_of_part
+from unloader.resolve.places import in_directory_of_part
 from unloader.storage.place_names import destination_kind, is_kept, is_one_stream
 from writers.model import Compression, ParquetFormat, TextFormat
 

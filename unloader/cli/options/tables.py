@@ -66,9 +66,8 @@ def choice_of(values: Mapping[str, Any]) -> TableChoice | None:
     if values["query"] is not None:
         return None
     from unloader.selection.choice import TableChoice
-    from unloader.selection.files import read_patterns
     from unloader.selection.listing import STORED
-    from unloader.selection.patterns import parse_pattern, parse_schema
+    from unloader.selection.patterns import parse_pattern, parse_schema, read_patterns
 
     listed = values["tables_from"]
     return TableChoice(

@@ -24,7 +24,7 @@ from unloader.request import job_options, options
 from unloader.request import value_types as kinds
 from unloader.request.option import Effect, Option, declared_in, of_command
 from unloader.request.options import every_option, recorded
-from unloader.selection.asked import TablesRequest
+from unloader.selection.choice import TablesRequest
 from unloader.sources.registry import SOURCES, source_of
 
 RUN_OPTIONS = of_command(every_option(), "run")
@@ -142,18 +142,16 @@ def requested(
     """Return the request that a call of `run` makes, without its settings."""
     seen: list[Request | TablesRequest] = []
 
-    def unload(request: Request, *_: Any, **__: Any) -> None:
-        seen.append(replace(request, settings=()))
-        raise click.exceptions.Exit(0)
-
-    def unload_tables(asked: TablesRequest, **_: Any) -> None:
+    def unload(asked: Request | TablesRequest, *_: Any, **__: Any) -> None:
+        if isinstance(asked, Request):
+            seen.append(replace(asked, settings=()))
+            raise click.exceptions.Exit(0)
         entries = (replace(e, request=replace(e.request, settings=())) for e in asked.entries)
         options = replace(asked.options, settings=())
         seen.append(replace(asked, entries=tuple(entries), options=options))
         raise click.exceptions.Exit(0)
 
     monkeypatch.setattr(api, "unload", unload)
-    monkeypatch.setattr(api, "unload_tables", unload_tables)
     result = CliRunner().invoke(group, ["run", *arguments], env=variables, obj=Invocation())
     assert seen, (result.output, result.exception)
     return seen[0]

@@ -17,7 +17,7 @@ from partition_planner.model import PlanLimits
 from partition_planner.planner import plan
 from unloader.errors import SnapshotGone, SourceError, TransientSourceError
 from unloader.model import Extract, NamePart, Selection, SessionOptions, SourceSpec, TableName
-from unloader.resolve.chosen_table import chosen_table
+from unloader.resolve.choosing import chosen_table
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.session import Session
 from unloader.sources.postgres.source import PostgresSource

@@ -14,8 +14,8 @@ from unloader.errors import SnapshotGone, SourceError
 from unloader.model import Extract, OutputOptions, Request, Selection, Snapshot, SourceSpec
 from unloader.placement.seating import seat_request
 from unloader.request.names import parse_table
-from unloader.resolve.chosen_table import chosen_table
-from unloader.resolve.preparation import prepared_table
+from unloader.resolve.choosing import ChosenTable, chosen_table
+from unloader.resolve.resolution import prepared_table
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.patterns import parse_pattern
 from unloader.sources.many_tables import (
@@ -78,7 +78,13 @@ def extracts(catalog: PostgresCatalog, spec: SourceSpec, names: tuple[str, ...])
             output=OutputOptions(destination="/nowhere", format=TextFormat()),
         )
         table = chosen_table(catalog, request.selection)
-        ready = prepared_table(request, spec, catalog, SNAPSHOT, table, seat_request(request))
+        ready = prepared_table(
+            ChosenTable(entry=0, request=request, table=table),
+            catalog=catalog,
+            source=spec,
+            snapshot=SNAPSHOT,
+            seats=seat_request(request),
+        )
         found.append(ready.extract)
     return found
 

@@ -12,7 +12,7 @@ from unloader.model import SourceSpec
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.listing import ListedTable, Listing
 from unloader.selection.patterns import parse_pattern
-from unloader.selection.problems import TableProblems, unreadable_columns
+from unloader.selection.problems import TableProblem, each_once, script, unreadable_columns
 from unloader.sources.many_tables import describe_tables, list_tables
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.source import PostgresSource
@@ -143,27 +143,26 @@ def test_missing_rights_are_told_with_their_grants(postgres: Any, url: str) -> N
         tables=tuple(map(parse_pattern, ("s.*", '"S".*', "locked.t", 's."*"'))),
     )
 
-    def problems() -> tuple[TableProblems, int]:
+    def problems() -> tuple[tuple[TableProblem, ...], int]:
         with closing(PostgresSource().open_catalog(spec_of(mine))) as opened:
             opened.snapshot("snapshot")
             chosen = choose(wanted, list_tables(opened))
             described = describe_tables(opened, chosen)
             columns = [each for table in chosen.tables for each in unreadable_columns(table)]
-            return TableProblems.of(chosen.problems, columns, described.problems), len(
-                described.tables
-            )
+            found = each_once((*chosen.problems, *columns, *described.problems))
+            return found, len(described.tables)
 
     before, readable = problems()
-    kinds = {(problem.kind, problem.table) for problem in before.items}
+    kinds = {(problem.kind, problem.table) for problem in before}
     assert {("no right", "locked.t"), ("no right", "S.orders"), ("column", "s.types")} <= kinds
     assert ("rows hidden", "s.guarded") in kinds
     assert ("not populated", "s.unfilled") in kinds
     assert readable == 2
-    assert f'GRANT USAGE ON SCHEMA "locked" TO {quoted(user)};\n' in before.script()
-    assert "two\nlines" in before.script()
-    postgres.run(before.script(), url=url)
+    assert f'GRANT USAGE ON SCHEMA "locked" TO {quoted(user)};\n' in script(before)
+    assert "two\nlines" in script(before)
+    postgres.run(script(before), url=url)
     after, readable = problems()
-    assert after.items == ()
+    assert after == ()
     assert readable > len(HOSTILE) + 5
     postgres.run(
         f"DROP TABLE s.guarded; DROP OWNED BY {quoted(user)}; DROP ROLE {quoted(user)}", url=url

@@ -18,7 +18,7 @@ from oracle_server.model import Column, Type
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.listing import ListedTable
 from unloader.selection.patterns import parse_pattern
-from unloader.selection.problems import TableProblems, unreadable_columns
+from unloader.selection.problems import TableProblem, each_once, script, unreadable_columns
 from unloader.sources.many_tables import describe_tables, list_tables
 from unloader.sources.oracle.source import OracleSource
 from unloader.sources.oracle.tables import questions
@@ -115,23 +115,23 @@ def test_missing_rights_are_told_with_their_grants(server: OracleServer, tmp_pat
     wanted = TableChoice(tables=tuple(map(parse_pattern, ("HR.*", "hr.hidden", "PLAIN"))))
     with closing(OracleSource().open_catalog(source(server, tmp_path))) as catalog:
 
-        def problems() -> TableProblems:
+        def problems() -> tuple[TableProblem, ...]:
             chosen = choose(wanted, list_tables(catalog))
-            return TableProblems.of(chosen.problems, describe_tables(catalog, chosen).problems)
+            return each_once((*chosen.problems, *describe_tables(catalog, chosen).problems))
 
         without = problems()
-        assert [problem.table for problem in without.items] == ["HR.PAY", "hr.hidden"]
-        assert without.statements == ('GRANT SELECT ON "HR"."PAY" TO "SCOTT"',)
+        assert [problem.table for problem in without] == ["HR.PAY", "hr.hidden"]
+        assert script(without) == 'GRANT SELECT ON "HR"."PAY" TO "SCOTT";\n'
         catalog.snapshot("snapshot")
         found = problems()
-        assert found.script() == (
+        assert script(found) == (
             'GRANT SELECT ON "HR"."PAY" TO "SCOTT";\n'
             'GRANT FLASHBACK ON "HR"."PAY" TO "SCOTT";\n'
             'GRANT FLASHBACK ON "HR"."STAFF" TO "SCOTT";\n'
         )
         rights.grant("SCOTT", "SELECT ANY TABLE")
         rights.grant("SCOTT", "FLASHBACK ANY TABLE")
-        assert problems().items == ()
+        assert problems() == ()
 
 
 def test_columns_that_cannot_be_read_are_told(server: OracleServer, tmp_path: Path) -> None:

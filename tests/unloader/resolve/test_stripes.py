@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from partition_planner.model import ColumnInfo, PartitionInfo, Plan, PlanLimits, TableInfo
 from partition_planner.planner import plan
-from unloader.resolve.outputs.stripes import stripes
+from unloader.resolve.places import stripes
 
 
 def plan_of(sizes: Sequence[int]) -> Plan:

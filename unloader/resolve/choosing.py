@@ -1,7 +1,7 @@
-"""From what was asked for to the tables of an open source: one list, one description for all.
+"""From a request to the described tables of an open source: one list, one description for all.
 
-A table that an entry names is left out of the patterns of the other entries. Where patterns of two
-entries match it neither is preferred: that is a problem.
+A table that an entry names is left out of the patterns of the other entries. If patterns of two
+entries match it, neither is preferred: that is a problem.
 """
 
 from __future__ import annotations
@@ -15,15 +15,12 @@ from msgspec.structs import replace
 from partition_planner.model import TableInfo
 from unloader.errors import UnloaderError, UsageError
 from unloader.events import Observer, silent
-from unloader.model import Request
-from unloader.request.names import matching_any, means_a_column
-from unloader.resolve.chosen_table import chosen_table, with_columns
-from unloader.resolve.tables.problems import TableProblem, each_once
-from unloader.selection.asked import AskedTables
-from unloader.selection.choice import Chosen, choose
+from unloader.model import Request, Selection
+from unloader.request.names import Folding, choose_columns, matching_any, means_a_column
+from unloader.selection.choice import AskedTables, Chosen, choose
 from unloader.selection.listing import ListedTable, Listing, Obstacle
-from unloader.selection.problems import TableProblem as SelectionProblem
-from unloader.selection.problems import problem_of, unreadable_columns
+from unloader.selection.problems import TableProblem, each_once, problem_of, unreadable_columns
+from unloader.sources.abilities import describe_query
 from unloader.sources.base import Catalog
 from unloader.sources.many_tables import (
     describe_tables,
@@ -41,13 +38,13 @@ class ChosenTable(Struct, frozen=True, kw_only=True):
     entry: int
     """Number of the entry that asks for it, from 0."""
     request: Request
-    """Of this table alone: with its name, and with what of the selection is said of it."""
+    """For this table alone: with its name, and with the part of the selection that applies."""
     table: TableInfo
-    """Cut down to the chosen columns."""
+    """Only with the chosen columns."""
 
 
 class ChosenTables(Struct, frozen=True, kw_only=True):
-    """All that was asked for, as far as it is there."""
+    """All requested tables that exist."""
 
     tables: tuple[ChosenTable, ...]
     """By entry, then by schema and name."""
@@ -60,6 +57,8 @@ def chosen_tables(
 ) -> ChosenTables:
     """Return the tables of all entries, described.
 
+    The source is asked for its list of tables only if an entry has a choice.
+
     Args:
         catalog: Its snapshot has been taken.
         entries: What was asked for.
@@ -67,7 +66,7 @@ def chosen_tables(
 
     Raises:
         TransientSourceError: The connection is lost.
-        SnapshotGone: So is the snapshot.
+        SnapshotGone: The snapshot is lost.
         SourceError: The database refused all of it.
         UsageError: An entry asks for nothing.
     """
@@ -83,6 +82,54 @@ def chosen_tables(
     )
 
 
+def chosen_table(catalog: Catalog, selection: Selection, observe: Observer = silent) -> TableInfo:
+    """Return the table that a selection names with its chosen columns, or its query as a table.
+
+    Raises:
+        UsageError: Neither or both of table and query, or an unknown column.
+        SourceError: The source refused.
+    """
+    if (selection.table is None) == (selection.query is None):
+        raise UsageError("a run reads one table or one query", "give --table or --query")
+    if selection.query is not None:
+        table = describe_query(catalog, selection.query)
+        table = replace(table, name=selection.query_name or table.name)
+    else:
+        assert selection.table is not None
+        table = catalog.describe(selection.table, observe)
+    return with_columns(table, selection, catalog.capabilities.folding)
+
+
+def with_columns(table: TableInfo, selection: Selection, folding: Folding) -> TableInfo:
+    """Return a described table only with the chosen columns.
+
+    Raises:
+        UsageError: It has no columns, or not the chosen columns.
+    """
+    if not table.columns:
+        raise UsageError(
+            f"{table.label} has no columns, so there is nothing to unload", "choose another table"
+        )
+    names = [column.name for column in table.columns]
+    chosen = choose_columns(names, selection.columns, selection.exclude, folding)
+    check_as_text(chosen, selection.as_text)
+    columns = tuple(table.columns[names.index(name)] for name in chosen)
+    return replace(table, columns=columns)
+
+
+def check_as_text(names: Sequence[str], patterns: Sequence[str]) -> None:
+    """Check that each pattern of `--as-text` matches a column.
+
+    Raises:
+        UsageError: One does not.
+    """
+    for pattern in patterns:
+        if not matching_any(names, (pattern,)):
+            raise UsageError(
+                f"--as-text {pattern} matches no column", "use one of: " + ", ".join(names[:50])
+            )
+
+
 class _Choosing(Struct, kw_only=True):
     """One choice as it is made."""
 
@@ -90,9 +137,9 @@ class _Choosing(Struct, kw_only=True):
     entries: Sequence[AskedTables]
     observe: Observer
     chosen: list[Chosen | None] = field(default_factory=list)
-    """Of each entry; None is a query."""
+    """Of each entry; None where the source is asked directly."""
     kept: list[list[ListedTable]] = field(default_factory=list)
-    """Of each entry, without what is left to others."""
+    """Of each entry, without the tables of other entries."""
     infos: dict[_Key, TableInfo] = field(default_factory=dict)
     tables: list[ChosenTable] = field(default_factory=list)
     problems: list[TableProblem] = field(default_factory=list)
@@ -108,17 +155,14 @@ class _Choosing(Struct, kw_only=True):
                 found = choose(entry.choice, listing)
                 self.notices += found.notices
                 for problem in found.problems:
-                    self._put_down(number, problem)
+                    self._note(number, problem)
             self.chosen.append(found)
             self.kept.append([] if found is None else [t for t in found.tables if t.readable])
         if listing is not None:
             self._share(listing)
 
-    def _put_down(self, entry: int, problem: SelectionProblem) -> None:
-        self.problems.append(TableProblem.of(problem, entry))
-
-    def _refuse(self, entry: int, label: str, error: UnloaderError) -> None:
-        self.problems.append(TableProblem(table=label, error=error, entry=entry))
+    def _note(self, entry: int, problem: TableProblem) -> None:
+        self.problems.append(replace(problem, entry=entry))
 
     def _share(self, listing: Listing) -> None:
         """Leave each table to the entry that names it."""
@@ -158,13 +202,9 @@ class _Choosing(Struct, kw_only=True):
             self.notices.append(f"{table.label} is assigned to {label}, which names it")
             return
         labels = " and ".join(map(self._label, among))
-        problem = SelectionProblem(
-            kind="twice",
-            table=table.label,
-            what=f"patterns of {labels} match it",
-            hint="name the table in one of them, or exclude it from the others with exclude-table",
-        )
-        self._put_down(among[0], problem)
+        hint = "name the table in one of them, or exclude it from the others with exclude-table"
+        what = f"patterns of {labels} match it"
+        self._note(among[0], TableProblem.of("twice", table.label, what, hint=hint))
 
     def _label(self, number: int) -> str:
         return self.entries[number].label or f"entry {number + 1}"
@@ -179,25 +219,22 @@ class _Choosing(Struct, kw_only=True):
         for number, tables in enumerate(self.kept):
             for table in tables:
                 if table.label in against:
-                    self._put_down(number, against[table.label])
+                    self._note(number, against[table.label])
 
     def finish(self, number: int) -> None:
         """Take the tables of an entry with their columns."""
         entry, chosen = self.entries[number], self.chosen[number]
         if chosen is None:
-            self._take_query(number)
+            self._take_named(number)
             return
         listed = {table.key: table for table in self.kept[number]}
         found = {key: self.infos[key] for key in listed if key in self.infos}
         found.update(self._unlisted(number, chosen, found))
         for pattern, option in _unmet(entry.request, list(found.values()), self.catalog):
-            problem = SelectionProblem(
-                kind="unmatched",
-                table=f"{option} {pattern}",
-                what="it matches no column of the tables",
-                hint="see their columns with: unloader describe SOURCE --table T",
-            )
-            self._put_down(number, problem)
+            hint = "see their columns with: unloader describe SOURCE --table T"
+            what = "it matches no column of the tables"
+            name = f"{option} {pattern}"
+            self._note(number, TableProblem.of("unmatched", name, what, hint=hint))
         for key, info in sorted(found.items()):
             self._take(number, info, listed.get(key))
 
@@ -209,7 +246,7 @@ class _Choosing(Struct, kw_only=True):
         for named in chosen.unlisted:
             info = described_or_obstacle(self.catalog, named.name, self.observe)
             if isinstance(info, Obstacle):
-                self._put_down(number, problem_of(named.text, info))
+                self._note(number, problem_of(named.text, info))
                 continue
             key = (info.schema or "", info.name)
             if key in chosen.excluded:
@@ -219,13 +256,13 @@ class _Choosing(Struct, kw_only=True):
         return others
 
     def _take(self, number: int, info: TableInfo, listed: ListedTable | None) -> None:
-        request = _said_of(self.entries[number].request, info, self.catalog)
+        request = _applied_to(self.entries[number].request, info, self.catalog)
         selection = replace(request.selection, table=quoted_name(info.schema, info.name))
         request = replace(request, selection=selection)
         try:
             table = with_columns(info, selection, self.catalog.capabilities.folding)
         except UsageError as error:
-            self._refuse(number, info.label, error)
+            self._note(number, TableProblem(table=info.label, error=error))
             return
         names = [column.name for column in table.columns]
         texts = matching_any(names, selection.as_text)
@@ -235,26 +272,27 @@ class _Choosing(Struct, kw_only=True):
             else unreadable_columns(listed, [name for name in names if name not in texts])
         )
         for problem in against:
-            self._put_down(number, problem)
+            self._note(number, problem)
         if not against:
             self.tables.append(ChosenTable(entry=number, request=request, table=table))
 
-    def _take_query(self, number: int) -> None:
+    def _take_named(self, number: int) -> None:
+        """Take the table or query that a request names, as the source finds it."""
         request = self.entries[number].request
         try:
             table = chosen_table(self.catalog, request.selection, self.observe)
         except UnloaderError as error:
             if error.retryable:
                 raise
-            label = self.entries[number].label
-            name = request.selection.query_name
-            subject = name or (f"the query of {label}" if label else "the query")
-            self._refuse(number, subject, error)
+            label, selection = self.entries[number].label, request.selection
+            query = f"the query of {label}" if label else "the query"
+            name = selection.query_name or str(selection.table or query)
+            self._note(number, TableProblem(table=name, error=error))
             return
         self.tables.append(ChosenTable(entry=number, request=request, table=table))
 
 
-def _said_of(request: Request, table: TableInfo, catalog: Catalog) -> Request:
+def _applied_to(request: Request, table: TableInfo, catalog: Catalog) -> Request:
     """Return a request without the columns of other tables that it leaves out or has as text."""
     selection, routes = request.selection, request.routes
 

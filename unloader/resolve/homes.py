@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from unloader.errors import UsageError
 from unloader.request.directory_names import above as above_of
 from unloader.request.directory_names import directories_above, directory_name, has_fields
-from unloader.resolve.outputs.directories import directories_of, directory_values
+from unloader.resolve.places import directories_of, directory_values
 from unloader.storage.place_names import (
     RealPlaces,
     absolute,
@@ -163,20 +163,6 @@ def at_home(what: str, home: str) -> UsageError:
 def is_dropped(home: str) -> bool:
     """Return whether the output of all tables is dropped, so that there is no home."""
     return destination_kind((home,)) == "null"
-
-
-def one_directory(run: ResolvedRun, other: ResolvedRun, place: str) -> UsageError:
-    """Return the error of a table that would be written to the directory of another one."""
-    asked, label = run.request.output.destination, other.extract.table.label
-    hint = "give one of the tables a separate `to` below a [[table]] of a job file"
-    if "{schema}" not in asked or "{table}" not in asked:
-        hint = "give each table a separate directory: --to '/extract/{schema}.{table}'"
-    if run.extract.query is not None and "{table}" in asked:
-        hint = (
-            'name the query, so that {table} means its name: query-name = "NAME" below its '
-            "[[table]]"
-        )
-    return UsageError(f"it would be written to the directory of {label}, {place}", hint)
 
 
 def _above(directories: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from unloader.errors import UsageError
 from unloader.model import FixedWidths, Projection, ReadColumn
-from unloader.resolve.outputs.fixed_fields import fixed_fields
+from unloader.resolve.columns import fixed_fields
 from unloader.sources.registry import source_of
 from writers.model import FixedField, TextFormat
 from writers.schema import schema_text

@@ -1,0 +1,499 @@
+"""The columns of a scan, and what each output makes of them: format, transform, fixed widths.
+
+One scan reads the columns of all outputs of a table. Everything is checked against the types of the
+columns before the first row is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from partition_planner.model import KeySample, TableInfo
+from unloader.errors import PlanFailed, UsageError
+from unloader.model import COMPARING, FixedWidths, Lossless, Projection, ReadColumn, Request
+from unloader.request.names import Folding, choose_columns, one_column
+from unloader.resolve.resolved import ResolvedTransform, marked, projection_of_output
+from unloader.sources.abilities import address_column
+from unloader.sources.base import Catalog
+from unloader.sources.projection import OutputNeeds, project
+from unloader.sources.readings import Declared
+from unloader.sources.registry import source_of
+from unloader.transforms.model import Masked, OutputColumn, TransformOptions
+from writers.errors import FormatError
+from writers.model import FixedField, ParquetFormat, TextFormat
+from writers.schema import read_schema, schema_text, selected, text_class
+from writers.text.dialects import check as check_dialect
+from writers.text.encoded_widths import most_bytes_of_characters, most_bytes_of_utf8
+
+
+class ScanColumns(Struct, frozen=True, kw_only=True):
+    """The columns of a scan, and what becomes of them in each output."""
+
+    read: Projection
+    formats: tuple[TextFormat | ParquetFormat, ...]
+    """With the fields of records of fixed width, and columns named as they are written."""
+    transforms: tuple[ResolvedTransform | None, ...]
+    """None where the columns are written as they are read."""
+
+    @property
+    def written(self) -> Projection:
+        """The columns that the first output writes."""
+        first = self.transforms[0]
+        if first is not None:
+            return first.written
+        # A column that only a filter uses is read, and not written.
+        return self.read if self.read.filters is None else projection_of_output(self.read, 0)
+
+
+def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColumns:
+    """Return the columns of the scan, with the format and the transform of each output.
+
+    Raises:
+        SourceError: A column cannot be read exactly.
+        UsageError: A format, a filter or a transform does not fit the columns.
+        ConfigError: The key of a mask is missing.
+    """
+    selection, folding = request.selection, catalog.capabilities.folding
+    names = [column.name for column in table.columns]
+
+    def projected(needs: Sequence[OutputNeeds]) -> Projection:
+        texts, values = selection.as_text, request.values
+        return project(catalog, table, selection.query, needs, as_text=texts, values=values)
+
+    asked = request.of_outputs()
+    needs = []
+    for each in asked:
+        need = needs_of(each)
+        if request.routes is not None:
+            own = each.selection
+            if own.columns or own.exclude:
+                taken = choose_columns(names, own.columns, own.exclude, folding)
+                need = replace(need, columns=tuple(taken))
+            need = replace(need, filter_columns=_filter_columns(each.output.filter, names))
+        if each.output.transform is not None:
+            used = _columns_as_values(each.output.transform, need, projected, names)
+            need = replace(need, values=used)
+        needs.append(need)
+    read = projected(needs)
+    _check_filters(asked, read)
+    formats: list[TextFormat | ParquetFormat] = []
+    transforms: list[ResolvedTransform | None] = []
+    for number, each in enumerate(asked):
+        own_columns = read
+        if len(read.outputs) > 1 or read.filters:
+            own_columns = projection_of_output(read, number)
+        if each.output.transform is None:
+            formats.append(_format_of(each, own_columns, catalog))
+            transforms.append(None)
+            continue
+        transform = _resolved_transform(each.output.transform, own_columns)
+        shape = _format_of(each, transform.declared, catalog)
+        _check_order(shape, transform)
+        formats.append(shape)
+        transforms.append(replace(transform, written=marked(transform.written, shape)))
+    if request.routes is None and transforms[0] is None:
+        read = marked(read, formats[0])
+    return ScanColumns(read=_shared(read), formats=tuple(formats), transforms=tuple(transforms))
+
+
+@lru_cache(maxsize=256)
+def _shared(projection: Projection) -> Projection:
+    """Return one object for all equal ones: many tables of a schema have the same columns.
+
+    Whatever is made of it, or sent to a worker, is then made and sent once for many tables.
+    """
+    return projection
+
+
+def needs_of(request: Request) -> OutputNeeds:
+    """Return what the format of the output needs of the columns."""
+    output = request.output
+    # Text that the database has finished holds no values that could be hashed.
+    hashed = request.verify in COMPARING
+    changed = output.transform is not None
+    return OutputNeeds(
+        text=output.format if isinstance(output.format, TextFormat) else None,
+        batches_only=(
+            hashed or changed or output.file_size_bytes != 0 or request.fixed is not None
+        ),
+    )
+
+
+def _format_of(
+    request: Request, projection: Projection, catalog: Catalog
+) -> TextFormat | ParquetFormat:
+    """Return the format with what could not be decided before the columns were known."""
+    shape, folding = request.output.format, catalog.capabilities.folding
+    if isinstance(shape, ParquetFormat):
+        return _named_columns(shape, projection, folding)
+    if request.fixed is None:
+        return shape
+    declared = source_of(request.source.kind).declared
+    fields = fixed_fields(projection, shape, request.fixed, declared=declared, folding=folding)
+    shape = replace(shape, fixed=fields)
+    try:
+        check_dialect(shape)
+    except FormatError as error:
+        # Such as a --width that no number of characters fills.
+        raise UsageError(error.message, error.hint) from error
+    return shape
+
+
+def _named_columns(
+    parquet: ParquetFormat, projection: Projection, folding: Folding
+) -> ParquetFormat:
+    """Return the layout with the names of its columns as the database writes them."""
+    if not (parquet.bloom_filters or parquet.sorted_by):
+        return parquet
+    names = [column.name for column in projection.columns]
+    blooms = tuple(one_column(names, name, folding) for name in parquet.bloom_filters)
+    order = tuple(
+        replace(column, name=one_column(names, column.name, folding))
+        for column in parquet.sorted_by
+    )
+    sorted_names = tuple(column.name for column in order)
+    for option, named in (("--bloom-filter", blooms), ("--sorted-by", sorted_names)):
+        for at, name in enumerate(named):
+            if name in named[:at]:
+                raise UsageError(f"{option} names {name!r} twice", "name each column once")
+    return replace(parquet, bloom_filters=blooms, sorted_by=order)
+
+
+_FILTER = "the filter"
+
+
+def _filter_columns(condition: str | None, names: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the columns that a filter uses; None where there is no filter."""
+    if condition is None:
+        return None
+    from unloader.transforms.sql_expressions import checked, open_session
+
+    with closing(open_session()) as session:
+        expression = checked(session, condition, names, _FILTER)
+    return tuple(dict.fromkeys(names[index] for index in expression.columns))
+
+
+def _check_filters(asked: Sequence[Request], projection: Projection) -> None:
+    """Check the filters against the types of the columns."""
+    if projection.filters is None:
+        return
+    from unloader.transforms.sql_expressions import checked, open_session
+    from unloader.transforms.sql_steps import check_condition
+
+    schema = read_schema(projection.schema)
+    for request, columns in zip(asked, projection.filters, strict=True):
+        condition = request.output.filter
+        if condition is None:
+            continue
+        typed = selected(schema, columns)
+        with closing(open_session()) as session:
+            expression = checked(session, condition, typed.names, _FILTER)
+            check_condition(session, expression, typed, _FILTER)
+
+
+def _columns_as_values(
+    options: TransformOptions,
+    needs: OutputNeeds,
+    projected: Callable[[Sequence[OutputNeeds]], Projection],
+    names: Iterable[str],
+) -> frozenset[str]:
+    """Return the columns that are read as values, even where the output is text.
+
+    These are the columns that a step uses: a date is a date in every format. The others are read
+    as they would be without the transform.
+
+    Args:
+        options: The transform.
+        needs: What the output needs without it.
+        projected: Returns the columns that are read for the needs of outputs.
+        names: Names of all columns.
+    """
+    from unloader.transforms.transformer import check
+
+    plain = projection_of_output(projected((needs,)), 0)
+    all_values = replace(needs, values=frozenset(names))
+    values = projection_of_output(projected((all_values,)), 0)
+    if values == plain:
+        return frozenset()
+    found = check(options.transform, read_schema(values.schema))
+    for text, value in zip(plain.columns, values.columns, strict=True):
+        if text.name in found.looked_at and text.lossless and not value.lossless:
+            _check_changed(text.name, found.columns)
+    return found.looked_at
+
+
+def _check_changed(name: str, columns: Sequence[OutputColumn]) -> None:
+    """Refuse to write a value in place of its exact text, where no step asks for the change."""
+    for column in columns:
+        if name in column.inputs and column.masked is None and not column.changes:
+            raise UsageError(
+                f"an expression or a mask reads column {name}, which is written unchanged; its "
+                "text would lose everything except the value",
+                "leave the column out with --output-columns",
+            )
+
+
+def _resolved_transform(options: TransformOptions, read: Projection) -> ResolvedTransform:
+    """Return a transform checked against the columns that are read.
+
+    Raises:
+        UsageError: A step names no column or several, does not suit its type, or is invalid.
+        ConfigError: A key is missing or unsuitable for its mask, or a library is missing.
+    """
+    from unloader.transforms.masking_keys import masking_keys, with_proof
+    from unloader.transforms.transformer import Transformer, check
+
+    keys = tuple(map(with_proof, options.keys))
+    schema = read_schema(read.schema)
+    found = check(options.transform, schema, keys)
+    # With the keys: one of a wrong size for its mask is known now.
+    Transformer(options.transform, schema, masking_keys(options.keys)).close()
+    sources: dict[str, ReadColumn] = {column.name: column for column in read.columns}
+    return ResolvedTransform(
+        options=replace(options, keys=keys),
+        written=Projection(
+            columns=tuple(_written(column, sources) for column in found.columns),
+            route="arrow",
+            schema=schema_text(found.schema),
+        ),
+        columns=found.columns,
+    )
+
+
+_UNORDERED = ("hmac", "tokenize", "ff1")
+"""Masks whose values are in another order than the original values."""
+
+
+def _check_order(shape: TextFormat | ParquetFormat, transform: ResolvedTransform) -> None:
+    """Check that no order is declared that a mask has undone.
+
+    Only the first column counts: whether rows are in the order of a further one follows from them.
+
+    Raises:
+        UsageError: The rows would be in the order of values that are hashed or encrypted.
+    """
+    order = shape.sorted_by if isinstance(shape, ParquetFormat) else ()
+    for column in transform.columns if order else ():
+        if column.name == order[0].name and column.masked and column.masked.method in _UNORDERED:
+            raise UsageError(
+                f"--sorted-by {column.name}: the column is masked by {column.masked.method}, and "
+                "masked values have no order",
+                "leave --sorted-by out, or put a column that is not masked first",
+            )
+
+
+def _written(column: OutputColumn, sources: dict[str, ReadColumn]) -> ReadColumn:
+    """Return a column that is written as a manifest and a plan tell of it."""
+    own = sources.get(column.source)
+    same = column.masked is None and not column.changes
+    return ReadColumn(
+        name=column.name,
+        source_type="" if own is None else own.source_type,
+        expression="",
+        output_type=column.output_type,
+        nullable=own.nullable if own is not None and same else None,
+        lossless=_lossless(column, [sources[name] for name in column.inputs]),
+        note="; ".join(_notes(column, own)),
+    )
+
+
+def _lossless(column: OutputColumn, inputs: Sequence[ReadColumn]) -> Lossless:
+    if column.masked is not None:
+        return "masked"
+    if not column.source:
+        return "changed"
+    return all(each.lossless for each in inputs)
+
+
+def _notes(column: OutputColumn, own: ReadColumn | None) -> Iterator[str]:
+    if own is not None and own.note and column.masked is None:
+        yield own.note
+    if own is not None and own.name != column.name:
+        yield f"{own.name} in the source"
+    for change in column.changes:
+        computed = change == "computed" and column.inputs
+        yield f"computed from {', '.join(column.inputs)}" if computed else change
+    if column.masked is not None:
+        yield _masked_words(column.masked)
+    if column.unmasked_inputs:
+        yield f"has clear values of {', '.join(column.unmasked_inputs)}"
+
+
+def _masked_words(masked: Masked) -> str:
+    if masked.method == "derived":
+        return "derived from masked values"
+    key = f", key {masked.key_name}" if masked.key_name else ""
+    return f"masked by {masked.method} ({masked.detail}{key})"
+
+
+def without_masked_ranges(
+    table: TableInfo,
+    catalog: Catalog,
+    transforms: Iterable[ResolvedTransform | None],
+    split: str = "auto",
+) -> TableInfo:
+    """Return a table without the ranges whose ends are values that some output masks or leaves out.
+
+    Args:
+        table: As it was described.
+        catalog: That has described it.
+        transforms: Of each output; None where its columns are written as they are read.
+        split: How the table is to be cut.
+
+    Raises:
+        PlanFailed: It is to be cut into ranges, and can only be by such values.
+    """
+    masking = [each for each in transforms if each is not None and each.options.masked_columns]
+    if not masking:
+        return table
+    clear = [
+        {column.source for column in each.columns if column.masked is None} for each in masking
+    ]
+    shown = set.intersection(*clear)
+    column = address_column(catalog, table) if table.extents else None
+    samples = [table.keys, *(each.keys for each in table.partitions)]
+    hidden = {keys.column for keys in samples if keys is not None} - shown
+    if column is not None and column not in shown:
+        hidden.add(column)
+    if not hidden:
+        return table
+    if split == "range":
+        raise PlanFailed(
+            f"{table.label} can only be divided by values of column {min(hidden)}; a plan may "
+            "not show these values, because the column is masked or not written",
+            "run with --split auto",
+        )
+    parts = tuple(replace(each, keys=_kept(each.keys, shown)) for each in table.partitions)
+    return replace(
+        table,
+        extents=() if column in hidden else table.extents,
+        keys=_kept(table.keys, shown),
+        partitions=parts,
+    )
+
+
+def _kept(keys: KeySample | None, shown: set[str]) -> KeySample | None:
+    return keys if keys is not None and keys.column in shown else None
+
+
+_BASE_TYPE = b"base_type"
+"""Key of an Arrow field's metadata where its type is a domain: the type behind it."""
+
+
+def fixed_fields(
+    projection: Projection,
+    text: TextFormat,
+    widths: FixedWidths,
+    *,
+    declared: Callable[[str], Declared],
+    folding: Folding,
+) -> tuple[FixedField, ...]:
+    """Return the field of each column of the projection, in its order and without gaps.
+
+    Args:
+        projection: Of batches.
+        text: Its encoding, masks and forms are used; NULL's text has room in every field whose
+            width is not given.
+        widths: What the user gave.
+        declared: What the source's types say of the length of their values.
+        folding: What the source makes of a plain name.
+
+    Raises:
+        UsageError: Columns have no known width (all are named), or a width is for no column.
+    """
+    from writers.text.text_values import content_of_field
+
+    given = _given(widths, [column.name for column in projection.columns], folding)
+    schema = read_schema(projection.schema)
+    fields: list[FixedField] = []
+    unknown: list[str] = []
+    start = 0
+    for column, arrow in zip(projection.columns, schema, strict=True):
+        length = declared(_source_type(column, arrow))
+        width = given.get(column.name) or _known_width(arrow, length, text)
+        if width is None:
+            unknown.append(column.name)
+            continue
+        right = content_of_field(arrow) == "number"
+        fields.append(FixedField(start=start, width=width, right=right, padded=length.padded))
+        start += width
+    if unknown:
+        raise UsageError(
+            f"--fixed has no width for {', '.join(unknown)}: the type does not limit the length "
+            "of the values",
+            f"give --width {unknown[0]}=BYTES and one --width for each other column, or leave "
+            "the columns out with --exclude",
+        )
+    return tuple(fields)
+
+
+def _given(widths: FixedWidths, names: list[str], folding: Folding) -> dict[str, int]:
+    given: dict[str, int] = {}
+    for wanted, width in widths.given:
+        name = one_column(names, wanted, folding)
+        if name in given:
+            raise UsageError(f"--width names {name!r} twice", "name each column once")
+        given[name] = width
+    return given
+
+
+def _known_width(field: Any, declared: Declared, text: TextFormat) -> int | None:
+    """Return the bytes of the longest value, or of NULL's text where that is longer."""
+    width = _declared_bytes(field, declared, text)
+    if width is None:
+        longest = _longest_text(field, declared, text)
+        width = None if longest is None else _bytes(longest, text)
+    return None if width is None else max(width, _bytes(text.null, text), _bytes(" ", text))
+
+
+def _declared_bytes(field: Any, declared: Declared, text: TextFormat) -> int | None:
+    """Return the bytes of a text column's declared length."""
+    if str(field.type) != "string" or text_class(field):
+        return None
+    if declared.utf8_bytes is not None:
+        return most_bytes_of_utf8(text.encoding, declared.utf8_bytes)
+    if declared.characters is not None:
+        return most_bytes_of_characters(text.encoding, declared.characters)
+    return None
+
+
+def _longest_text(field: Any, declared: Declared, text: TextFormat) -> str | None:
+    from writers.text.field_widths import (
+        binary_text,
+        decimal_text,
+        longest_text,
+        moment_text,
+        timestamp_text,
+    )
+
+    carried = text_class(field)
+    if carried == "number" and declared.digits is not None:
+        return decimal_text(*declared.digits, text.decimal_separator)
+    if carried == "timestamp":
+        zone = None if declared.zone is None else "" if declared.zone == "region" else "offset"
+        return timestamp_text(text, digits=declared.second_digits, zone=zone)
+    if carried == "moment":
+        return moment_text(zoned=declared.zone is not None, dated=declared.dated)
+    if str(field.type) == "binary" and declared.binary_bytes is not None:
+        return binary_text(declared.binary_bytes, text.binary)
+    if str(field.type) == "string":
+        return declared.longest or None
+    return longest_text(field, text)
+
+
+def _source_type(column: ReadColumn, field: Any) -> str:
+    """Return the type that the source declares, in capitals and with single blanks."""
+    behind = (field.metadata or {}).get(_BASE_TYPE, b"").decode()
+    return " ".join((behind or column.source_type).upper().split())
+
+
+def _bytes(sample: str, text: TextFormat) -> int:
+    from writers.text.output_encoding import OutputEncoding
+
+    return len(OutputEncoding(text.encoding).encode(sample))

@@ -1,1 +1,0 @@
-"""What of a run is one output's: columns, transforms, names of files, directories, keys."""

@@ -1,0 +1,332 @@
+"""Where the outputs of a run go: directories, the names of their files, and their encryption.
+
+Nothing is taken or written here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from partition_planner.balance import Loads
+from partition_planner.costs import unit_costs
+from partition_planner.model import Plan, WorkUnit
+from unloader.errors import ConfigError, UsageError
+from unloader.model import COMPARING, EncryptionOptions, Extract, OutputOptions, Request
+from unloader.request.directory_names import DirectoryValues, directory_name, has_fields
+from unloader.request.file_names import NameValues, UnitNames, any_name
+from unloader.request.settings import part_directory
+from unloader.resolve.resolved import ResolvedRun, of_output
+from unloader.secrets.secret_places import proof_of
+from unloader.storage.place_names import (
+    KEPT,
+    absolute,
+    comparable,
+    destination_kind,
+    is_kept,
+    is_one_stream,
+    overlapping,
+    path_of,
+    pipe_template,
+)
+from unloader.storage.storage_protocol import RUN
+from writers.model import Compression, ParquetFormat
+from writers.objects.location import below
+from writers.registry import extension
+
+
+def placed(output: OutputOptions, extract: Extract, run_id: str) -> OutputOptions:
+    """Return the output of one run, with the fields of its directories filled in.
+
+    Raises:
+        ConfigError: A name is empty, or longer than file systems allow.
+    """
+    if not is_kept(output.destinations) or not any(map(has_fields, output.destinations)):
+        return output
+    values = directory_values(extract, run_id)
+    first, *others = (directory_name(each, values) for each in output.destinations)
+    return replace(output, destination=first, others=tuple(others))
+
+
+def in_directory_of_part(request: Request) -> Request:
+    """Return a request whose files go to directories of its part; streams stay as they are."""
+    part = request.selection.part
+    if part is None:
+        return request
+
+    def within(output: OutputOptions) -> OutputOptions:
+        if not is_kept(output.destinations) or not output.destination:
+            return output
+        name = part_directory(part)
+        first, *others = (below(each, name) for each in output.destinations)
+        return replace(output, destination=first, others=tuple(others))
+
+    routes = request.routes
+    if routes is not None:
+        routes = tuple(replace(each, output=within(each.output)) for each in routes)
+    return replace(request, output=within(request.output), routes=routes)
+
+
+def directories_of(output: OutputOptions) -> tuple[str, ...]:
+    """Return the directories of an output; none where it is a stream, or nothing is written."""
+    return tuple(filter(None, output.destinations)) if is_kept(output.destinations) else ()
+
+
+def is_followed(output: OutputOptions) -> bool:
+    """Return whether something is to be done once an output is published: see `--keep`."""
+    return output.keep is not None or output.latest_link is not None
+
+
+def directory_values(extract: Extract, run_id: str) -> DirectoryValues:
+    """Return what the fields stand for; the date is that of `{date}` in names of files."""
+    taken_at = extract.snapshot.taken_at if extract.snapshot else ""
+    return DirectoryValues(
+        schema=extract.table.schema or "",
+        table=extract.table.name,
+        # Without a snapshot the day on which the run began, which its id begins with.
+        date=taken_at[:10].replace("-", "") or run_id[:8],
+        run_id=run_id,
+    )
+
+
+def check_places(request: Request, outputs: Sequence[OutputOptions]) -> None:
+    """Check that no two outputs of a run have one directory, or one inside the other's.
+
+    Args:
+        request: Names the routes.
+        outputs: With real directories.
+
+    Raises:
+        UsageError: Two do, or one goes to where several cannot.
+    """
+    routes = request.routes or ()
+    if len(routes) < 2:
+        return
+    places: list[tuple[str, str]] = []
+    for route, output in zip(routes, outputs, strict=True):
+        kind = destination_kind(output.destinations)
+        if output.destination and kind not in (*KEPT, "null"):
+            raise UsageError(
+                f"route {route.name} writes to {output.destination}, but a run of several routes "
+                "writes to directories",
+                "give it a directory, or run it separately",
+            )
+        if kind in KEPT:
+            places += ((route.name, each) for each in output.destinations if each)
+    paths = [comparable(each) for _, each in places]
+    for (name, place), path in zip(places, paths, strict=True):
+        if RUN in path.parts:
+            raise UsageError(
+                f"route {name} writes to {place}, which is inside a directory {RUN}: that "
+                "directory is removed when a run ends",
+                "choose another directory",
+            )
+    links: dict[str, str] = {}
+    for route, output in zip(routes, outputs, strict=True):
+        if output.latest_link is None or not output.destination:
+            continue
+        parent = os.path.realpath(os.path.dirname(output.destination.rstrip("/")) or ".")
+        link = os.path.join(parent, output.latest_link)
+        other = links.setdefault(link, route.name)
+        if other != route.name:
+            raise UsageError(
+                f"routes {other} and {route.name} have the same --latest-link, {link}",
+                "give each route a different link",
+            )
+    if pair := overlapping(paths):
+        (first, one), (second, other) = (places[at] for at in pair)
+        raise UsageError(
+            f"routes {first} and {second} would write to {one} and {other}, which are the same "
+            "directory"
+            if paths[pair[0]] == paths[pair[1]]
+            else f"routes {first} and {second} would write to {one} and {other}, and one is "
+            "inside the other",
+            "give each route a separate directory",
+        )
+
+
+def at_absolute_places(output: OutputOptions) -> OutputOptions:
+    """Return an output with absolute directories.
+
+    A run that is resumed by the directory of one route must find the directories of the others.
+    """
+    if not output.destination or not is_kept(output.destinations):
+        return output
+    first, *others = (absolute(each) for each in output.destinations)
+    return replace(output, destination=first, others=tuple(others))
+
+
+def checked_encryption(request: Request) -> EncryptionOptions | None:
+    """Return how the files of a run are encrypted, with the proof of the key.
+
+    Raises:
+        UsageError: Something that was asked for cannot be had of encrypted files.
+        ConfigError: A key is missing, cannot be read or is none.
+        FormatError: A library is missing, or a recipient is none.
+    """
+    options = request.output.encryption
+    if options is None:
+        return None
+    if not isinstance(request.output.compression, Compression):
+        raise UsageError(
+            "--compression measures a sample, which works only with files that are not encrypted",
+            "name a codec: --compression zstd",
+        )
+    if isinstance(request.output.format, ParquetFormat):
+        return _checked_parquet(options, request.output.format)
+    _check_text(options, request)
+    return options
+
+
+def _checked_parquet(options: EncryptionOptions, parquet: ParquetFormat) -> EncryptionOptions:
+    from unloader.secrets.encryption_keys import parquet_key
+    from writers.encryption.parquet import check_format
+
+    if not options.keyed:
+        raise UsageError("Parquet files are encrypted with a key", "give --parquet-key-file")
+    check_format(parquet)
+    return replace(options, key_proof=proof_of(parquet_key(options.key)))
+
+
+def _check_text(options: EncryptionOptions, request: Request) -> None:
+    from unloader.secrets.encryption_keys import check_identities, identities
+    from writers.encryption.age import check_recipients
+
+    if options.keyed or not options.recipients:
+        raise UsageError("text is encrypted for recipients", "give --encrypt-to")
+    check_recipients(options.recipients)
+    kind = destination_kind(request.output.destinations)
+    if request.output.file_per == "table" and kind in KEPT:
+        raise UsageError(
+            "--file-per table joins the files of the work units, but encrypted text cannot be "
+            "joined",
+            "leave --file-per out, or use --format parquet with --parquet-key-file",
+        )
+    if is_one_stream(kind):
+        raise UsageError(
+            "--encrypt-to encrypts each work unit separately, but one stream contains all units",
+            "encrypt the stream: unloader run ... --to - | age -r RECIPIENT",
+        )
+    if kind in KEPT and request.verify in COMPARING:
+        if options.identity.kind == "none":
+            raise ConfigError(
+                f"--verify {request.verify} reads the files again, but they are encrypted",
+                "give the private key of a recipient: --decrypt-with FILE; or use --verify count",
+            )
+        check_identities(identities(options.identity), options.recipients)
+
+
+class Naming(Struct, frozen=True, kw_only=True):
+    """What all names of a run share."""
+
+    template: str
+    schema: str
+    table: str
+    ext: str
+    date: str
+    one: bool
+    """One file or stream holds all work units."""
+    numbered: bool
+    """A unit may have several files, which are numbered from 1."""
+
+    @classmethod
+    def of(cls, run: ResolvedRun, template: str, *, one: bool) -> Naming:
+        """Return the naming of a run."""
+        extract, output = run.extract, run.output
+        taken_at = extract.snapshot.taken_at if extract.snapshot else ""
+        return cls(
+            template=template,
+            schema=extract.table.schema or "",
+            table=extract.table.name,
+            ext=extension(output.format, output.compression, output.spec("").encryption),
+            date=taken_at[:10].replace("-", ""),
+            one=one,
+            numbered=bool(output.options.file_size_bytes),
+        )
+
+    def name(self, unit: WorkUnit, number: int = 0) -> str:
+        """Return the name of a unit's file.
+
+        Args:
+            unit: The unit; any where one file holds them all.
+            number: Of the file among the unit's, from 0.
+
+        Raises:
+            OutputFailed: The name is longer than file systems allow.
+        """
+        return self.of_unit(unit)(number)
+
+    def of_unit(self, unit: WorkUnit) -> UnitNames:
+        """Return the names of all files of a unit."""
+        partition, name = ("", "") if self.one else (unit.partition or "", unit.id)
+        return UnitNames(template=self.template, values=self._values(partition, name))
+
+    def pattern(self) -> str:
+        """Return what all names are like, with `*` for any text."""
+        return any_name(self.template, self._values("", ""))
+
+    def _values(self, partition: str, unit: str) -> NameValues:
+        return NameValues(
+            schema=self.schema,
+            table=self.table,
+            partition=partition,
+            unit=unit,
+            part=1 if self.numbered else None,
+            ext=self.ext,
+            date=self.date,
+        )
+
+    def first_names(self, units: Sequence[WorkUnit]) -> dict[str, str]:
+        """Return the name of each unit's first file by unit; of one unit where one file holds all.
+
+        Raises:
+            OutputFailed: A name is longer than file systems allow.
+        """
+        return {unit.id: self.name(unit) for unit in (units[:1] if self.one else units)}
+
+
+def stripes(plan: Plan, directories: int) -> dict[str, int]:
+    """Return for each unit the number of its directory, from 0.
+
+    The largest unit left goes to the directory that has been given least so far, by the planner's
+    estimates of bytes (of rows, where the source knows no bytes).
+    """
+    if directories == 1:
+        return {unit.id: 0 for unit in plan.units}
+    _, costs = unit_costs(plan.table, plan.units)
+    loads = Loads(directories, len(plan.units))
+    return {unit.id: loads.take(cost) for unit, cost in zip(plan.units, costs, strict=True)}
+
+
+def places(run: ResolvedRun) -> dict[str, str]:
+    """Return for each unit the file, the first of several files, or the pipe that it goes to.
+
+    Empty where the run has no destination, or several outputs.
+
+    Raises:
+        OutputFailed: A name is longer than file systems allow.
+    """
+    if len(run.outputs) > 1:
+        return {}
+    run = of_output(run, 0)
+    output, units = run.output.options, run.plan.units
+    kind = destination_kind(output.destinations)
+    if not output.destination or kind == "stdout":
+        return {unit.id: "standard output" for unit in units if output.destination}
+    if kind == "null":
+        return {unit.id: output.destination for unit in units}
+    if kind in KEPT:
+        template = output.file_name
+        folders = [path_of(each) for each in output.destinations]
+    else:
+        folder, template = pipe_template(output.destination)
+        folders = [folder]
+    one = kind == "pipe" or (kind in KEPT and output.file_per == "table")
+    naming = Naming.of(run, template, one=one)
+    striped = stripes(run.plan, len(folders))
+    return {
+        unit.id: str(folders[0 if one else striped[unit.id]] / naming.name(unit)) for unit in units
+    }

@@ -1,0 +1,239 @@
+"""A plan that was made earlier: whether it fits the table and the options, and the parts of it.
+
+Rows of two states must never come together under one manifest, and the parts of a plan run at other
+times and on other machines. So each part goes back to the snapshot that the plan was made at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from msgspec.structs import replace
+
+from partition_planner.division import plan_part
+from partition_planner.model import (
+    KeyRange,
+    PartitionInfo,
+    Plan,
+    RowRange,
+    TableInfo,
+    WholeTable,
+)
+from unloader.errors import PlanFailed, SnapshotGone, UsageError
+from unloader.model import Extract, Part, Request, Snapshot, SourceSpec
+from unloader.request.names import matching_partitions
+from unloader.resolve.places import checked_encryption
+from unloader.resolve.resolved import (
+    ResolvedOutput,
+    ResolvedRun,
+    ResolvedTransform,
+    has_same_keys,
+    with_key_places,
+)
+from unloader.sources.registry import source_of
+
+_AGAIN = (
+    "make the plan again and run all its parts again; on PostgreSQL with --keep-snapshot, on "
+    "Oracle with enough undo"
+)
+
+_SAME_KEY = "give the key of the plan, or make a new plan and run all its parts with the same key"
+
+
+def check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:
+    """Check that a plan made earlier still describes the table, and is for what is asked for now.
+
+    Sizes may have changed, as units at the edges are open-ended; columns and partitions may not:
+    a partition that no unit knows would be missing from the output.
+
+    Raises:
+        PlanFailed: It does not.
+    """
+    was, now = plan.table, table
+    before = {part.name: _identity(was, part) for part in was.partitions}
+    after = {part.name: _identity(now, part) for part in now.partitions}
+    read = {name for name in before if _reads(plan, name)}
+    wanted = matching_partitions(after, patterns or ("*",))
+    in_parts = any(not isinstance(selector, WholeTable) for selector in plan.selectors)
+    problem = None
+    if (was.schema, was.name) != (now.schema, now.name):
+        problem = f"it is for {was.label}, not for {now.label}"
+    elif was.columns != now.columns:
+        problem = "the columns have changed"
+    elif (plan.partitions is None) != (not patterns):
+        asked = f"--partition {', '.join(patterns)}" if patterns else "the whole table"
+        problem = f"it is for other partitions than {asked}"
+    elif read - after.keys():
+        problem = f"partitions were dropped, such as {min(read - after.keys())}"
+    elif moved := sorted(name for name in read if before[name] != after[name]):
+        problem = f"partitions were replaced, such as {moved[0]}"
+    elif in_parts and wanted - before.keys():
+        problem = f"partitions were added, such as {min(wanted - before.keys())}"
+    elif in_parts and wanted != read and (plan.has_all_units or not read <= wanted):
+        problem = f"it is for other partitions, such as {min(wanted ^ read)}"
+    elif not now.row_ranges and _has_ranges_of_the_table(plan):
+        problem = "ranges of its rows can no longer be read separately"
+    elif not _segments_of(plan) <= {now.object_id, *(part.object_id for part in now.partitions)}:
+        problem = "rows were moved to other segments, so its ranges now mean other rows"
+    if problem:
+        raise PlanFailed(f"the plan no longer fits the table: {problem}", "make a new plan")
+
+
+def _identity(table: TableInfo, part: PartitionInfo) -> tuple[object, ...]:
+    """Return what makes a partition that one: its relation, or else where its rows begin."""
+    first = tuple(extent.first for extent in part.extents)
+    return (part.relation, () if table.named_partitions else first)
+
+
+def _has_ranges_of_the_table(plan: Plan) -> bool:
+    ranges = (each for each in plan.selectors if isinstance(each, (RowRange, KeyRange)))
+    return any(each.partition is None for each in ranges)
+
+
+def _reads(plan: Plan, partition: str) -> bool:
+    return plan.partitions is None or partition in plan.partitions
+
+
+def _segments_of(plan: Plan) -> set[int]:
+    """Return the segments whose addresses the plan's ranges hold."""
+    ids = {each.object_id for each in plan.selectors if isinstance(each, RowRange)}
+    return {each for each in ids if each is not None}
+
+
+def check_planned(request: Request, planned: ResolvedRun) -> None:
+    """Refuse to write files that are not encrypted, if the plan is for encrypted files."""
+    for was, each in zip(planned.outputs, request.of_outputs(), strict=True):
+        if checked_encryption(each) is None and was.options.encryption is not None:
+            raise PlanFailed(
+                "the plan is for encrypted files, but no key or recipient is given",
+                "give the key or the recipients again, or make a new plan",
+            )
+
+
+def check_same_transform(
+    transforms: Sequence[ResolvedTransform | None], planned: ResolvedRun
+) -> None:
+    """Refuse to write other rows than the plan, such as clear values instead of masked values."""
+    # The places of keys may differ.
+    was = [each.transform and each.transform.options.transform for each in planned.outputs]
+    if was != [each and each.options.transform for each in transforms]:
+        raise PlanFailed(
+            "the plan transforms the rows in another way than these options do",
+            "give the options of the plan again, or make a new plan",
+        )
+
+
+def planned_part(plan: Plan, part: Part | None) -> Plan:
+    """Return the part of a plan that is read here; the plan itself where that is all.
+
+    Raises:
+        PlanFailed: There is nothing to read: there are more parts than work units.
+    """
+    if part is None:
+        return plan
+    found = plan_part(plan, part.number, part.of)
+    if found is None:
+        raise PlanFailed(
+            f"the plan has {len(plan.units)} work units, so part {part.number} of {part.of} is "
+            "empty",
+            "run fewer parts",
+        )
+    return found
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Add to the error of a lost snapshot that it is the snapshot of the plan, and what to do."""
+    try:
+        yield
+    except SnapshotGone as error:
+        raise SnapshotGone(
+            f"the snapshot of the plan cannot be read any more: {error.message}", _AGAIN
+        ) from error
+
+
+def source_of_plan(source: SourceSpec, planned: ResolvedRun | None) -> SourceSpec:
+    """Return the source for a part, as it is opened at the snapshot of its plan.
+
+    Raises:
+        UsageError: There is no plan, or this kind of source cannot go back to its snapshot.
+    """
+    if planned is None:
+        raise UsageError(
+            "--part needs a plan file: the parts of a table come from one plan",
+            "make one with unloader plan SOURCE --output plan.json, and run plan.json",
+        )
+    snapshot = _snapshot_of(planned)
+    if snapshot.kind == "none":
+        return source  # The user accepts rows of different moments.
+    found = source_of(source.kind).at_snapshot(source, snapshot.kind, snapshot.value)
+    if found is None:
+        raise UsageError(
+            f"{source.kind} cannot go back to the snapshot of the plan, {snapshot.kind} "
+            f"{snapshot.value}",
+            "run the plan as a whole, without --part",
+        )
+    return found
+
+
+def in_snapshot_of_plan(extract: Extract, planned: ResolvedRun) -> Extract:
+    """Return the extract of a part, if it is at the plan's snapshot.
+
+    Raises:
+        SnapshotGone: It is at another one.
+    """
+    was, now = _snapshot_of(planned), extract.snapshot
+    if not was.is_same(now):
+        found = "none" if now is None else f"{now.kind} {now.value}".strip()
+        raise SnapshotGone(f"it was {was.kind} {was.value}, and the source is now at {found}")
+    # With the time at which it was taken, which names directories and files.
+    return replace(extract, snapshot=was)
+
+
+def with_keys_of_plan(
+    outputs: tuple[ResolvedOutput, ...], planned: ResolvedRun
+) -> tuple[ResolvedOutput, ...]:
+    """Return the outputs of a part with the proofs of the plan's keys, if the keys are the same.
+
+    A proof has a salt, so each run would have another proof. The manifests of the parts would not
+    show whether they were masked and encrypted with one key.
+
+    Raises:
+        PlanFailed: A key differs from the key of the plan.
+    """
+    return tuple(_with_keys(each, was) for each, was in zip(outputs, planned.outputs, strict=True))
+
+
+def _with_keys(output: ResolvedOutput, was: ResolvedOutput) -> ResolvedOutput:
+    transform, before = output.transform, was.transform
+    if transform is not None and before is not None and before.options.keys:
+        if not has_same_keys(before.options, transform.options):
+            raise PlanFailed("a masking key differs from the plan's key", _SAME_KEY)
+        options = with_key_places(before.options, transform.options.keys)
+        output = replace(output, transform=replace(before, options=options))
+    encryption, had = output.options.encryption, was.options.encryption
+    if encryption is not None and had is not None and had.key_proof:
+        from unloader.secrets.encryption_keys import check_key
+
+        encryption = replace(encryption, key_proof=had.key_proof)
+        if not check_key(encryption):
+            raise PlanFailed("the Parquet key differs from the plan's key", _SAME_KEY)
+        output = replace(output, options=replace(output.options, encryption=encryption))
+    return output
+
+
+def is_of_plan(run: ResolvedRun, planned: ResolvedRun) -> bool:
+    """Return whether a run is of a part of a plan, at its snapshot."""
+    part = run.plan.part
+    return (
+        part is not None
+        and part.plan_digest == planned.plan.digest
+        and _snapshot_of(planned).is_same(run.extract.snapshot)
+    )
+
+
+def _snapshot_of(planned: ResolvedRun) -> Snapshot:
+    if planned.extract.snapshot is None:
+        raise PlanFailed("the plan has no snapshot that its parts could share", _AGAIN)
+    return planned.extract.snapshot

@@ -1,1 +1,0 @@
-"""From a request for several tables to resolved runs at one snapshot, anew or again."""
