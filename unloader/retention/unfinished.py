@@ -71,7 +71,7 @@ def remove_unfinished(
         what = f"interrupted run {run.run_id} in {run.place}"
         try:
             places = [str(each) for each in (run.place, *run.tables)]
-            storage_at(places[0]).complete(places)
+            storage_at(places[0]).complete(*places)
             left = _run_at(run.place)
             if left is None:
                 continue  # It was cut short while it was published, and is finished now.

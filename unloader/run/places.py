@@ -409,7 +409,7 @@ def left_of_tables(
 
 
 def _complete(home: str, places: Sequence[str], observe: Observer) -> None:
-    for each in storage_at(home).complete(places):
+    for each in storage_at(home).complete(*places):
         for text in each.messages:
             observe(Notice(text=text))
 

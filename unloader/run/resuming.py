@@ -431,7 +431,7 @@ class _CutShort(Struct, frozen=True, kw_only=True):
 def _completed(place: str, observe: Observer) -> _CutShort | None:
     """Finish a publication that was cut short, as that run is complete; return the run."""
     found = None
-    for each in storage_at(place).complete((place,)):
+    for each in storage_at(place).complete(place):
         for text in each.messages:
             observe(Notice(text=text))
         here = real(place) == real(each.place)

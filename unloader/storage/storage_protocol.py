@@ -437,7 +437,7 @@ class Storage(Protocol):
                 other places, or the run to be resumed has left nothing there.
         """
 
-    def complete(self, places: Sequence[str]) -> tuple[Completed, ...]:
+    def complete(self, *places: str) -> tuple[Completed, ...]:
         """Finish interrupted commits at these places; return their runs.
 
         A run that is still committing is left alone.

@@ -149,7 +149,7 @@ def verify(
 
 
 def _finish_publication(place: PlacePath, observe: Observer) -> None:
-    for run in storage_at(str(place)).complete((str(place),)):
+    for run in storage_at(str(place)).complete(str(place)):
         for text in run.messages:
             observe(Notice(text=text))
 

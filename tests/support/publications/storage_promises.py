@@ -417,7 +417,7 @@ def _check_cut_short(case: _Case, standing: Contents, cut_short: CutShort) -> No
         _ensure(whole.items() <= found.items(), "a manifest exists without its files")
     elif (0, MANIFEST) in found:
         _ensure(found == standing, "the earlier manifest exists without its files")
-    ended = [each for place in case.places for each in case.storage.complete((place,))]
+    ended = [each for place in case.places for each in case.storage.complete(place)]
     _ensure(
         [each.run_id for each in ended] == ["third"], "the completion of a commit is not reported"
     )

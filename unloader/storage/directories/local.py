@@ -69,7 +69,7 @@ class LocalDirectories:
         """Take the directories of a run."""
         return RunDirectories(claim)
 
-    def complete(self, places: Sequence[str]) -> tuple[Completed, ...]:
+    def complete(self, *places: str) -> tuple[Completed, ...]:
         """Finish interrupted publications; many directories are looked at together."""
         if len(places) == 1:
             return complete(Path(places[0]))

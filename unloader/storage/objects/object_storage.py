@@ -478,7 +478,7 @@ class ObjectStorage:
         """Take the places of a run."""
         return ObjectRun(claim)
 
-    def complete(self, places: Sequence[str]) -> tuple[Completed, ...]:
+    def complete(self, *places: str) -> tuple[Completed, ...]:
         """Finish interrupted publications, at several places at the same time."""
         return tuple(each for found in together(complete, places) for each in found)
 

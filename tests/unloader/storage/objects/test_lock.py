@@ -158,7 +158,7 @@ def test_a_record_that_was_tampered_with_does_not_reach_out(s3: S3Server, what: 
     }[what]
     place = dead_publication(s3, key, **changes)
     with pytest.raises(OutputFailed, match="is damaged"):
-        ObjectStorage().complete([place])
+        ObjectStorage().complete(place)
     ObjectStorage().clear([place], dry_run=False)
     assert s3.objects("elsewhere/") == {"secret.csv": b"secret"}
     assert s3.objects(f"{key}/") == {}
@@ -189,7 +189,7 @@ def test_a_run_that_died_while_it_was_cleared(s3: S3Server, several: int, deleti
         with suppress(KeyboardInterrupt):
             run.commit(moves, manifest("dead"))
     run.close()
-    ObjectStorage().complete(places[:1])
+    ObjectStorage().complete(places[0])
     for place in places:
         with ObjectStorage().take(claim(place, "next")) as following:
             following.abandon(None)

@@ -100,7 +100,7 @@ def test_an_object_that_came_meanwhile_is_not_replaced(s3: S3Server) -> None:
     assert there["t.1.csv"] == b"of somebody"
     assert MANIFEST not in there
     s3.client().delete_object(Bucket=s3.bucket, Key=f"{key}/t.1.csv")
-    assert [each.run_id for each in ObjectStorage().complete([place])] == ["one"]
+    assert [each.run_id for each in ObjectStorage().complete(place)] == ["one"]
     expected = {f"t.{number}.csv": f"of {number}".encode() for number in range(3)}
     assert s3.objects(f"{key}/") == {**expected, MANIFEST: manifest("one", moves)}
 
@@ -123,7 +123,7 @@ def test_an_upload_that_is_gone_in_the_middle(s3: S3Server, overwrite: bool) -> 
             run.commit(moves, manifest("one", moves))
         run.close()
         with pytest.raises(OutputFailed, match="an upload is missing"):
-            ObjectStorage().complete([broken.place(key)])
+            ObjectStorage().complete(broken.place(key))
         ObjectStorage().clear([broken.place(key)], dry_run=False)
     assert s3.objects(f"{key}/") == {}
     assert s3.uploads(f"{key}/") == []
