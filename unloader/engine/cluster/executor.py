@@ -4,92 +4,259 @@ Each Dask worker has an agent (`agent`), which keeps our own process on each of 
 the parent's side. Places are numbered over all machines, and the events of all agents are one
 sequence. A place whose Dask worker is lost is ready again once another one has joined, on any
 machine.
+
+The agents are called in the loop of the client, each with one call at a time. A call that fails
+costs the agent: the scheduler itself gives up a Dask worker whose connection breaks.
 """
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
+import os
 import queue
+import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace
 
-from numa.model import Finished, Lost, Raised, Ready
-from unloader.engine.cluster.agent import Agent, Proven, Report
-from unloader.engine.cluster.remote import RemoteAgent
-from unloader.engine.cluster.team import Team
+from numa.model import Finished, Lost, Message, Raised, Seat
+from unloader.engine.cluster.agent import (
+    HOLD_SECONDS,
+    Opened,
+    Opening,
+    Order,
+    Report,
+    close_agent,
+    open_agent,
+    step,
+    wake,
+)
+from unloader.engine.cluster.homes import Home, check_fits, home_of, shared, vacant_for
 from unloader.engine.executor import EventQueue, ExecutorEvent, NoPlaceLeft, failure_in
-from unloader.errors import ConfigError, WorkerLost, error_class
+from unloader.errors import (
+    ConfigError,
+    ConnectFailed,
+    Interrupted,
+    UnloaderError,
+    WorkerLost,
+    error_class,
+)
 from unloader.events import Notice
 from unloader.failures import error_of
 from unloader.model import AttemptFailure, Proof
 from unloader.placement.evidence import Evidence, WorkerEvidence
 
+if TYPE_CHECKING:
+    from distributed import Client
+
+T = TypeVar("T")
+Stop: TypeAlias = Callable[[], bool]
+
+_ANSWER_SECONDS = 60.0
+"""Longest wait for one answer at the start: a busy machine takes its time to load a driver."""
+_LATER_SECONDS = 10.0
+"""Longest wait for a Dask worker that joins later; it is asked again."""
+_LOOK_SECONDS = 2.0
+"""Between two looks for Dask workers that have joined; and how long after a failed call the
+scheduler is asked whether the Dask worker has gone."""
 _RETURN_SECONDS = 60.0
 """How long a run waits for a Dask worker once the last one is lost: a nanny takes some seconds to
 start another one."""
-_STOP_SECONDS = 10.0
+_STOP_SECONDS, _CLOSE_SECONDS = 10.0, 15.0
+_TICK_SECONDS = 0.1
+
+
+def in_time(call: Callable[[], T], seconds: float, stop: Stop) -> T:
+    """Return the result of a call, which is left to its own thread once that takes too long.
+
+    Raises:
+        TimeoutError: It took longer than `seconds`.
+        Interrupted: `stop` returned True.
+    """
+    result: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            result.set_result(call())
+        except Exception as error:
+            result.set_exception(error)
+
+    threading.Thread(target=work, daemon=True, name="cluster").start()
+    until = time.monotonic() + seconds
+    while not concurrent.futures.wait((result,), _TICK_SECONDS).done:
+        if stop():
+            raise Interrupted("stopped by a signal while the cluster was opened")
+        if time.monotonic() >= until:
+            raise TimeoutError(f"no answer within {seconds:g} s")
+    return result.result()
+
+
+class RemoteAgent:
+    """One agent that was opened, as the parent knows it."""
+
+    def __init__(self, home: Home, opening: Opening) -> None:
+        """Take where it is, and what it was opened with."""
+        self.home, self.name = home, opening.agent
+        self.places = tuple(place for place, _ in opening.places)
+        self.seats = frozenset(number for _, number in opening.places)
+        """Numbers of its seats among the seats of the machine."""
+        self.is_lost = False
+        self.proof: AttemptFailure | bool = False
+        """Whether it has shown that units can be read there, or why they cannot."""
+        self.prover: int | None = None
+        """The place whose process is at that."""
+        self.free: set[int] = set()
+        """Places whose process is up and idle, until the proof has succeeded."""
+        # Used in the loop alone:
+        self.orders: list[tuple[Order, Future[Any]]] = []
+        self.is_called = self.is_woken = False
 
 
 class DaskExecutor:
     """Processes on seats of other machines. A place has one number in the whole cluster."""
 
-    def __init__(self, team: Team) -> None:
-        """Take the agents; `close` ends their work for this run."""
-        self._team = team
+    def __init__(self, client: Client, pattern: Opening, source_kind: str, stop: Stop) -> None:
+        """Open nothing yet; `close` ends the work of all agents for this run.
+
+        Args:
+            client: Of the cluster.
+            pattern: What agents are opened with, except what differs between them.
+            source_kind: The source that they must be able to read.
+            stop: Asked several times a second while agents are opened; True ends that.
+        """
+        self.notices: tuple[str, ...] = ()
+        """Notes on requested seats that machines do not have."""
+        self._client, self._pattern, self._kind, self._stop = client, pattern, source_kind, stop
+        self._address: str = client.scheduler.address
+        self._inbox: queue.SimpleQueue[tuple[RemoteAgent | None, list[Report] | str]]
+        self._inbox = queue.SimpleQueue()
+        """The events of an agent, or why it is lost. Without an agent: why a Dask worker is not
+        used."""
         self._events = EventQueue()
-        self._idle: set[int] = set()
-        self._busy: set[int] = set()
+        self._used = self._of = 0
+        """Places below the first number are used, those below the second may be used later."""
+        self._lock = threading.Lock()
+        self._agents: dict[str, RemoteAgent] = {}
+        """By the address of their Dask worker; a lost one until its loss was noted."""
+        self._by_place: dict[int, RemoteAgent] = {}
+        self._vacant: dict[int, str] = {}
+        """Places without an agent, each with the machine that it was on."""
+        self._seats: dict[int, Seat] = {}
+        self._hosts: dict[int, str] = {}
+        self._refused: set[str] = set()
+        """Dask workers that joined and do not fit."""
+        self._number = 0
+        self._free: set[int] = set()
+        """Places whose process is up and idle, of agents whose proof has succeeded."""
         self._workers: dict[int, WorkerEvidence] = {}
         self._restarts: dict[int, int] = {}
         """Processes that places had in agents that are lost."""
         self._evidence: dict[str, Evidence] = {}
         """The last look of each agent, by its host."""
-        self._proven: dict[RemoteAgent, AttemptFailure | None] = {}
-        """The outcome of the proof of each agent."""
+        self._proof: Proof | None = None
+        """What each agent has to show."""
         self._asked: set[RemoteAgent] = set()
         """Agents whose proof the run waits for; a later one is asked without that."""
         self._alone_since: float | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
+
+    def greet(self) -> tuple[Home, ...]:
+        """Return the Dask workers, once each is known to fit.
+
+        Raises:
+            ConfigError: The cluster has no Dask worker, or one does not fit.
+        """
+
+        async def ask_all() -> list[Home]:
+            known = await self._client.nthreads()
+            asked = (
+                home_of(self._client, address, threads, self._kind, _ANSWER_SECONDS)
+                for address, threads in sorted(known.items())
+            )
+            return await _all(asked)
+
+        homes = tuple(self._sync(ask_all))
+        check_fits(homes)
+        return homes
+
+    def open(self, places: int, homes: Iterable[Home]) -> tuple[Seat, ...]:
+        """Open an agent on each Dask worker that has a share of the places; return their seats.
+
+        Raises:
+            UnloaderError: One refused.
+        """
+        known = {home.address: home for home in homes}
+        shares = shared(tuple(known.values()), places)
+        totals: Counter[str] = Counter()
+        for address, share in shares.items():
+            totals[known[address].machine] += len(share)
+
+        async def open_all() -> None:
+            each = ((known[address], share) for address, share in shares.items())
+            # One process of each agent will show that units can be read there.
+            await _all(self._open(home, share, totals[home.machine], 1) for home, share in each)
+            self._watch = asyncio.create_task(self._look_for_more())
+
+        self._used = self._of = places
+        self._sync(open_all)
+        return tuple(self._seats[place] for place in sorted(self._seats))
 
     def begin_with(self, places: int, of: int) -> None:
         """Use those below the second number, and keep processes at those below the first."""
-        self._team.places, self._team.of = places, of
-        self._idle = {place for place in self._idle if place < places}
-        for agent in self._team.alive():
-            agent.post(Agent.begin_with, places, of)
+        self._used, self._of = places, of
+        self._free = {place for place in self._free if place < places}
+        for agent in self._alive():
+            self._post(agent, "begin_with", _below(places, agent), _below(of, agent))
 
     def start(self, places: int) -> None:
-        """Keep processes at the places below a number, and keep the processes that there are."""
-        if self._team.raise_to(places):
-            for agent in self._team.alive():
-                agent.post(Agent.start, self._team.places)
+        """Keep processes at the places below a number, and keep the processes that there are.
+
+        Others are used in place of vacant ones. A run that starts with few workers would wait for
+        the machines of these, if they are lost, while others have nothing to do.
+        """
+        held = sorted(place for agent in self._alive() for place in agent.places)
+        held = [place for place in held if place < self._of]
+        wanted = max(places, held[:places][-1] + 1 if held else 0)
+        if wanted > self._used:
+            self._used = wanted
+            for agent in self._alive():
+                self._post(agent, "start", _below(wanted, agent))
 
     def places(self) -> Collection[int]:
         """Return the places whose process is up and idle."""
-        return self._idle
+        return self._free
 
     def send(self, place: int, task: object) -> None:
         """Send a task to the machine of a place."""
-        self._idle.discard(place)
-        self._busy.add(place)
-        agent = self._team.agent_of(place)
+        self._free.discard(place)
+        agent = self._by_place.get(place)
         if agent is not None:
-            agent.post(Agent.send, place, task)
+            self._post(agent, "send", place, task)
         # Without one the place is lost, which is the next event.
 
     def tell(self, place: int, payload: object) -> None:
         """Send something for the task at a place."""
-        agent = self._team.agent_of(place)
-        if agent is not None and place in self._busy:
-            agent.post(Agent.tell, place, payload)
+        agent = self._by_place.get(place)
+        if agent is not None:
+            self._post(agent, "tell", place, payload)
 
     def events(self, timeout_seconds: float) -> Sequence[ExecutorEvent]:
         """Return the new events of all machines."""
         self._take_all(0.0 if self._events else timeout_seconds)
+        for agent in self._alive() if self._proof is not None else ():
+            if agent.proof is False and agent.prover is None and agent.free:
+                agent.prover = agent.free.pop()
+                self._post(agent, "send", agent.prover, self._proof)
         self._look_for_places()
         return self._events.take()
 
@@ -99,20 +266,25 @@ class DaskExecutor:
         A machine that cannot be reached in time is lost to the run. It ends its processes when its
         lease is over, and their output does not count.
         """
-        orders = []
-        for agent in self._team.alive():
+        stopped = []
+        for agent in self._alive():
             mine = {place: reasons[place] for place in agent.places if place in reasons}
             if mine:
-                orders.append(agent.post(Agent.stop, mine))
-        concurrent.futures.wait(orders, _STOP_SECONDS)
+                stopped.append(self._post(agent, "stop", mine))
+        concurrent.futures.wait(stopped, _STOP_SECONDS)
 
     def finish(self) -> Sequence[ExecutorEvent]:
         """Have each machine look at its processes a last time."""
-        asked = {agent: agent.post(Agent.finish) for agent in self._team.alive()}
-        concurrent.futures.wait(asked.values(), _STOP_SECONDS)
-        for agent, answer in asked.items():
+        asked = {
+            agent: (self._post(agent, "finish"), self._post(agent, "evidence"))
+            for agent in self._alive()
+        }
+        concurrent.futures.wait([each for both in asked.values() for each in both], _STOP_SECONDS)
+        for agent, (notes, evidence) in asked.items():
             with suppress(Exception):
-                found: Evidence = answer.result(0)
+                for event in notes.result(0):
+                    self._take(agent, Report(event))
+                found: Evidence = evidence.result(0)
                 self._evidence[agent.home.host] = found
                 for worker in found.workers:
                     self._know(agent, worker)
@@ -128,8 +300,8 @@ class DaskExecutor:
         known = self._workers.get(place)
         if known is not None:
             return known
-        seat = self._team.seat(place)
-        return WorkerEvidence(seat=seat, bound=None, residence=None, host=self._team.host(place))
+        host = self._hosts.get(place, "")
+        return WorkerEvidence(seat=self._seats[place], bound=None, residence=None, host=host)
 
     def evidence(self) -> Evidence:
         """Return the last report on the workers of all places."""
@@ -137,7 +309,7 @@ class DaskExecutor:
             f"{host}: {line}" for host, each in self._evidence.items() for line in each.not_measured
         )
         return Evidence(
-            workers=tuple(self.worker(place) for place in range(self._team.of)),
+            workers=tuple(self.worker(place) for place in range(self._of)),
             pages_of_hosts={host: each.machine_pages for host, each in self._evidence.items()},
             not_measured=tuple(unseen),
         )
@@ -155,28 +327,27 @@ class DaskExecutor:
             UnloaderError: Of the kind of the first failure; it names the machine.
         """
         until = time.monotonic() + seconds
-        used = self._team.places
-        if used < self._team.of:
+        used = self._used
+        if used < self._of:
             # A run that begins with few workers may have all of them later.
-            self.begin_with(self._team.of, self._team.of)
-        self._team.proof = task
-        self._asked = {agent for agent in self._team.alive() if agent.places[0] < self._team.of}
-        for agent in self._asked:
-            agent.post(Agent.prove, task)
+            self.begin_with(self._of, self._of)
+        self._proof = task
+        waiting = {agent for agent in self._alive() if agent.places[0] < self._of}
+        self._asked = set(waiting)
         kept: list[ExecutorEvent] = []
-        waiting = self._asked
         while waiting and (left := until - time.monotonic()) > 0:
             for event in self.events(min(left, 0.2)):
                 if isinstance(event, NoPlaceLeft):
                     raise error_of(event.failure)
                 kept.append(event)
-            waiting = {agent for agent in waiting if not (agent.is_lost or agent in self._proven)}
+            waiting = {agent for agent in waiting if not (agent.is_lost or agent.proof)}
         self._events[:0] = kept
-        if used < self._team.of:
-            self.begin_with(used, self._team.of)
-        for agent, failure in self._proven.items():
-            if failure is not None:
-                raise error_class(failure.error)(_on(agent, failure), failure.hint)
+        if used < self._of:
+            self.begin_with(used, self._of)
+        for agent in self._asked:
+            if isinstance(agent.proof, AttemptFailure):
+                text = f"{agent.home.label}: {agent.proof.message}"
+                raise error_class(agent.proof.error)(text, agent.proof.hint)
         if waiting:
             hosts = ", ".join(agent.home.label for agent in waiting)
             raise ConfigError(
@@ -185,11 +356,29 @@ class DaskExecutor:
             )
 
     def close(self) -> None:
-        """End all processes on all machines, and leave the cluster."""
+        """End all processes on all machines; one that is lost ends them when its lease is over."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._team.close()
+
+        async def end_all() -> None:
+            if self._watch is not None:
+                self._watch.cancel()
+            ends = [
+                self._client.run(close_agent, each.name, workers=[each.home.address])
+                for each in self._alive()
+            ]
+            for each in self._agents.values():
+                each.is_lost = True
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(
+                    asyncio.gather(*ends, return_exceptions=True), _CLOSE_SECONDS
+                )
+            for task in self._tasks:
+                task.cancel()
+
+        with suppress(Exception):
+            self._client.sync(end_all, callback_timeout=2 * _CLOSE_SECONDS)
 
     def __enter__(self) -> DaskExecutor:
         """Return the executor itself."""
@@ -204,11 +393,12 @@ class DaskExecutor:
         """End every process."""
         self.close()
 
+    # Events, in the thread of the engine.
+
     def _take_all(self, timeout_seconds: float) -> None:
         """Take the new events; wait up to `timeout_seconds` for the first one."""
-        inbox = self._team.inbox
         with suppress(queue.Empty):
-            agent, found = inbox.get(timeout_seconds > 0, max(timeout_seconds, 0.001))
+            agent, found = self._inbox.get(timeout_seconds > 0, max(timeout_seconds, 0.001))
             while True:
                 if agent is None:
                     self._events.note(f"{found}; the run continues without it")
@@ -217,49 +407,50 @@ class DaskExecutor:
                 else:
                     for report in found:
                         self._take(agent, report)
-                agent, found = inbox.get_nowait()
+                agent, found = self._inbox.get_nowait()
 
     def _take(self, agent: RemoteAgent, report: Report) -> None:
         event = report.event
-        if isinstance(event, Proven):
-            self._take_proof(agent, event.failure)
-            return
-        if report.worker is not None:
-            self._know(agent, report.worker)
         if isinstance(event, NoPlaceLeft):
-            self._events.note(
-                f"{agent.home.label} has no process any more: {event.failure.message}"
-            )
-            self._team.drop(agent, "none of its processes could be started")
+            text = f"{agent.home.label} has no process any more: {event.failure.message}"
+            self._events.note(text)
+            self._drop(agent, "none of its processes could be started")
             return
         if isinstance(event, Notice):
             self._events.note_once(f"{agent.home.host}: {event.text}")
             return
         place = event.worker
-        if self._team.agent_of(place) is not agent:
+        if report.worker is not None:
+            self._know(agent, report.worker)
+        if self._by_place.get(place) is not agent:
             return  # Another agent has it now.
-        if isinstance(event, Ready):
-            if place >= self._team.places:
-                return  # There are fewer by now.
-            self._idle.add(place)
-        elif isinstance(event, Finished | Raised | Lost):
-            self._busy.discard(place)
-            self._idle.discard(place)
-            if report.is_free:
-                self._idle.add(place)
-            if isinstance(event, Lost) and event.cause is None:
-                failure = failure_in(event)
-                assert failure is not None
-                text = f"{failure.message} (on {agent.home.host})"
-                event = replace(event, cause=replace(failure, message=text))
+        if not isinstance(event, Message):
+            free = self._free if agent.proof is True else agent.free
+            free.discard(place)
+            if report.is_free and place < self._used:
+                free.add(place)
+        if agent.prover == place:
+            if isinstance(event, Finished | Raised):
+                self._take_proof(agent, failure_in(event))
+            elif isinstance(event, Lost):
+                agent.prover = None
+            if not isinstance(event, Lost):
+                return
+        if isinstance(event, Lost) and event.cause is None:
+            failure = failure_in(event)
+            assert failure is not None
+            text = f"{failure.message} (on {agent.home.host})"
+            event = replace(event, cause=replace(failure, message=text))
         self._events.append(event)
 
     def _take_proof(self, agent: RemoteAgent, failure: AttemptFailure | None) -> None:
-        if agent in self._asked:
-            self._proven[agent] = failure
-        elif failure is not None:
-            self._events.note(f"{_on(agent, failure)}; the run continues without it")
-            self._team.drop(agent, "it cannot read work units")
+        agent.prover, agent.proof = None, failure or True
+        if failure is None:
+            self._free |= agent.free
+        if failure is not None and agent not in self._asked:
+            text = f"{agent.home.label}: {failure.message}; the run continues without it"
+            self._events.note(text)
+            self._drop(agent, "it cannot read work units")
 
     def _agent_lost(self, agent: RemoteAgent, reason: str) -> None:
         count = len(agent.places)
@@ -267,10 +458,15 @@ class DaskExecutor:
         self._events.note(
             f"{agent.home.label} is lost: {reason}; {workers} wait for another Dask worker"
         )
-        self._team.vacate(agent)
+        with self._lock:
+            for place in agent.places:
+                if self._by_place.get(place) is agent:
+                    del self._by_place[place]
+                    self._vacant[place] = agent.home.machine
+            if self._agents.get(agent.home.address) is agent:
+                del self._agents[agent.home.address]
         for place in agent.places:
-            self._idle.discard(place)
-            self._busy.discard(place)
+            self._free.discard(place)
             known = self._workers.get(place)
             self._restarts[place] = 1 + (known.restarts if known is not None else 0)
             detail = f"{agent.home.label}: {reason}"
@@ -284,18 +480,18 @@ class DaskExecutor:
 
     def _look_for_places(self) -> None:
         """Give up once there has been no agent for long, or the scheduler is gone."""
-        if self._team.alive():
+        if self._alive():
             self._alone_since = None
             return
         now = time.monotonic()
         self._alone_since = self._alone_since or now
-        gone = not self._team.has_scheduler
+        gone = self._client.status != "running"
         if not gone and now - self._alone_since < _RETURN_SECONDS:
             return
         what = "the scheduler does not answer" if gone else "no Dask worker has come back"
         failure = AttemptFailure(
             error=WorkerLost.__name__,
-            message=f"the cluster at {self._team.address} has no workers any more: {what}",
+            message=f"the cluster at {self._address} has no workers any more: {what}",
             hint="start Dask workers and continue with: unloader resume",
             retryable=False,
         )
@@ -306,6 +502,163 @@ class DaskExecutor:
         restarts = worker.restarts + self._restarts.get(place, 0)
         self._workers[place] = replace(worker, host=agent.home.host, restarts=restarts)
 
+    # Agents: calls in the loop of the client.
 
-def _on(agent: RemoteAgent, failure: AttemptFailure) -> str:
-    return f"{agent.home.label}: {failure.message}"
+    def _alive(self) -> list[RemoteAgent]:
+        with self._lock:
+            return [each for each in self._agents.values() if not each.is_lost]
+
+    def _drop(self, agent: RemoteAgent, reason: str) -> None:
+        """Give up an agent whose machine cannot have a process."""
+        self._refused.add(agent.home.address)
+        agent.is_lost = True
+        self._inbox.put((agent, reason))
+
+    def _post(self, agent: RemoteAgent, method: str, *arguments: object) -> Future[Any]:
+        """Send an order after those before it; return its answer to come. For any thread."""
+        answer: Future[Any] = Future()
+
+        def put() -> None:
+            if agent.is_lost:
+                answer.set_exception(WorkerLost("its Dask worker is lost"))
+                return
+            agent.orders.append(((method, arguments), answer))
+            if agent.is_called and not agent.is_woken:
+                agent.is_woken = True
+                self._keep(self._wake(agent))
+
+        self._client.loop.add_callback(put)
+        return answer
+
+    async def _wake(self, agent: RemoteAgent) -> None:
+        with suppress(Exception):
+            await self._client.run(wake, agent.name, workers=[agent.home.address])
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _converse(self, agent: RemoteAgent) -> None:
+        """Bring an agent its orders and take its events, until it is lost."""
+        address, longest = agent.home.address, self._pattern.lease_seconds + HOLD_SECONDS
+        sent: list[tuple[Order, Future[Any]]] = []
+        reason = "it has ended its work for this run"
+        try:
+            while not agent.is_lost:
+                sent, agent.orders = agent.orders, []
+                agent.is_called, agent.is_woken = True, False
+                orders = [order for order, _ in sent]
+                call = self._client.run(step, agent.name, orders, workers=[address])
+                answer = (await asyncio.wait_for(call, longest))[address]
+                if answer is None:
+                    break
+                for (_, future), value in zip(sent, answer[0], strict=True):
+                    future.set_result(value)
+                sent = []
+                if answer[1]:
+                    self._inbox.put((agent, answer[1]))
+        except TimeoutError:
+            reason = f"it has not answered for {longest:g} s"
+        except Exception as error:
+            reason = await self._reason(address, error)
+        for _, future in (*sent, *agent.orders):
+            future.set_exception(WorkerLost(reason))
+        if not agent.is_lost:
+            agent.is_lost = True
+            self._inbox.put((agent, reason))
+
+    async def _reason(self, address: str, error: Exception) -> str:
+        """Return why a call has failed: the scheduler soon knows whether a Dask worker is gone."""
+        until = time.monotonic() + _LOOK_SECONDS
+        while (left := until - time.monotonic()) > 0:
+            # The scheduler itself may be gone.
+            with suppress(Exception):
+                if address not in await asyncio.wait_for(self._client.nthreads(), left):
+                    return "its Dask worker has ended"
+            await asyncio.sleep(_TICK_SECONDS)
+        return f"it cannot be reached: {error}"
+
+    def _sync(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        call: Callable[[], T] = partial(self._client.sync, function)
+        try:
+            return in_time(call, 2 * _ANSWER_SECONDS, self._stop)
+        except UnloaderError:
+            raise
+        # The library has no common class for errors of a connection.
+        except Exception as error:
+            raise ConnectFailed(
+                f"the cluster at {self._address} does not answer: {error or type(error).__name__}",
+                "see the logs of its scheduler and its workers",
+            ) from error
+
+    async def _open(
+        self, home: Home, share: tuple[tuple[int, int], ...], total: int, begin: int
+    ) -> None:
+        self._number += 1
+        opening = replace(
+            self._pattern,
+            agent=f"unloader-{os.getpid()}-{os.urandom(4).hex()}-{self._number}",
+            seats_of_machine=total,
+            places=share,
+        )
+        call = self._client.run(open_agent, opening, workers=[home.address])
+        answer: Opened = (await asyncio.wait_for(call, _ANSWER_SECONDS))[home.address]
+        if not isinstance(answer, Opened):
+            raise error_class(answer.error)(f"{home.label}: {answer.message}", answer.hint)
+        agent = RemoteAgent(home, opening)
+        with self._lock:
+            self._agents[home.address] = agent
+            for (place, _), seat in zip(share, answer.seats, strict=True):
+                self._by_place[place] = agent
+                self._vacant.pop(place, None)
+                self._seats[place] = seat
+                self._hosts[place] = home.host
+            notices = (f"{home.host}: {text}" for text in answer.notices)
+            self.notices = tuple(dict.fromkeys((*self.notices, *notices)))
+        self._post(agent, "begin_with", begin, len(share))
+        self._keep(self._converse(agent))
+
+    async def _look_for_more(self) -> None:
+        """Open agents on Dask workers that have joined, while there are vacant places."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            with suppress(Exception):  # The scheduler may be away for a moment.
+                known = await asyncio.wait_for(self._client.nthreads(), _ANSWER_SECONDS)
+                for address, threads in sorted(known.items()):
+                    if self._vacant and address not in self._agents.keys() | self._refused:
+                        await self._try_to_open(address, threads)
+
+    async def _try_to_open(self, address: str, threads: int) -> None:
+        try:
+            asked = home_of(self._client, address, threads, self._kind, _ANSWER_SECONDS)
+            home = await asyncio.wait_for(asked, _LATER_SECONDS)
+            check_fits([home])
+        except ConfigError as error:
+            self._refused.add(address)
+            self._inbox.put((None, error.message))
+            return
+        with self._lock:
+            here = [each for each in self._agents.values() if each.home.machine == home.machine]
+            taken = {number for each in here for number in each.seats}
+            kept = {place: was for place, was in self._vacant.items() if place < self._of}
+        share = vacant_for(home, kept, taken)
+        if share:
+            total = max([*taken, *(number for _, number in share)]) + 1
+            with suppress(UnloaderError):
+                begin = sum(place < self._used for place, _ in share)
+                await self._open(home, share, total, begin)
+
+
+def _below(number: int, agent: RemoteAgent) -> int:
+    """Return how many of the places of an agent have a lower number."""
+    return sum(place < number for place in agent.places)
+
+
+async def _all(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return the results of all calls; raise the first error once all have ended."""
+    found = await asyncio.gather(*calls, return_exceptions=True)
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+    return cast("list[T]", found)

@@ -26,8 +26,7 @@ from msgspec.structs import replace
 from numa.model import ProcessLimits
 from numa.topology import detect
 from unloader.engine.cluster.agent import Opening, machine_id
-from unloader.engine.cluster.executor import DaskExecutor
-from unloader.engine.cluster.team import Stop, Team, in_time
+from unloader.engine.cluster.executor import DaskExecutor, Stop, in_time
 from unloader.errors import ConfigError, ConnectFailed, Interrupted, UsageError
 from unloader.model import Preload, Request
 from unloader.nouns import are, counted
@@ -86,13 +85,13 @@ def open_cluster(
         looks=request.seats.numa != "off",
         seats_of_machine=0,
         places=(),
-        begin=1,  # Each agent proves that units can be read there.
         lease_seconds=patience,
     )
-    with _connected(request, stop) as client:
-        team = Team(client, pattern, request.source.kind, stop)
-        with DaskExecutor(team) as executor:
-            yield _seated(request, parallelism, team), executor
+    with (
+        _connected(request, stop) as client,
+        DaskExecutor(client, pattern, request.source.kind, stop) as executor,
+    ):
+        yield _seated(request, parallelism, executor), executor
 
 
 @contextmanager
@@ -171,14 +170,14 @@ def _library() -> Any:
     return distributed
 
 
-def _seated(request: Request, parallelism: int | None, team: Team) -> SeatPlan:
+def _seated(request: Request, parallelism: int | None, executor: DaskExecutor) -> SeatPlan:
     """Open the agents of a run, and return the seats that they have.
 
     Raises:
         ConfigError: The cluster has no worker, or one does not fit.
         UsageError: It cannot read the source, or `--max-sessions` leaves none for a worker.
     """
-    homes = team.greet()
+    homes = executor.greet()
     reason = source_of(request.source.kind).one_machine
     others = [home for home in homes if home.machine != machine_id()]
     if reason and others:
@@ -189,8 +188,8 @@ def _seated(request: Request, parallelism: int | None, team: Team) -> SeatPlan:
         )
     threads = sum(home.threads for home in homes)
     wanted = most_workers(request, parallelism, threads)
-    seats = team.open(min(wanted, threads), homes)
-    notices = team.notices
+    seats = executor.open(min(wanted, threads), homes)
+    notices = executor.notices
     if wanted > threads:
         text = (
             f"the cluster has {counted(threads, 'thread')}, so {threads} of {wanted} workers "

@@ -1,0 +1,177 @@
+"""The Dask workers of a run: which of them fit, and which gets which places and seats."""
+
+from __future__ import annotations
+
+import asyncio
+import pkgutil
+import platform
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from unloader import __version__
+from unloader.engine.cluster.agent import hello
+from unloader.errors import ConfigError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+class Home(Struct, frozen=True, kw_only=True):
+    """A Dask worker, where an agent may be."""
+
+    address: str
+    """Of its Dask worker."""
+    host: str
+    """Name of the machine, as the user knows it."""
+    machine: str
+    """Tells the machine from others."""
+    threads: int
+    problem: str = ""
+    """Why it does not fit the run."""
+    hint: str = ""
+
+    @property
+    def label(self) -> str:
+        """Both names."""
+        return f"{self.host} ({self.address})"
+
+
+def shared(homes: Sequence[Home], places: int) -> Mapping[str, tuple[tuple[int, int], ...]]:
+    """Share the places of a run out to Dask workers, over machines and then over their workers.
+
+    So the first places are as many machines as there are, and a run with few workers uses all
+    machines alike.
+
+    Args:
+        homes: The Dask workers; one takes as many places as it has threads.
+        places: How many; not more than there are threads.
+
+    Returns:
+        By address, each place with the number of its seat among those of its machine.
+    """
+    left = {home.address: home.threads for home in homes}
+    machines: dict[str, list[Home]] = defaultdict(list)
+    for home in sorted(homes, key=lambda each: each.address):
+        machines[home.machine].append(home)
+    found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    seats: dict[str, int] = defaultdict(int)
+    number = 0
+    while number < places:
+        before = number
+        for machine, there in machines.items():
+            free = _freest(there, left, found)
+            if free is None or number == places:
+                continue
+            found[free.address].append((number, seats[machine]))
+            seats[machine] += 1
+            left[free.address] -= 1
+            number += 1
+        if number == before:
+            break
+    return {address: tuple(each) for address, each in found.items()}
+
+
+def _freest(
+    homes: Sequence[Home], left: Mapping[str, int], found: Mapping[str, list[tuple[int, int]]]
+) -> Home | None:
+    able = [home for home in homes if left[home.address] > 0]
+    return min(able, key=lambda home: len(found.get(home.address, ())), default=None)
+
+
+def vacant_for(
+    home: Home, vacant: Mapping[int, str], taken: set[int]
+) -> tuple[tuple[int, int], ...]:
+    """Return the vacant places that a Dask worker takes that has come, with seats on its machine.
+
+    Args:
+        home: The Dask worker.
+        vacant: The places without an agent, each with the machine that it was on.
+        taken: Numbers of the seats of its machine that others have.
+    """
+    chosen = sorted(vacant, key=lambda place: (vacant[place] != home.machine, place))
+    free = (number for number in range(len(taken) + home.threads) if number not in taken)
+    return tuple(sorted(zip(chosen[: home.threads], free, strict=False)))
+
+
+async def home_of(
+    client: Client, address: str, threads: int, source_kind: str, seconds: float
+) -> Home:
+    """Ask a Dask worker; only functions of the standard library until its version is known.
+
+    Raises:
+        ConfigError: It cannot be asked, or does not answer in time.
+    """
+
+    async def ask(function: Callable[..., Any], *arguments: object) -> Any:
+        try:
+            call = client.run(function, *arguments, workers=[address])
+            return (await asyncio.wait_for(call, seconds))[address]
+        except TimeoutError as error:
+            raise ConfigError(
+                f"the Dask worker at {address} has not answered for {seconds:g} s",
+                "see its log, or end it",
+            ) from error
+
+    host: Any
+    python: Any
+    version: Any
+    host, python, version = await asyncio.gather(
+        ask(platform.node),
+        ask(platform.python_version),
+        ask(pkgutil.resolve_name, "unloader:__version__"),
+        return_exceptions=True,
+    )
+    for each in (host, python, version):
+        if isinstance(each, ConfigError):
+            raise each
+    for each in (host, python):
+        if isinstance(each, Exception):
+            raise ConfigError(
+                f"the Dask worker at {address} does not answer: {each}", "see its log"
+            ) from each
+    home = Home(address=address, host=host, machine="", threads=max(1, threads))
+    where = f"the Dask worker on {host} ({address})"
+    if python.split(".")[:2] != platform.python_version().split(".")[:2]:
+        return replace(
+            home,
+            problem=f"{where} has Python {python}, but this run has Python "
+            f"{platform.python_version()}",
+            hint="use the same minor version of Python on all machines",
+        )
+    if version != __version__:
+        has = f"unloader {version}"
+        if isinstance(version, Exception):
+            has = "no unloader" if isinstance(version, ImportError) else f"unloader ?: {version}"
+        return replace(
+            home,
+            problem=f"{where} has {has}, but this run has unloader {__version__}",
+            hint=f"install unloader {__version__} in the environment of each Dask worker, and "
+            "restart them",
+        )
+    machine, problem = await ask(hello, source_kind)
+    if problem:
+        return replace(
+            home,
+            problem=f"{where} cannot read the source: {problem}",
+            hint="install the driver in the environment of each Dask worker",
+        )
+    return replace(home, machine=machine)
+
+
+def check_fits(homes: Sequence[Home]) -> None:
+    """Refuse Dask workers that could not do the work, or would do it in another way.
+
+    Raises:
+        ConfigError: One does not fit, or the cluster has no Dask worker; names the machines.
+    """
+    if not homes:
+        raise ConfigError("the cluster has no Dask worker", "start some with: dask worker ADDRESS")
+    for home in homes:
+        if home.problem:
+            others = sum(each.hint == home.hint for each in homes) - 1
+            more = f" (and {others} more)" if others else ""
+            raise ConfigError(f"{home.problem}{more}", home.hint)
