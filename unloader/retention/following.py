@@ -1,77 +1,201 @@
-"""What follows a run once it is published: the link to it, and the end of older runs."""
+"""What follows a run once it is published: the link to it, and the end of older runs.
+
+If the directory of all tables is another one each night, it is kept or removed as a whole. If the
+directory of each table is, each table has its own link and earlier runs.
+"""
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct, field
+
+from unloader.errors import FollowUpFailed, OutputFailed, UsageError
 from unloader.events import Notice, Observer
-from unloader.manifest.model import Manifest
-from unloader.request.directory_names import beside
-from unloader.resolve.places import directory_values
-from unloader.resolve.resolved import ResolvedRun
-from unloader.retention.earlier_runs import newer_run, other_runs, why_kept
-from unloader.retention.link import check_link, link_of, switch_link
-from unloader.retention.removing import finish_removals, remove
-from unloader.retention.unfinished import remove_unfinished
+from unloader.manifest.model import Manifest, TablesManifest
+from unloader.request.directory_names import beside, home_template, is_dated
+from unloader.resolve.places import directory_values, is_followed
+from unloader.resolve.resolved import ResolvedRun, of_route
+from unloader.retention.older_runs import found_at, is_same_job, remove_older
+
+if TYPE_CHECKING:
+    from unloader.selection.choice import TablesRequest
 
 
-def check_before(run: ResolvedRun, directory: str) -> None:
-    """Check, before anything is read, that nothing is in the way of what follows the run.
+class Following(Struct, kw_only=True):
+    """Knows what is asked for, and what of it has failed."""
 
-    Raises:
-        OutputFailed: The name of the link belongs to something else.
-    """
-    output = run.output.options
-    if output.latest_link is not None:
-        check_link(directory, output.latest_link)
+    run: ResolvedRun
+    """Any of the tables: this is said once for all of them."""
+    home: str
+    of: Literal["nothing", "each table", "the run"]
+    _failed: list[FollowUpFailed] = field(default_factory=list)
+
+    @classmethod
+    def of_run(cls, run: ResolvedRun, home: str, template: str | None) -> Following:
+        """Return what follows a run.
+
+        Args:
+            run: Any of its tables.
+            home: The directory of all of them.
+            template: `--to` of several tables, with its fields; None for a single table.
+        """
+        if not any(is_followed(each.options) for each in run.outputs):
+            return cls(run=run, home=home, of="nothing")
+        whole = template is not None and is_dated(home_template(template))
+        return cls(run=run, home=home, of="the run" if whole else "each table")
+
+    @classmethod
+    def check_asked(cls, asked: TablesRequest) -> None:
+        """Check what is known of it before the source is opened.
+
+        Raises:
+            UsageError: Nights of all tables would be removed as a whole, and have several outputs.
+        """
+        requests = [entry.request for entry in asked.entries if len(entry.request.of_outputs()) > 1]
+        outputs = [each.output for request in requests for each in request.of_outputs()]
+        whole = is_dated(home_template(asked.options.destination))
+        if whole and any(map(is_followed, outputs)):
+            raise UsageError(
+                "--keep and --latest-link apply here to the directory of all tables, but some "
+                "routes of a table are outside it",
+                "apply them to each table: --to '/extract/{table}/{date}'",
+            )
+
+    def check_before(self) -> None:
+        """Check, before anything is read, that nothing is in the way.
+
+        Raises:
+            OutputFailed: The name of the link belongs to something else.
+        """
+        if self.of == "nothing":
+            return
+        for output in self.run.outputs:
+            link = output.options.latest_link
+            if link is not None:
+                check_link(self.home if self.of == "the run" else output.options.destination, link)
+
+    def after(self, run: ResolvedRun, manifest: Manifest, observe: Observer) -> None:
+        """Do what follows the publication of one table; never raises."""
+        if self.of != "each table":
+            return
+        run = of_route(run, manifest.route.name if manifest.route else "")
+        self._follow(run, manifest, run.output.options.destination, observe)
+
+    def after_all(self, manifest: TablesManifest, observe: Observer) -> None:
+        """Do what follows the publication of the run; never raises."""
+        if self.of != "the run":
+            return
+        self._follow(self.run, manifest, self.home, observe)
+
+    def _follow(
+        self, run: ResolvedRun, manifest: Manifest | TablesManifest, place: str, observe: Observer
+    ) -> None:
+        try:
+            follow(run, manifest, place, observe)
+        except FollowUpFailed as error:
+            self._failed.append(error)
+
+    def raise_failed(self) -> None:
+        """Return if nothing has failed.
+
+        Raises:
+            FollowUpFailed: Something that was to follow has failed; the run is complete.
+        """
+        if self._failed:
+            raise self._failed[0]
 
 
-def follow(run: ResolvedRun, manifest: Manifest, directory: str, observe: Observer) -> None:
+def follow(
+    run: ResolvedRun, manifest: Manifest | TablesManifest, place: str, observe: Observer
+) -> None:
     """Switch the link to a run that is published, then remove what is older than `--keep`.
 
-    What cannot be removed stays, and is reported: the new run is complete all the same. A run that
-    was broken off and resumed may be older than another one by now: the link stays with that.
+    What cannot be removed stays, and is reported: the new run is complete all the same. A resumed
+    run may be older than another one by now: the link stays with that one.
+
+    Args:
+        run: A single table with one output, or any of several tables.
+        manifest: Of the run.
+        place: The directory of the manifest.
+        observe: Gets a notice on each run that is removed, or kept for a reason.
 
     Raises:
         FollowUpFailed: The link could not be switched; nothing is removed then.
     """
     output = run.output.options
     if output.latest_link is not None:
-        link = link_of(directory, output.latest_link)
-        if newer := newer_run(link, manifest):
-            observe(Notice(text=f"{link} still leads to run {newer}, which is newer"))
+        link = _link_of(place, output.latest_link)
+        there = found_at(link)
+        newer = there is not None and there.manifest.run_id > manifest.run_id
+        if there is not None and newer and is_same_job(there.manifest, manifest):
+            id_ = there.manifest.run_id
+            observe(Notice(text=f"{link} still leads to run {id_}, which is newer"))
         else:
-            switch_link(directory, output.latest_link, run.run_id)
-    if output.keep is not None:
-        for text in _removed(run, manifest, output.keep):
-            observe(Notice(text=text))
+            switch_link(place, output.latest_link, manifest.run_id)
+    for text in () if output.keep is None else _removed(run, manifest, output.keep):
+        observe(Notice(text=text))
 
 
-def _removed(run: ResolvedRun, manifest: Manifest, keep: int) -> list[str]:
-    """Remove older runs; return what is to be told."""
-    if manifest.verified.result != "ok":
-        return ["no earlier run is removed, because the rows of this run could not be verified"]
+def _removed(run: ResolvedRun, manifest: Manifest | TablesManifest, keep: int) -> list[str]:
+    """Remove older runs; return messages."""
     values = directory_values(run.extract, run.run_id)
-    asked = (beside(each, values) for each in run.request.output.destinations)
-    allowed = tuple((Path(parent), names) for parent, names in asked)
-    try:
-        finish_removals(allowed[0][0])
-        others = other_runs(*allowed[0], manifest)
-    except OSError as error:
-        return [f"cannot look for earlier runs, so no run is removed: {error}"]
-    newer = sum(each.manifest.run_id > manifest.run_id for each in others)
-    older = others[newer:]
-    told = []
-    for each in reversed(older[max(0, keep - 1 - newer) :]):
-        what = f"run {each.manifest.run_id} in {each.directories[0]}"
-        try:
-            why = why_kept(each, allowed)
-            if not why:
-                remove(each)
-        except OSError as error:
-            why = str(error)
-        told.append(
-            f"{what} is kept: {why}" if why else f"removed {what}, because of --keep {keep}"
+    if isinstance(manifest, TablesManifest):
+        places: tuple[str, ...] = (home_template(run.request.output.destination),)
+        if any(each.verified != "ok" for each in manifest.tables):
+            what = "not all tables of this run could be verified"
+            return [f"no earlier run is removed, because {what}"]
+    else:
+        places = run.request.output.destinations
+        if manifest.verified.result != "ok":
+            what = "the rows of this run could not be verified"
+            return [f"no earlier run is removed, because {what}"]
+    found = (beside(each, values) for each in places)
+    return remove_older(manifest, tuple((Path(parent), names) for parent, names in found), keep)
+
+
+def _link_of(directory: str, name: str) -> Path:
+    """Return the path of the link that lies beside the directory of a run."""
+    return Path(directory.rstrip("/")).parent / name
+
+
+def check_link(directory: str, name: str) -> None:
+    """Check that nothing but a symbolic link has the name.
+
+    Raises:
+        OutputFailed: Something has.
+    """
+    link = _link_of(directory, name)
+    if os.path.lexists(link) and not link.is_symlink():
+        raise OutputFailed(
+            f"{link} exists and is not a symbolic link",
+            "remove it, or choose another name with --latest-link",
         )
-    ids = [each.manifest.run_id for each in others]
-    return told + remove_unfinished(*allowed[0], manifest, ids, keep)
+
+
+def switch_link(directory: str, name: str, run_id: str) -> None:
+    """Let the link lead to a directory; a reader finds the former run or the new one.
+
+    Raises:
+        FollowUpFailed: The file system refused; the link is as it was.
+    """
+    link = _link_of(directory, name)
+    made = link.with_name(f".{name}-{run_id}")
+    try:
+        check_link(directory, name)
+        with suppress(FileNotFoundError):
+            os.unlink(made)  # Of this run, which was killed just here.
+        os.symlink(os.path.basename(directory.rstrip("/")), made)
+        os.replace(made, link)
+    except (OSError, OutputFailed) as error:
+        with suppress(OSError):
+            os.unlink(made)
+        why = error.strerror if isinstance(error, OSError) else str(error).partition(". Next")[0]
+        raise FollowUpFailed(
+            f"the run is complete in {directory}, but the link {link} still leads to another "
+            f"place: {why}",
+            f"set it by hand: ln -sfn {os.path.basename(directory.rstrip('/'))} {link}",
+        ) from error

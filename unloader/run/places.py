@@ -35,9 +35,9 @@ from unloader.redaction import redact
 from unloader.resolve.broken_run import first_of_tables
 from unloader.resolve.homes import LeftOut, TablesRecord, is_dropped, recorded_tables
 from unloader.resolve.resolved import ResolvedRun, of_output
+from unloader.retention.following import Following
 from unloader.run.file_output import FileOutput, Left, left_of
 from unloader.run.finishing import END_SECONDS, Ended
-from unloader.run.following import Following
 from unloader.run.history import History
 from unloader.run.outputs import NullOutput, RunOutput, StreamOutput
 from unloader.run.table import RunState, Table

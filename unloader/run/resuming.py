@@ -42,8 +42,8 @@ from unloader.resolve.jobs import digest_of_tables_job, same_job
 from unloader.resolve.planned import is_of_plan
 from unloader.resolve.reopening import reopened
 from unloader.resolve.resolved import ResolvedRun, of_route
+from unloader.retention.following import Following, follow
 from unloader.run.concurrency import is_adaptive
-from unloader.run.following import Following
 from unloader.run.places import left_of_tables, places_of
 from unloader.run.run import Manifests, commit, run
 from unloader.run.starting import Stop, start, tell_settings
@@ -479,9 +479,6 @@ def _finished_table(place: str, done: _CutShort | None, observe: Observer) -> tu
     manifest = read_manifest(path_of(place))
     ended = done.run if done else None
     if ended is not None and ended.run_id == manifest.run_id:
-        # Imported on use: few runs die there.
-        from unloader.retention.following import follow
-
         route = manifest.route.name if manifest.route else ""
         follow(of_route(ended, route), manifest, place, observe)
     if not commit(manifest, place, observe, is_own=False):

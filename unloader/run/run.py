@@ -32,11 +32,11 @@ from unloader.model import AttemptFailure, Request
 from unloader.resolve.homes import home_of
 from unloader.resolve.places import is_followed
 from unloader.resolve.resolution import OpenRun
+from unloader.retention.following import Following
 from unloader.run.concurrency import RunSteering, watched_load
 from unloader.run.ending import abandon, advised, manifest_of, partial_error
 from unloader.run.file_output import Left
 from unloader.run.finishing import Ended, Finisher, check_tables, known_failure
-from unloader.run.following import Following
 from unloader.run.order import TableUnit, bundled, largest_first, spread_out
 from unloader.run.outputs import check_stop, continued
 from unloader.run.places import (

@@ -11,7 +11,7 @@ from unloader.model import Request
 from unloader.resolve.jobs import digest_of_tables_job
 from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedRun
-from unloader.run.following import Following
+from unloader.retention.following import Following
 from unloader.run.run import Manifests, check_before, run
 from unloader.run.workers import check_ceilings, workers_for
 from unloader.selection.choice import TablesRequest

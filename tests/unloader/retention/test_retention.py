@@ -13,10 +13,8 @@ from long_tests import OTHER_ROUTES, also
 from processes import command, killing_calls
 from processes.breaking import held_behind, staged_units
 
-import unloader.retention.removing as removing
 from unloader.manifest.read import directories_of, read_manifest
-from unloader.retention.earlier_runs import EarlierRun
-from unloader.retention.following import finish_removals
+from unloader.retention.older_runs import EarlierRun, finish_removals
 
 HOSTILE = "../../up"
 
@@ -232,7 +230,7 @@ def test_a_removal_that_is_killed_is_finished(
     with monkeypatch.context() as patched:
         patched.setattr(os, "unlink", kill)
         with pytest.raises(KeyboardInterrupt):
-            removing.remove(finished)
+            finished.remove()
     assert not any(each.exists() for each in finished.directories)
     assert any((tmp_path / "a").iterdir())
     finish_removals(tmp_path / "a")
@@ -265,6 +263,6 @@ def test_what_comes_at_the_last_moment_is_not_lost(finished: EarlierRun) -> None
     new = finished.directories[1] / "new"
     new.write_text("of somebody")
     with pytest.raises(OSError, match="was changed during its removal"):
-        removing.remove(finished)
+        finished.remove()
     new.unlink()
     assert [sorted(each.iterdir()) for each in finished.directories] == before
