@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 from unloader.request import masks, settings
 
@@ -37,8 +37,8 @@ END_OF_LINES = {"lf": "\n", "crlf": "\r\n"}
 class Kind:
     """A kind of value; this one is plain text."""
 
-    takes: tuple[type, ...] = (str,)
-    """Kinds of TOML values that a job file may have for it; of a list, kinds of its items."""
+    takes: tuple[Any, ...] = (str,)
+    """Types of TOML values that a job file may have for it, lists aside."""
     expected = "text in quotes"
     """The kinds of `takes` in words, for the user."""
     lists = False
@@ -54,6 +54,15 @@ class Kind:
     def __init__(self, shown: str) -> None:
         """Set the text for the value on the help page."""
         self.shown = shown
+
+    @property
+    def toml(self) -> Any:
+        """The type of its values in a job file, as `msgspec.convert` checks it."""
+        if not self.takes:
+            return None
+        items: Any = Union[self.takes if self.lists else (str,)]  # noqa: UP007
+        forms: Any = Union[self.takes]  # noqa: UP007
+        return forms | list[items] if self.lists or self.repeated else forms
 
     def read(self, value: Any) -> Any:
         """Return what text, or a value of a job file, means.
@@ -250,8 +259,6 @@ class Items(Kind):
 class Assignments(Items):
     """`NAME=TEXT`; the option may be repeated. In a job file a list, or a table."""
 
-    takes = (str, dict)
-
     def __init__(
         self,
         shown: str,
@@ -276,6 +283,8 @@ class Assignments(Items):
         last = "a table of whole numbers" if number else "a table"
         self.expected = f"text in quotes, a list of texts, or {last}"
         self.nested, self.number, self._quoted = nested, number, quoted
+        values: Any = int | str | dict[str, int | str] if nested else int | str
+        self.takes = (str, dict[str, values])
 
     def read(self, value: Any) -> tuple[str, ...]:
         """Return the items of one occurrence, each `NAME=TEXT`, quotes of the name kept."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from unloader.checking.model import CheckedOutput
     from unloader.cli.jobs.checking import JobCheck
     from unloader.cli.jobs.outputs import JobOutput
-    from unloader.request.job.model import Mistake
+    from unloader.request.job.entries import Mistake
 
 MOST_COLUMNS = 3
 """Outputs whose columns are shown; of more, each has one line, and --json has the columns."""

@@ -14,8 +14,8 @@ from unloader.cli.jobs.tables import common_place
 from unloader.cli.options.source_argument import source_of_job
 from unloader.errors import UnloaderError
 from unloader.request.directory_names import has_fields, home_template
+from unloader.request.job.entries import JobFile, Mistake, Place
 from unloader.request.job.grammar import read_job
-from unloader.request.job.model import JobFile, Mistake, Place
 from unloader.request.option import of_command
 from unloader.request.options import every_option
 

@@ -27,8 +27,7 @@ from unloader.cli.options.source_argument import check_statements, default_map
 from unloader.cli.options.tables import ONE_OF_SEVERAL, choice_of, table_names
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, SourceSpec
-from unloader.request.job.layers import pairs, values_of
-from unloader.request.job.model import Entry, Given, JobFile, Mistake, Place
+from unloader.request.job.entries import Entry, Given, JobFile, Mistake, Place, pairs, values_of
 from unloader.request.option import of_command
 from unloader.request.options import every_option
 from unloader.selection.choice import AskedTables, TableChoice

@@ -11,11 +11,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
+from unloader.request.job.documents import INCLUDE, SHOWN
 from unloader.request.job.grammar import DEFAULTS, NAME, ROUTE, RUN, SOURCE, TABLE
-from unloader.request.job.including import INCLUDE
-from unloader.request.job.variables import SHOWN
 from unloader.request.option import Option, Scope, of_command, of_scope
 from unloader.request.options import every_option
 from unloader.request.settings import ROUTE_NAME
@@ -26,7 +25,7 @@ DRAFT = "http://json-schema.org/draft-07/schema#"
 
 _VARIABLE = r"\$\{"
 _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-_TYPES = {str: "string", int: "integer", float: "number", dict: "object"}
+_TYPES = {str: "string", int: "integer", float: "number"}
 
 
 def schema() -> dict[str, Any]:
@@ -138,7 +137,7 @@ def _forms(option: Option) -> Iterable[dict[str, Any]]:
     for each in kind.takes:
         if each is str:
             yield from _texts(option)
-        elif each is dict:
+        elif get_origin(each) is dict:
             yield {"type": "object", "additionalProperties": {"anyOf": list(_named_values(kind))}}
         else:
             yield _number(kind, each)

@@ -19,9 +19,8 @@ from unloader.cli.options.source_argument import SourceArgument, check_statement
 from unloader.cli.options.tables import ONE_OF_SEVERAL, choice_of
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import OutputOptions, Request, Setting, TablesOptions
-from unloader.request.job.layers import SUBJECT, only_route, routes_of, values_of
-from unloader.request.job.model import Entry, JobFile
-from unloader.request.job.values import meaning
+from unloader.request.job.entries import SUBJECT, Entry, JobFile, only_route, routes_of, values_of
+from unloader.request.job.grammar import meaning
 from unloader.request.option import of_command
 from unloader.request.options import every_option
 from unloader.resolve.places import directories_of

@@ -21,7 +21,7 @@ from unloader.request.options import every_option
 from unloader.storage.place_names import KEPT, destination_kind
 
 if TYPE_CHECKING:
-    from unloader.request.job.model import Entry
+    from unloader.request.job.entries import Entry
 
 _SELECTING = ("columns", "exclude")
 
@@ -96,7 +96,7 @@ def routes_of_plan(kept: Sequence[Mapping[str, Any]], path: str) -> list[Entry]:
         kept: What `kept_routes` gave.
         path: Of the plan file.
     """
-    from unloader.request.job.model import Entry, Given, Place
+    from unloader.request.job.entries import Entry, Given, Place
 
     place = Place(path=path)
     return [
@@ -151,7 +151,7 @@ def _entries(context: click.Context, values: Mapping[str, Any]) -> Sequence[Entr
             f"--route cannot change the finished plan {context.obj.job_file}",
             "make a new plan with --route, or leave it out",
         )
-    from unloader.request.job.model import Entry, Given, Place
+    from unloader.request.job.entries import Entry, Given, Place
 
     place = Place(path="--route")
     return [
@@ -241,7 +241,7 @@ def _check_place(values: Mapping[str, Any], *, alone: bool) -> None:
 
 def _given(option: Option, value: Any) -> Any:
     """Return a value in the form in which a job file has it."""
-    from unloader.request.job.values import as_given
+    from unloader.request.job.grammar import as_given
 
     return as_given(option, value)
 

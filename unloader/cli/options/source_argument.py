@@ -21,7 +21,7 @@ from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.nouns import counted
 from unloader.redaction import HIDDEN, holds_sql_password
-from unloader.request.job.variables import FORM
+from unloader.request.job.documents import FORM
 from unloader.request.locations import database_in, looks_like_source
 from unloader.request.option import Option, of_command
 from unloader.request.options import every_option
@@ -33,7 +33,7 @@ from writers.errors import FormatError
 from writers.files.regular import read_regular
 
 if TYPE_CHECKING:
-    from unloader.request.job.model import Given, JobFile, Mistake, Place
+    from unloader.request.job.entries import Given, JobFile, Mistake, Place
 
 SOURCE = "source"
 """Key of a job file and of a plan file's job."""
@@ -176,7 +176,7 @@ def _is_file(text: str) -> bool:
 
 
 def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> SourceArgument:
-    from unloader.request.job.layers import first_of, routes_of, the_only, values_of
+    from unloader.request.job.entries import first_of, routes_of, the_only, values_of
 
     own = {
         each.declared.key: each.declared
@@ -268,7 +268,7 @@ def default_map(values: Mapping[str, Given], *, tables: bool = True) -> dict[str
     Raises:
         UsageError: There are several, and the command takes one.
     """
-    from unloader.request.job.values import as_given
+    from unloader.request.job.grammar import as_given
 
     options = {option.key: option for option in of_command(every_option(), "run")}
     found = {key: as_given(options[key], given.value) for key, given in values.items()}
@@ -330,13 +330,13 @@ _HOME_FILE = re.compile(r"([a-z][a-z0-9+.-]*):(?:///?)?~/", re.IGNORECASE)
 
 def _plan_options() -> dict[str, tuple[Option, bool]]:
     """Return each key of a plan's job with its option and whether it says the opposite."""
-    from unloader.request.job.sections import keys_of
+    from unloader.request.job.grammar import keys_of
 
     return keys_of(of_command(every_option(), "run"))
 
 
 def _planned_defaults(values: dict[str, Any], path: str) -> dict[str, Any]:
-    from unloader.request.job.values import as_given, wrong_kind
+    from unloader.request.job.grammar import as_given, wrong_type
 
     options = _plan_options()
     defaults: dict[str, Any] = {}
@@ -344,9 +344,9 @@ def _planned_defaults(values: dict[str, Any], path: str) -> dict[str, Any]:
         if key not in options:
             raise _no_plan(path, "has an unknown option")
         option, opposite = options[key]
-        if wrong := wrong_kind(option, value):
+        if wrong := wrong_type(option, value):
             raise UsageError(
-                f"{path}: the key {key.replace('_', '-')!r} is {wrong}",
+                f"{path}: the key {key.replace('_', '-')!r}: {wrong}",
                 f"give it {option.kind.expected}",
             )
         defaults[option.key] = not value if opposite else as_given(option, value)

@@ -12,27 +12,92 @@ source = "..."              and every option of `run`: of the whole run, and abo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, ValidationError, convert, field
 from msgspec.structs import replace
 
 from unloader.errors import UnloaderError, UsageError
-from unloader.request.job.including import INCLUDE, Document, Report, documents
-from unloader.request.job.layers import SUBJECT
-from unloader.request.job.model import Entry, EntryKind, Given, JobFile, Mistake, Place
-from unloader.request.job.sections import Section, are_tables, key_of
-from unloader.request.job.values import meaning, wrong_kind
-from unloader.request.job.variables import SHOWN, expanded
-from unloader.request.option import Option
+from unloader.request.job.documents import (
+    INCLUDE,
+    SHOWN,
+    Document,
+    Report,
+    documents,
+    expanded,
+)
+from unloader.request.job.entries import SUBJECT, Entry, EntryKind, Given, JobFile, Mistake, Place
+from unloader.request.option import Option, Scope, of_scope
 from unloader.request.refused_values import without_subject
-from unloader.request.settings import ROUTE_NAME
+from unloader.request.settings import PASSWORD_KEYS, ROUTE_NAME, at_home
+from unloader.request.value_types import Parsed
 
 SOURCE, NAME, RUN, DEFAULTS = "source", "name", "run", "defaults"
 TABLE: EntryKind = "table"
 ROUTE: EntryKind = "route"
+
+_UNSHOWN = "it has an unknown key or table"
+
+
+def keys_of(options: Iterable[Option]) -> dict[str, tuple[Option, bool]]:
+    """Return each key of some options, with its option and whether it says the opposite."""
+    return {key: (each, key != each.key) for each in options for key in each.keys}
+
+
+def key_of(written: str) -> str:
+    """Return a key as it is known here, however it is written."""
+    return written.replace("-", "_").lower()
+
+
+def wrong_type(option: Option, value: Any) -> str:
+    """Return what is wrong with the type of a value of a file; empty if nothing is.
+
+    A date or a number in place of text would pass for its own text, which need not be the one that
+    was meant.
+    """
+    try:
+        convert(value, option.kind.toml)
+    except ValidationError as error:
+        return f"{str(error)[:1].lower()}{str(error)[1:]}"
+    return ""
+
+
+def as_given(option: Option, value: Any) -> Any:
+    """Return a value of a file in the form that the command line takes it in."""
+    if isinstance(value, float):
+        return str(value)  # As it is written: 12.5 must not become the whole number 12.
+    if option.multiple:
+        # The items of a list are names already; only text is cut at its commas.
+        return [tuple(map(str, value))] if isinstance(value, list) else [value]
+    return value
+
+
+def meaning(option: Option, value: Any) -> Any:
+    """Return what a value means; of a repeated option, all its items.
+
+    Raises:
+        ValueError: It means nothing; the message is fit for the user.
+    """
+    given = as_given(option, value)
+    if option.multiple:
+        return tuple(item for each in given for item in _read(option, each))
+    return _read(option, given)
+
+
+def _read(option: Option, value: Any) -> Any:
+    kind = option.kind
+    texts = value if isinstance(value, tuple) else (value,)
+    if not isinstance(kind, Parsed) and any("\0" in str(each) for each in texts):
+        # No system call and no database takes it; a delimiter may be one.
+        raise ValueError("it holds the character NUL")
+    read = kind.read(value)
+    if not kind.is_path:
+        return read
+    return tuple(map(at_home, read)) if isinstance(read, tuple) else at_home(read)
 
 
 def read_job(
@@ -55,8 +120,31 @@ def read_job(
     return reader.job(str(path))
 
 
+class _Section(Struct, frozen=True, kw_only=True):
+    """One table of a file, and the keys that it may have."""
+
+    document: Document
+    scope: Scope
+    path: tuple[str | int, ...] = ()
+    entry: str = ""
+    is_default: bool = False
+    own: tuple[str, ...] = ()
+    """Keys of the grammar, which are not options."""
+
+    def mistake(self, written: str, text: str, hint: str, *, named: bool = True) -> Mistake:
+        """Return what is wrong with a key; `named` if the key may be shown."""
+        place = self.document.place(*self.path, written)
+        where = f"{place}: {self.entry}" if self.entry else str(place)
+        return Mistake(
+            error=UsageError(f"{where}: {text}", hint),
+            place=place,
+            key=written.replace("_", "-") if named else "",
+            entry=self.entry,
+        )
+
+
 class _Reader(Struct, kw_only=True):
-    """Collects what the documents say."""
+    """Collects the content of the documents."""
 
     options: tuple[Option, ...]
     report: Report
@@ -70,34 +158,33 @@ class _Reader(Struct, kw_only=True):
     routes: list[Entry] = field(default_factory=list)
 
     def take(self, document: Document) -> None:
-        """Take what stands in one file; it overrides what was there before."""
+        """Take the content of one file; it overrides the files before."""
         self.shown |= document.shown
-        top = Section(
-            document=document,
-            options=self.options,
-            scope="run",
-            own=(INCLUDE, key_of(SHOWN), SOURCE),
-            others=self.others,
-        )
+        top = _Section(document=document, scope="run", own=(INCLUDE, key_of(SHOWN), SOURCE))
         found: dict[str, Given] = {}
-        defaults: dict[str, Given] = {}
         for written, value in document.content.items():
-            key = key_of(written)
+            key, section = key_of(written), replace(top, path=(written,), own=(SOURCE,))
             if key == RUN and isinstance(value, dict):
-                self._take_all(replace(top, path=(written,), own=(SOURCE,)), value, found)
+                for inner, each in value.items():
+                    self._take_key(section, inner, each, found)
             elif key == DEFAULTS and isinstance(value, dict):
-                inner = replace(top, path=(written,), own=(), is_default=True)
-                self._take_all(inner, value, defaults)
-            elif key in get_args(EntryKind) and are_tables(value):
-                if document.counts_entries:
-                    self._take_entries(top, written, value)
+                defaults: dict[str, Given] = {}
+                for inner, each in value.items():
+                    self._take_key(replace(section, own=(), is_default=True), inner, each, defaults)
+                self.defaults.update(defaults)
+            elif key in (TABLE, ROUTE) and _are_tables(value):
+                entries = self.tables if key == TABLE else self.routes
+                for at, each in enumerate(value if document.counts_entries else ()):
+                    place = document.place(written)
+                    kind: EntryKind = TABLE if key == TABLE else ROUTE
+                    entry = Entry(kind=kind, number=len(entries) + 1, place=place)
+                    entries.append(self._entry_of(top, entry, (written, at), each))
             elif key in (RUN, DEFAULTS, ROUTE) or (key == TABLE and isinstance(value, dict)):
                 self.report(_wrong_table(top, written))
             elif key not in (INCLUDE, key_of(SHOWN)):
                 self._take_key(top, written, value, found)
         self.source = found.pop(SOURCE, self.source)
         self.values.update(found)
-        self.defaults.update(defaults)
 
     def job(self, path: str) -> JobFile:
         """Return what all files say together, with the variables replaced."""
@@ -109,96 +196,122 @@ class _Reader(Struct, kw_only=True):
             tables=tuple(self.tables),
             routes=tuple(self.routes),
         )
-        for mistake in mistakes_between(said):
+        for mistake in _mistakes_between(said):
             self.report(mistake)
         return replace(
             said,
             source=None if self.source is None else self._expanded(self.source, self.shown),
             values=self._finished(said.values),
             defaults=self._finished(said.defaults),
-            tables=tuple(map(self._entry, said.tables)),
-            routes=tuple(map(self._entry, said.routes)),
+            tables=tuple(map(self._finished_entry, said.tables)),
+            routes=tuple(map(self._finished_entry, said.routes)),
         )
 
-    def _take_entries(self, top: Section, written: str, value: list[dict[str, Any]]) -> None:
-        kind: EntryKind = TABLE if key_of(written) == TABLE else ROUTE
-        entries = self.tables if kind == TABLE else self.routes
-        for at, each in enumerate(value):
-            entry = Entry(kind=kind, number=len(entries) + 1, place=top.place(written))
-            entries.append(self._read_entry(top, entry, (written, at), each))
-
-    def _read_entry(
-        self, around: Section, bare: Entry, path: tuple[str | int, ...], value: dict[str, Any]
+    def _entry_of(
+        self, around: _Section, bare: Entry, path: tuple[str | int, ...], value: dict[str, Any]
     ) -> Entry:
-        """Return an entry with all that stands below it."""
-        name = value.get(NAME)
-        if bare.kind == ROUTE and isinstance(name, str) and ROUTE_NAME.fullmatch(name):
+        """Return an entry with all that is below it."""
+        name, is_route = value.get(NAME), bare.kind == ROUTE
+        if is_route and isinstance(name, str) and ROUTE_NAME.fullmatch(name):
             bare = replace(bare, name=name)
         section = replace(
             around,
             scope=bare.kind,
             path=path,
             entry=", ".join(filter(None, (around.entry, bare.label))),
-            own=(NAME,) if bare.kind == ROUTE else (ROUTE,),
+            own=(NAME,) if is_route else (ROUTE,),
         )
         found: dict[str, Given] = {}
         routes: list[Entry] = []
         for written, each in value.items():
             key = key_of(written)
-            if key == ROUTE and bare.kind == TABLE and are_tables(each):
+            if key == ROUTE and not is_route and _are_tables(each):
+                place = section.document.place(*path, written)
                 for at, inner in enumerate(each):
-                    route = Entry(kind=ROUTE, number=at + 1, place=section.place(written))
-                    routes.append(self._read_entry(section, route, (*path, written, at), inner))
-            elif key == ROUTE and bare.kind == TABLE:
+                    route = Entry(kind=ROUTE, number=at + 1, place=place)
+                    routes.append(self._entry_of(section, route, (*path, written, at), inner))
+            elif key == ROUTE and not is_route:
                 self.report(_wrong_table(section, written))
-            elif key == NAME and bare.kind == ROUTE:
-                if not bare.name:
-                    self.report(_wrong_name(section, written))
-            else:
+            elif key != NAME or not is_route:
                 self._take_key(section, written, each, found)
+            elif not bare.name:
+                text = "the name of a route is not a plain word in quotes"
+                hint = "use letters, digits, dots, hyphens and underscores"
+                self.report(section.mistake(written, text, hint))
         place = around.document.place(*path)
         return replace(bare, place=place, values=tuple(found.values()), routes=tuple(routes))
 
-    def _take_all(
-        self, section: Section, values: Mapping[str, Any], found: dict[str, Given]
-    ) -> None:
-        for written, value in values.items():
-            self._take_key(section, written, value, found)
-
     def _take_key(
-        self, section: Section, written: str, value: Any, found: dict[str, Given]
+        self, section: _Section, written: str, value: Any, found: dict[str, Given]
     ) -> None:
         """Take one key with its value, or report what is wrong with it."""
         key, opposite = key_of(written), False
-        if (mistake := section.wrong_key(written, value)) is not None:
-            self.report(mistake)
-            return
-        known = section.known()
-        if key in known:
+        known = keys_of(of_scope(self.options, section.scope))
+        mistake = None if key in section.own else self._wrong_key(section, written, value, known)
+        if mistake is None and key in known:
             option, opposite = known[key]
             key = option.key
-            if wrong := wrong_kind(option, value):
-                text = f"the key {written.replace('_', '-')!r} is {wrong}"
-                hint = f"give it {option.kind.expected}"
-                self.report(section.mistake(written, text, hint))
-                return
-        if key in found:
+            if wrong := wrong_type(option, value):
+                text = f"the key {written.replace('_', '-')!r}: {wrong}"
+                mistake = section.mistake(written, text, f"give it {option.kind.expected}")
+        if mistake is None and key in found:
             text = f"the key {written!r} is given twice"
-            self.report(section.mistake(written, text, "remove one of the two"))
+            mistake = section.mistake(written, text, "remove one of the two")
+        if mistake is not None:
+            self.report(mistake)
             return
         found[key] = Given(
             key=key,
             value=not value if opposite else value,
-            place=section.place(written),
+            place=section.document.place(*section.path, written),
             entry=section.entry,
             is_default=section.is_default,
         )
 
-    def _entry(self, entry: Entry) -> Entry:
+    def _wrong_key(
+        self, section: _Section, written: str, value: Any, known: Mapping[str, Any]
+    ) -> Mistake | None:
+        """Return what is wrong with a key in this section; None if it may be there."""
+        key = key_of(written)
+        if key in PASSWORD_KEYS:
+            error = UsageError(
+                f"{section.document.path} holds a password, where backups and version control "
+                "find it",
+                "use the key password-file, or set UNLOADER_PASSWORD",
+            )
+            place = section.document.place(*section.path, written)
+            return Mistake(error=error, place=place, entry=section.entry)
+        if key in known:
+            return None
+        # A key that does not look like the name of an option may be a secret.
+        may_be_shown = re.fullmatch("[A-Za-z]+([-_][A-Za-z]+)*", written) is not None
+        tables = value if isinstance(value, list) else [value]
+        if any(isinstance(each, dict) for each in tables):
+            shown = f"unknown table [{written}]" if may_be_shown else _UNSHOWN
+            hint = "write its keys at the top of the file, or below a line [run]"
+            return section.mistake(written, shown, hint, named=False)
+        elsewhere = keys_of(self.options).get(key)
+        if elsewhere is not None and elsewhere[0].scope == "table":
+            text = f"the key {written!r} belongs to a table, and not to one of its routes"
+            return section.mistake(written, text, "write it below [[table]], or at the top")
+        if elsewhere is not None:
+            text = f"the key {written!r} belongs to the whole run, and not to one {section.scope}"
+            return section.mistake(written, text, "write it at the top of the file")
+        if key in self.others:
+            text = f"a job file holds options of run, not {written}"
+            hint = f"give --{key.replace('_', '-')} on the command line"
+            return section.mistake(written, text, hint)
+        names = [name.replace("_", "-") for name in (*known, *section.own)]
+        near = get_close_matches(written.replace("_", "-").lower(), names, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else "use one of: " + ", ".join(sorted(names))
+        shown = f"unknown key {written!r}" if may_be_shown else _UNSHOWN
+        return section.mistake(written, shown, hint, named=may_be_shown)
+
+    def _finished_entry(self, entry: Entry) -> Entry:
         return replace(
             entry,
             values=self._finished(entry.values),
-            routes=tuple(map(self._entry, entry.routes)),
+            routes=tuple(map(self._finished_entry, entry.routes)),
         )
 
     def _finished(self, values: Iterable[Given]) -> tuple[Given, ...]:
@@ -209,7 +322,19 @@ class _Reader(Struct, kw_only=True):
             option = known[given.key]
             shown = None if option.secret else self.shown
             replaced = self._expanded(given, shown) if option.expands else given
-            if replaced is not None and self._means_something(option, replaced):
+            if replaced is None:
+                continue
+            why = ""
+            try:
+                meaning(option, replaced.value)
+            except ValueError as error:
+                why = without_subject(f"{error}.")
+            # Out of the block, so that no traceback shows the refused value.
+            if why:
+                place = f"{given.place}, {given.entry}" if given.entry else str(given.place)
+                text = f"invalid value for the key {option.name!r} of {place}: {why}"
+                self._report(given, UsageError(text, "see unloader run --help"))
+            else:
                 found.append(replaced)
         return tuple(found)
 
@@ -218,72 +343,54 @@ class _Reader(Struct, kw_only=True):
             return replace(given, value=expanded(given.value, shown), written=given.value)
         except ValueError as error:
             message, _, hint = str(error).partition("; ")
-        # Out of the block, as a traceback would show an error in it with the refused value.
+        # Out of the block, so that no traceback shows the refused value.
         name = given.key.replace("_", "-")
-        self._tell(given, UsageError(f"{given.where()}: the key {name!r}: {message}", hint))
+        self._report(given, UsageError(f"{given.where()}: the key {name!r}: {message}", hint))
         return None
 
-    def _means_something(self, option: Option, given: Given) -> bool:
-        try:
-            meaning(option, given.value)
-        except ValueError as error:
-            why = without_subject(f"{error}.")
-        else:
-            return True
-        place = f"{given.place}, {given.entry}" if given.entry else str(given.place)
-        text = f"invalid value for the key {option.name!r} of {place}: {why}"
-        self._tell(given, UsageError(text, "see unloader run --help"))
-        return False
-
-    def _tell(self, given: Given, error: UnloaderError) -> None:
+    def _report(self, given: Given, error: UnloaderError) -> None:
         key = given.key.replace("_", "-")
         self.report(Mistake(error=error, place=given.place, key=key, entry=given.entry))
 
 
-def _wrong_table(section: Section, written: str) -> Mistake:
+def _are_tables(value: Any) -> bool:
+    """Return whether a value is a list of tables."""
+    return isinstance(value, list) and bool(value) and all(isinstance(e, dict) for e in value)
+
+
+def _wrong_table(section: _Section, written: str) -> Mistake:
     """Return the mistake of a table where a list of them belongs, or the other way round."""
     key = key_of(written)
-    if key in get_args(EntryKind):
+    if key in (TABLE, ROUTE):
         text, hint = "is not a list of tables", f"begin each entry with a line [[{key}]]"
     else:
         text, hint = "is not a table, or more than one", f"write its keys below one line [{key}]"
     return section.mistake(written, f"{written!r} {text}", hint)
 
 
-def _wrong_name(section: Section, written: str) -> Mistake:
-    return section.mistake(
-        written,
-        "the name of a route is not a plain word in quotes",
-        "use letters, digits, dots, hyphens and underscores",
-    )
-
-
-def mistakes_between(job: JobFile) -> Iterator[Mistake]:
-    """Yield what is wrong with the names of routes, and with who says what is unloaded."""
-    yield from _names(job.routes)
+def _mistakes_between(job: JobFile) -> Iterator[Mistake]:
+    """Yield mistakes in the names of routes, and in the choice of what is unloaded."""
+    yield from _same_names(job.routes)
+    hint = "write table or query below each [[table]]"
     for table in job.tables:
-        yield from _names(table.routes)
+        yield from _same_names(table.routes)
         if not any(given.key in (*SUBJECT, "schema") for given in table.values):
-            yield _mistake(table.place, "it names neither a table nor a query", entry=table.label)
+            text = "it names neither a table nor a query"
+            yield _mistake(table.place, text, hint, entry=table.label)
     for given in job.values if job.tables else ():
         if given.key in SUBJECT:
             text = f"the key {given.key!r} does not apply beside [[table]], which names the tables"
-            yield _mistake(given.place, text, key=given.key)
+            yield _mistake(given.place, text, hint, key=given.key)
 
 
-def _names(routes: Sequence[Entry]) -> Iterator[Mistake]:
+def _same_names(routes: Sequence[Entry]) -> Iterator[Mistake]:
     """Yield each route that has the name of another one beside it."""
-    seen: set[str] = set()
-    for each in routes:
-        if each.name in seen:
-            text = "another route has the same name"
-            yield _mistake(each.place, text, key="name", entry=each.label)
-        seen.update(filter(None, (each.name,)))
+    for at, each in enumerate(routes):
+        if each.name and each.name in [before.name for before in routes[:at]]:
+            text, hint = "another route has the same name", "give each its own name"
+            yield _mistake(each.place, text, hint, key=NAME, entry=each.label)
 
 
-def _mistake(place: Place, text: str, *, key: str = "", entry: str = "") -> Mistake:
-    hint = (
-        "give each its own name" if key == "name" else "write table or query below each [[table]]"
-    )
+def _mistake(place: Place, text: str, hint: str, *, key: str = "", entry: str = "") -> Mistake:
     where = f"{place}: {entry}" if entry else str(place)
     return Mistake(error=UsageError(f"{where}: {text}", hint), place=place, key=key, entry=entry)

@@ -6,12 +6,12 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from tomllib import loads
 
 import pytest
 
 from unloader.cli.jobs.draft import quoted
-from unloader.request.job.parsing import loads
-from unloader.request.job.variables import expanded
+from unloader.request.job.documents import expanded
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

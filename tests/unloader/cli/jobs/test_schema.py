@@ -12,7 +12,7 @@ import pytest
 from schemas.json_schema import problems
 
 from unloader.cli.jobs import schema
-from unloader.request.job.values import meaning
+from unloader.request.job.grammar import meaning
 from unloader.request.option import of_command, of_scope
 from unloader.request.options import every_option
 

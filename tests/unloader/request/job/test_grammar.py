@@ -8,9 +8,8 @@ import pytest
 
 from unloader import redaction
 from unloader.errors import ConfigError, UsageError
+from unloader.request.job.entries import JobFile, Mistake, routes_of, values_of
 from unloader.request.job.grammar import read_job
-from unloader.request.job.layers import routes_of, values_of
-from unloader.request.job.model import JobFile, Mistake
 from unloader.request.option import of_command, of_scope
 from unloader.request.options import every_option
 
@@ -123,7 +122,7 @@ def test_a_mark_of_the_byte_order_is_no_mistake(tmp_path: Path) -> None:
         ("[[run]]\ntable = 'a'\n", 1, "not a table"),
         ("run = 1", 1, "not a table"),
         ("table = 't'\n[output]\nto = 'x'", 2, r"unknown table \[output\]"),
-        ("table = 't'\n[run.where]\nto = 'x'", 2, "'where' is a table"),
+        ("table = 't'\n[run.where]\nto = 'x'", 2, "'where': expected `str`, got `object`"),
         ("\n[RUN]\ntabel = 't'", 3, "did you mean 'table'"),
         ("where = '''\ntabel = 5\n'''\ntabel = 5", 4, "did you mean 'table'"),
         ("'tabel' = 5", 1, "did you mean 'table'"),
@@ -219,7 +218,7 @@ password = "tiger"
     )
     assert mistakes(path) == [
         "base.toml, line 1: unknown key 'tabel'",
-        "job.toml, line 2: the key 'where' is a whole number",
+        "job.toml, line 2: the key 'where': expected `str`, got `int`",
         "job.toml, line 5: [[table]] 2: the key 'parallelism' belongs to the whole run, and not to one "
         "table",
         "job.toml, line 6: [[table]] 2: unknown key 'forma'",
