@@ -15,8 +15,7 @@ from typing import TypeAlias
 from numa import mempolicy
 from numa.errors import PlacementError, TopologyError
 from numa.model import BindReport, Seat, Topology
-from numa.sysfs.nodes import nodes_with_cpus
-from numa.topology import cpu_list_text, detect
+from numa.topology import cpu_list_text, detect, nodes_with_cpus
 
 MEMORY_POLICIES = ("local", "preferred", "bind", "interleave")
 

@@ -37,8 +37,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from numa.errors import PlacementError
+from numa.kernel_files import cpu_list_text
 from numa.model import Node, Seat, Topology
-from numa.sysfs.kernel_files import cpu_list_text
 
 PLACEMENTS = ("spread", "close")
 BINDS = ("node", "core", "none")

@@ -18,8 +18,7 @@ from numa.affinity import MEMORY_POLICIES, losses, probe_memory_policy, seated
 from numa.errors import PlacementError
 from numa.model import Node, Seat, Topology
 from numa.placement import place
-from numa.sysfs.nodes import nodes_with_cpus
-from numa.topology import detect
+from numa.topology import detect, nodes_with_cpus
 
 needs_affinity = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity"), reason="this system cannot bind a process to CPUs"

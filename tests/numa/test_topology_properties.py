@@ -13,7 +13,7 @@ from msgspec import structs
 
 from numa.errors import TopologyError
 from numa.model import Topology
-from numa.sysfs.recording import lay_out, record
+from numa.recording import lay_out, record
 from numa.topology import cpu_list_text, parse_cpu_list, recorded
 
 # Each example writes some dozens of files: few of them, and no limit of time on a busy disk.

@@ -23,7 +23,7 @@ from unloader.failures import is_a
 from unloader.model import AttemptFailure
 
 if TYPE_CHECKING:
-    from unloader.engine.concurrency.steering import Steering
+    from unloader.engine.steering import Steering
 
 TICK_SECONDS = 0.2
 _SOON_SECONDS = 0.02

@@ -8,9 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from numa.affinity import losses, policy_is_idle, probe_cpu_binding, probe_memory_policy
+from numa.devices import DeviceNode, node_of_device
 from numa.model import Node, Seat, Topology
 from numa.placement import place
-from numa.sysfs.devices import DeviceNode, node_of_device
 from numa.topology import cpu_list_text, detect
 from unloader.errors import ConfigError, UsageError
 from unloader.model import Request, SeatOptions

@@ -15,16 +15,16 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from numa.errors import TopologyError
+from numa.kernel_files import text_of
 from numa.model import Node, Seat, Topology
-from numa.sysfs.kernel_files import text_of
-from numa.sysfs.recording import lay_out, record
+from numa.recording import lay_out, record
 from numa.topology import cpu_list_text, detect, own_cpus, recorded
 from unloader.errors import ConfigError, UsageError
 from unloader.model import SeatOptions
 from unloader.placement.seating import automatic_parallelism, deal, seat_workers
 
 if TYPE_CHECKING:
-    from numa.sysfs.devices import DeviceNode
+    from numa.devices import DeviceNode
 
 
 class Survey(Struct, frozen=True, kw_only=True):

@@ -25,11 +25,8 @@ from msgspec.structs import replace
 
 from numa.topology import detect
 from partition_planner.model import WorkUnit
-from unloader.engine.concurrency.climbing import FEW
-from unloader.engine.concurrency.control import Concurrency
-from unloader.engine.concurrency.limits import CpuLimit, Held, LoadLimit, is_between
-from unloader.engine.concurrency.rates import RowCount
-from unloader.engine.concurrency.steering import Steering
+from unloader.engine.climbing import FEW, RowCount
+from unloader.engine.steering import Concurrency, CpuLimit, Held, LoadLimit, Steering, is_between
 from unloader.errors import ConfigError, UnloaderError
 from unloader.events import Event, ParallelismChanged
 from unloader.model import ConcurrencyOptions, Request

@@ -57,7 +57,7 @@ from unloader.run.room import RoomWatch
 from unloader.run.table import RunState, Table
 
 if TYPE_CHECKING:
-    from unloader.engine.concurrency.steering import Steering
+    from unloader.engine.steering import Steering
 
 
 @dataclass(slots=True, kw_only=True)

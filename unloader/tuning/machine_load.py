@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from numa.errors import TopologyError
-from numa.sysfs.quota import throttling
+from numa.quota import throttling
 from numa.topology import detect
 from unloader.tuning.efficiency import this_machine
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from numa.kernel_files import cpu_list_text
 from numa.model import Topology
-from numa.sysfs.kernel_files import cpu_list_text
-from numa.sysfs.recording import lay_out
+from numa.recording import lay_out
 from numa.topology import recorded
 
 DATA = Path(__file__).parents[2] / "numa" / "data"

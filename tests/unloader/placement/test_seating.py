@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from numa.affinity import probe_memory_policy
+from numa.devices import node_of_device
 from numa.errors import PlacementError, TopologyError
 from numa.model import Node, Topology
-from numa.sysfs.devices import node_of_device
 from numa.topology import detect
 from unloader.errors import ConfigError
 from unloader.model import SeatOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from unloader.engine.concurrency.limits import CpuLimit, LoadLimit, is_between
+from unloader.engine.steering import CpuLimit, LoadLimit, is_between
 
 
 def simulated(limit: CpuLimit, other: float, seconds: int, start: int = 0) -> list[int]:

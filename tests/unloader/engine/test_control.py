@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from unloader.engine.concurrency.control import Concurrency
-from unloader.engine.concurrency.limits import Held
+from unloader.engine.steering import Concurrency, Held
 
 TICK = 0.2
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unloader.engine.concurrency.steering import Orders, Pauses
+from unloader.engine.steering import Orders, Pauses
 
 
 def test_units_that_end_make_room_first() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from numa.errors import TopologyError
-from numa.sysfs.kernel_files import cpu_list_text, parse_cpu_list, text_of
+from numa.kernel_files import cpu_list_text, parse_cpu_list, text_of
 
 _MACHINE = ("node/online", "cpu/online", "cpu/present", "cpu/offline")
 _NODE = ("cpulist", "meminfo", "distance")

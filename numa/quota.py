@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 
 from numa.errors import TopologyError
-from numa.sysfs.kernel_files import not_understood, text_of
+from numa.kernel_files import not_understood, text_of
 
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _ESCAPE = re.compile(r"\\([0-7]{3})")

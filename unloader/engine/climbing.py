@@ -1,8 +1,11 @@
-"""The search for the number of places with which rows come fastest.
+"""The search for the number of places with which rows come fastest, by measured rates.
 
-Pure, and of no more than one number of places at a time. It assumes a curve that rises to a top and
-may fall behind it, as queues have it. Numbers are compared as they follow each other in time, so
-that a load which comes and goes slowly does not decide.
+Pure, and of no more than one number of places at a time. The time goes in. Rows are counted as
+attempts report them, not as units end: units may differ in size by any factor.
+
+The search assumes a curve that rises to a top and may fall after it, as queues have it. Numbers are
+compared as they follow each other in time, so that a load which comes and goes slowly does not
+decide.
 
     1. From few places the number is doubled as long as that gains.
     2. Then the step is halved and tried upwards and downwards from the best number, down to one
@@ -10,8 +13,8 @@ that a load which comes and goes slowly does not decide.
        keep up if the rate grew in proportion from a smaller number on. Where nothing is known
        beyond a number that was better the step is doubled again.
     3. The best number stays. It is tried again after a while, which doubles each time nothing
-       was gained, and at once if the rate has changed by itself: by then another load has come or
-       gone, or the rows are others.
+       was gained, and immediately if the rate has changed without it: by then another load has come
+       or gone, or the rows are others.
 
 A number of more places is better if its rate is higher by more than `TOLERANCE`, and a number of
 fewer places if it is not lower by more than that: a session that gains nothing is one too many. Two
@@ -22,12 +25,117 @@ rates differ if they do so by twice the error of their difference. What that lea
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import Literal
 
 from msgspec import Struct, field
 
-from unloader.engine.concurrency.rates import MOST_WINDOWS, Measurement
 from unloader.nouns import counted
+
+WINDOW_SECONDS = 0.5
+"""Shortest time over which a rate is taken. Workers report several times a second."""
+
+REPORTS_A_PLACE = 2
+"""Each place has come with rows so often in a window, on average: where a batch takes seconds, a
+window with one and a window without say nothing."""
+
+MOST_WINDOWS = 30
+"""As many are kept; older ones were of another table, or of another load."""
+
+_LONGEST_WINDOW_SECONDS = 30.0
+
+
+class RowCount(Struct):
+    """Rows that have come so far, failed attempts included: they were work as well."""
+
+    rows: int = 0
+    reports: int = 0
+    """How often some came."""
+    heard: set[int] = field(default_factory=set)
+    """Places from which some came since somebody emptied it."""
+    _by_place: dict[int, int] = field(default_factory=dict)
+    """Rows of the attempt at a place."""
+
+    def started(self, place: int) -> None:
+        """Note a new attempt."""
+        self._by_place[place] = 0
+
+    def reached(self, place: int, rows: int) -> None:
+        """Note how many rows the attempt at a place has now."""
+        # A unit that is read anew reports rows once more; they count when they are new.
+        new = rows - self._by_place.get(place, 0)
+        if new > 0:
+            self.rows += new
+            self.reports += 1
+            self.heard.add(place)
+            self._by_place[place] = rows
+
+    def ended(self, place: int) -> None:
+        """Note the end of an attempt."""
+        self._by_place.pop(place, None)
+
+
+class Measurement(Struct, frozen=True, kw_only=True):
+    """A rate, and its standard error by the spread of the windows that it is the mean of."""
+
+    rows_per_second: float
+    error: float
+    windows: int
+
+    @property
+    def relative_error(self) -> float:
+        """The error as a part of the rate."""
+        return self.error / self.rows_per_second if self.rows_per_second > 0 else math.inf
+
+
+class Windows:
+    """Rates one after the other, with the same number of places at work."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._rates: deque[float] = deque(maxlen=MOST_WINDOWS)
+        self._began: tuple[float, int, int] | None = None
+
+    def restart(self) -> None:
+        """Forget all: another number of places is at work."""
+        self._rates.clear()
+        self._began = None
+
+    def interrupt(self) -> None:
+        """Drop the window that is open; those before it count."""
+        self._began = None
+
+    def look(self, count: RowCount, at_work: int, now: float) -> bool:
+        """Close the window if it says enough; return whether it did.
+
+        Args:
+            count: The rows so far.
+            at_work: Places at work, the same since `restart`.
+            now: As everywhere.
+        """
+        if self._began is None:
+            self._began = (now, count.rows, count.reports)
+            return False
+        began, rows, reports = self._began
+        seconds = now - began
+        enough = count.reports - reports >= REPORTS_A_PLACE * at_work
+        if seconds < WINDOW_SECONDS or not (enough or seconds >= _LONGEST_WINDOW_SECONDS):
+            return False
+        self._rates.append((count.rows - rows) / seconds)
+        self._began = (now, count.rows, count.reports)
+        return True
+
+    def measured(self) -> Measurement | None:
+        """Return the mean and its error; None before there are two windows."""
+        number = len(self._rates)
+        if number < 2:
+            return None
+        mean = sum(self._rates) / number
+        variance = sum((rate - mean) ** 2 for rate in self._rates) / (number - 1)
+        # The spread of a few windows is often too small by chance, about as Student's t has it.
+        error = math.sqrt(variance / number) * (number + 1) / (number - 1)
+        return Measurement(rows_per_second=mean, error=error, windows=number)
+
 
 TOLERANCE = 0.02
 """Of the rate. Fewer places for so little less are worth it to whoever shares the database."""

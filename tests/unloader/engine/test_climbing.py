@@ -8,8 +8,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from unloader.engine.concurrency.climbing import Climber, Move, compare
-from unloader.engine.concurrency.rates import MOST_WINDOWS, Measurement, RowCount, Windows
+from unloader.engine.climbing import (
+    MOST_WINDOWS,
+    Climber,
+    Measurement,
+    Move,
+    RowCount,
+    Windows,
+    compare,
+)
 
 Curve = Callable[[int], float]
 TICK = 0.2

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from numa.devices import DeviceNode, node_of_device
 from numa.errors import TopologyError
-from numa.sysfs.devices import DeviceNode, node_of_device
 
 
 class Devices:

@@ -4,7 +4,7 @@ import pytest
 from sysfs_tree import Machine
 
 from numa.errors import TopologyError
-from numa.sysfs.quota import throttling
+from numa.quota import throttling
 
 
 @pytest.mark.parametrize(

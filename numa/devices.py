@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from numa.errors import TopologyError
-from numa.sysfs.kernel_files import text_of
+from numa.kernel_files import text_of
 
 _NUMBER = re.compile(r"\d{1,7}", re.ASCII)
 _CONTROLLER = re.compile(r"nvme\d+", re.ASCII)

@@ -9,7 +9,7 @@ import pytest
 from machines.sysfs_trees import recordings
 
 from numa.errors import TopologyError
-from numa.sysfs.recording import lay_out, record
+from numa.recording import lay_out, record
 from numa.topology import detect, recorded
 
 MACHINE = """\

@@ -1,1 +1,0 @@
-"""How many places work at a time: measured rates, a search for the best number, limits, pauses."""

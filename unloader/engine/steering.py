@@ -1,0 +1,495 @@
+"""How many places work at a time: limits, the control that follows them, and what is carried out.
+
+Limits and control are pure: what was measured, the rows and the time go in, a number and the steps
+to it come out. Each limit returns how many places it allows, and why. One place works under any
+limit, so that a run comes to its end and its snapshot does not grow old for nothing; to end it
+there is `unloader stop`. Where a source refuses sessions, the schedule counts them itself, and the
+lower number wins; here that only bounds the search.
+
+Usually a place that is too many ends its unit and gets no other. A unit may take an hour, though,
+and a limit holds within seconds: then the fetch of the places with the highest numbers is held up
+until there is room for them again. Work that has begun continues before anything new begins. Idle
+places give their sessions back after a while, so that a database sees as many as there are at work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from typing import Generic
+
+from msgspec import Struct, field
+
+from numa.model import Finished, Lost, Raised
+from unloader.engine.climbing import FEW, Climber, RowCount, Windows
+from unloader.engine.executor import Executor, ExecutorEvent
+from unloader.engine.schedule import Schedule, U
+from unloader.events import ParallelismChanged
+from unloader.model import Cause, FetchOrder, Release
+from unloader.nouns import counted
+
+_CUT_EVERY_SECONDS = 4.0
+"""What a cut does is seen after that: attempts are held up within two seconds of it."""
+
+_RAISE_SECONDS, _LONGEST_RAISE_SECONDS = 5.0, 300.0
+"""Before one more place is allowed. Doubled each time that one had to be taken back."""
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """What a limit allows."""
+
+    places: int
+    reason: str
+
+
+class CpuLimit(Struct):
+    """Allows as many places as keep the CPUs of the host below a share.
+
+    How much one place takes is measured; of the processes of a database on the same host it is not
+    known, so a cut that was not enough is followed by another one.
+    """
+
+    share: float
+    most: int
+    held: Held | None = None
+    _busy: deque[float] = field(default_factory=lambda: deque(maxlen=3))
+    _changed: float = -math.inf
+    _wait: float = _RAISE_SECONDS
+    _raised: float | None = None
+    """When a place was allowed again, until it has proved to be no mistake."""
+
+    def take(self, busy: float, own: float, at_work: int, now: float) -> None:
+        """Take a measurement of about a second.
+
+        Args:
+            busy: Share of the CPUs that were busy, 0 to 1.
+            own: The same for the run's own processes.
+            at_work: Places at work.
+            now: As everywhere.
+        """
+        self._busy.append(busy)
+        if len(self._busy) < (self._busy.maxlen or 0):
+            return
+        mean = sum(self._busy) / len(self._busy)
+        allowed = self.held.places if self.held else self.most
+        one = max(own / max(at_work, 1), 0.01)
+        if mean > self.share and now - self._changed >= _CUT_EVERY_SECONDS:
+            fewer = max(1, math.ceil((mean - self.share) / one))
+            places = max(1, min(allowed, at_work) - fewer)
+            if places < allowed:
+                if self._raised is not None and now - self._raised < 2 * _RAISE_SECONDS:
+                    self._wait = min(2 * self._wait, _LONGEST_RAISE_SECONDS)
+                self._set(places, mean, now)
+                self._raised = None
+        elif self.held and now - self._changed >= self._wait and mean + 1.1 * one < self.share:
+            self._set(allowed + 1, mean, now)
+            self._raised = now
+
+    def _set(self, places: int, busy: float, now: float) -> None:
+        self._changed = now
+        self._busy.clear()
+        if places >= self.most:
+            self.held, self._wait = None, _RAISE_SECONDS
+            return
+        text = f"the CPUs of this host are {busy:.0%} busy (--max-cpu {self.share:.0%})"
+        self.held = Held(places=places, reason=text)
+
+
+class LoadLimit(Struct):
+    """Allows as many places as the active sessions of others leave room for in the database."""
+
+    sessions: int
+    most: int
+    held: Held | None = None
+    _others: deque[int] = field(default_factory=lambda: deque(maxlen=5))
+    _is_blind: bool = False
+    """There was no count when the limit was last set."""
+
+    def take(self, others: int) -> None:
+        """Take a count of the active sessions that are not the run's, about one a second.
+
+        Fewer places follow the mean of the last three counts, more the highest of the last five:
+        short statements come and go.
+        """
+        self._others.append(others)
+        last = list(self._others)[-3:]
+        if len(last) < 3:
+            return
+        now = self.held.places if self.held else self.most
+        low = self._room(round(sum(last) / len(last)))
+        high = self._room(max(self._others))
+        if low < now or (high > now and len(self._others) == self._others.maxlen):
+            self._set(low if low < now else high, last[-1])
+        elif self._is_blind:
+            self._set(now, last[-1])
+
+    def unknown(self) -> None:
+        """Note that the count cannot be had any more: as little as possible is done until then."""
+        self._others.clear()
+        self._is_blind = True
+        text = f"the active sessions cannot be counted (--max-db-load {self.sessions})"
+        self.held = Held(places=1, reason=text)
+
+    def _room(self, others: int) -> int:
+        return max(1, min(self.most, self.sessions - others))
+
+    def _set(self, places: int, others: int) -> None:
+        self._is_blind = False
+        if places >= self.most:
+            self.held = None
+            return
+        text = f"other programs have {others} active sessions (--max-db-load {self.sessions})"
+        self.held = Held(places=places, reason=text)
+
+
+def is_between(minute: int, begin: int, end: int) -> bool:
+    """Return whether a minute of the day is in a part of it, which may go over midnight.
+
+    Args:
+        minute: From midnight.
+        begin: The first minute of the part.
+        end: The first one after it; not the same.
+    """
+    if begin < end:
+        return begin <= minute < end
+    return minute >= begin or minute < end
+
+
+_QUIET_SECONDS = 1.0
+"""After a change, until the rate belongs to the new number: buffers fill."""
+
+_PATIENCE_SECONDS = 30.0
+"""For the first rows of each place after a change, whose session must open and whose query begin;
+and for as many places to be at work as are tried."""
+
+
+class Concurrency(Struct, kw_only=True):
+    """The number of places of one run."""
+
+    most: int
+    """Places that have a seat."""
+    wanted: int | None
+    """How many are to work; None finds the best number."""
+    began: float
+    """By the clock of the calls: when the first unit was handed out."""
+    first: int = FEW
+    """How many work at first where the best number is to be found."""
+    count: RowCount = field(default_factory=RowCount)
+    steps: list[ParallelismChanged] = field(default_factory=list)
+    """Those not told yet; the caller takes them away."""
+    limit: Held | None = None
+    """The lowest limit, where it is below what would work without."""
+    _climber: Climber | None = None
+    _windows: Windows = field(default_factory=Windows)
+    _measured_at: int = 0
+    """Places that the windows are of."""
+    _quiet_until: float = 0.0
+    _short_since: float | None = None
+    """Since when fewer are at work than are tried."""
+    _told: int = 0
+    _told_limit: Held | None = None
+
+    def __post_init__(self) -> None:
+        """Begin with what is asked for, or with few places."""
+        if self.wanted is None:
+            self._climber = Climber(self.most, self.first)
+        asked = self._asked
+        text = "the run begins with this number"
+        if self._climber is not None:
+            text += f", to find the best number up to {self.most}"
+        self._step(asked, "start", text, self.began)
+
+    @property
+    def places(self) -> int:
+        """How many places may work now."""
+        return self._told
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the number is found by measuring."""
+        return self._climber is not None
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether places that are too many are to be held up, and not only to end their units."""
+        return self.limit is not None or self._climber is None
+
+    @property
+    def settled(self) -> bool:
+        """Whether no other number is being tried."""
+        return self._climber is None or self._climber.settled
+
+    def ask(self, wanted: int | None, now: float, by: str) -> None:
+        """Take another number by hand; None is to find it.
+
+        Args:
+            wanted: No more than `most`.
+            now: As everywhere.
+            by: Who asks, for the record.
+        """
+        before, self.wanted = self._told, wanted
+        if wanted is None:
+            if self._climber is None:
+                self._climber = Climber(self.most)
+                self._climber.begin_at(before)
+            text = f"{by} asks for the best number; the search starts from here"
+        else:
+            self._climber = None
+            text = f"{by} asks for {wanted}"
+        self._step(min(self._asked, self._bound), "asked", text, now)
+
+    def note_asked(self, text: str, now: float) -> None:
+        """Put on record that limits were changed by hand; what follows of them comes later."""
+        self._step(self._told, "asked", text, now)
+
+    def decide(
+        self, limits: Mapping[str, Held], at_work: int, sessions: int | None, now: float
+    ) -> None:
+        """Decide anew; several times a second.
+
+        Args:
+            limits: By name, those that allow fewer places than there are.
+            at_work: Places that have an attempt which is not held up.
+            sessions: How many the source lets work, where it has refused a session.
+            now: As everywhere.
+        """
+        self.limit = min(limits.values(), key=lambda each: each.places, default=None)
+        if self.limit is not None and self.limit.places >= self._asked:
+            self.limit = None
+        self._follow_limit(now)
+        if self._climber is not None:
+            self._climb(self._climber, limits, at_work, sessions, now)
+
+    @property
+    def _asked(self) -> int:
+        """How many would work without a limit."""
+        return self._climber.level if self._climber is not None else self.wanted or self.most
+
+    @property
+    def _bound(self) -> int:
+        return self.most if self.limit is None else self.limit.places
+
+    def _follow_limit(self, now: float) -> None:
+        places = min(self._asked, self._bound)
+        if places == self._told:
+            return
+        if self.limit is not None:
+            self._told_limit = self.limit
+            self._step(places, "limit", self.limit.reason, now)
+        else:
+            before, self._told_limit = self._told_limit, None
+            why = f"no longer: {before.reason}" if before else "no limit applies any more"
+            self._step(places, "limit", why, now)
+
+    def _climb(
+        self,
+        climber: Climber,
+        limits: Mapping[str, Held],
+        at_work: int,
+        sessions: int | None,
+        now: float,
+    ) -> None:
+        allowed = min((each.places for each in limits.values()), default=self.most)
+        if sessions is not None:
+            allowed = min(allowed, max(sessions, 1))
+        if climber.level > allowed and climber.level > climber.base:
+            climber.give_up_trial()
+            self._go_back(climber, "a limit allows fewer workers than the trial had", now)
+        if self.limit is not None:
+            # Some may be at work still; what comes meanwhile is not what their number brings.
+            self._windows.interrupt()
+            self._measured_at = 0
+            return
+        if at_work != climber.level:
+            # While a unit ends, a session opens, or nothing is left to be done.
+            self._windows.interrupt()
+            if at_work < climber.level:
+                self._note_short(climber, now)
+            return
+        self._short_since = None
+        if self._measured_at != climber.level:
+            self._measured_at = climber.level
+            self._windows.restart()
+            self._quiet_until = now + _QUIET_SECONDS
+            self.count.heard.clear()
+        if not self._is_told_apart(at_work, now):
+            return
+        if not self._windows.look(self.count, at_work, now):
+            return
+        here = self._windows.measured()
+        move = None if here is None else climber.consider(here, allowed, now)
+        if move is not None and here is not None:
+            places = min(climber.level, self._bound)
+            self._step(places, move.cause, move.reason, now, here.rows_per_second)
+
+    def _is_told_apart(self, at_work: int, now: float) -> bool:
+        """Return whether rows that come now are those of as many places as are at work."""
+        if len(self.count.heard) < at_work:
+            return now >= self._quiet_until + _PATIENCE_SECONDS
+        return now >= self._quiet_until
+
+    def _note_short(self, climber: Climber, now: float) -> None:
+        """Give up a trial for which there are too few places, or too few units, for long."""
+        if climber.level <= climber.base:
+            return
+        if self._short_since is None:
+            self._short_since = now
+        if now - self._short_since >= _PATIENCE_SECONDS:
+            self._short_since = None
+            text = (
+                f"{counted(climber.level, 'worker was', 'workers were')} not at work for "
+                f"{_PATIENCE_SECONDS:g} s"
+            )
+            climber.give_up_trial(is_out_of_reach=True)
+            self._go_back(climber, text, now)
+
+    def _go_back(self, climber: Climber, reason: str, now: float) -> None:
+        places = min(climber.level, self._bound)
+        if places != self._told:
+            self._step(places, "not faster", reason, now)
+
+    def _step(
+        self, places: int, cause: Cause, reason: str, now: float, rate: float | None = None
+    ) -> None:
+        if rate is None:
+            here = self._windows.measured()
+            rate = 0.0 if here is None else here.rows_per_second
+        self._told = places
+        self.steps.append(
+            ParallelismChanged(
+                seconds=round(max(0.0, now - self.began), 1),
+                workers=places,
+                of=self.most,
+                rows_per_second=round(rate, 1),
+                cause=cause,
+                reason=reason,
+            )
+        )
+
+
+GRACE_SECONDS = 2.0
+"""Units that end within that time make room by themselves."""
+
+
+class Orders(Struct, frozen=True, kw_only=True):
+    """What is to be told to places."""
+
+    pause: tuple[int, ...] = ()
+    resume: tuple[int, ...] = ()
+
+
+class Pauses(Struct):
+    """The places whose attempts are held up."""
+
+    held: set[int] = field(default_factory=set)
+    _too_many_since: float | None = None
+
+    def orders(self, running: Collection[int], allowed: int, now: float, *, urgent: bool) -> Orders:
+        """Return which places are to be held up or let go on; they count as told.
+
+        Args:
+            running: Places with an attempt.
+            allowed: How many may be at work.
+            now: As everywhere.
+            urgent: A limit says so, and not only the search for the best number.
+        """
+        self.held &= set(running)
+        working = sorted(set(running) - self.held)
+        surplus = len(working) - allowed
+        if surplus <= 0:
+            self._too_many_since = None
+            back = tuple(sorted(self.held)[:-surplus]) if surplus else ()
+            self.held -= set(back)
+            return Orders(resume=back)
+        if not urgent:
+            self._too_many_since = None
+            return Orders()
+        if self._too_many_since is None:
+            self._too_many_since = now
+        if now - self._too_many_since < GRACE_SECONDS:
+            return Orders()
+        chosen = tuple(working[-surplus:])
+        self.held.update(chosen)
+        return Orders(pause=chosen)
+
+    def ended(self, place: int) -> None:
+        """Note that the attempt at a place is over, held up or not."""
+        self.held.discard(place)
+
+
+_IDLE_SECONDS = 5.0
+"""A place that is idle for so long, as fewer are to work, gives its session back."""
+
+
+class Steering(Struct, Generic[U], kw_only=True):
+    """Holds a run to the number of places that its control decides."""
+
+    control: Concurrency
+    limits: Callable[[int, float], Mapping[str, Held]]
+    """Returns what limits allow now, by name, given the places at work and the time."""
+    tell: Callable[[], None]
+    """Called when there are new steps, or other attempts are held up."""
+    _pauses: Pauses = field(default_factory=Pauses)
+    _releasing: set[int] = field(default_factory=set)
+    """Idle places that are giving their session back."""
+    _idle_since: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def paused(self) -> int:
+        """How many attempts are held up."""
+        return len(self._pauses.held)
+
+    def turn(self, schedule: Schedule[U], executor: Executor, now: float) -> None:
+        """Decide, and carry out what follows; before anything is handed out.
+
+        Args:
+            schedule: What runs where.
+            executor: Has the places.
+            now: As for the control.
+        """
+        control, at_work = self.control, schedule.at_work
+        held = self.limits(at_work, now)
+        control.decide(held, at_work, schedule.capacity.limit, now)
+        if control.steps:
+            self.tell()
+        schedule.allowed = control.places
+        executor.start(control.places)
+        running = schedule.running_places
+        orders = self._pauses.orders(running, control.places, now, urgent=control.is_urgent)
+        for places, paused in ((orders.pause, True), (orders.resume, False)):
+            for place in places:
+                attempt = schedule.running(place)
+                assert attempt is not None
+                order = FetchOrder(unit=attempt.unit.id, attempt=attempt.attempt, paused=paused)
+                executor.tell(place, order)
+        if orders.pause or orders.resume:
+            self.tell()
+        schedule.held = set(self._pauses.held)
+        self._release_idle(schedule, executor, now)
+
+    def ended(self, place: int) -> None:
+        """Note that an attempt is over."""
+        self._pauses.ended(place)
+
+    def is_own(self, schedule: Schedule[U], event: ExecutorEvent) -> bool:
+        """Take an event of a place that gives its session back; return whether it was one."""
+        if not isinstance(event, Finished | Raised | Lost):
+            return False
+        if event.worker not in self._releasing:
+            return False
+        self._releasing.discard(event.worker)
+        schedule.vacated(event.worker)
+        return True
+
+    def _release_idle(self, schedule: Schedule[U], executor: Executor, now: float) -> None:
+        """Have idle places close their sessions while no further one may work."""
+        if schedule.at_work < self.control.places:
+            self._idle_since.clear()
+            return
+        idle = [place for place in executor.places() if schedule.has_session(place)]
+        self._idle_since = {place: self._idle_since.get(place, now) for place in idle}
+        for place, since in self._idle_since.items():
+            if now - since >= _IDLE_SECONDS:
+                self._releasing.add(place)
+                executor.send(place, Release())
