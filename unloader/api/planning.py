@@ -22,8 +22,7 @@ from unloader.sources.registry import source_of
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
-    from unloader.checking.model import Checked
-    from unloader.checking.schema_tables import SchemaTable
+    from unloader.checking import Checked, SchemaTable
     from unloader.selection.problems import TableProblem
 
 
@@ -222,7 +221,7 @@ def schema_tables(
         UnloaderError: UsageError if there are several schemas and none is named, SourceError if
             there is no such schema or the source refused.
     """
-    from unloader.checking.schema_tables import schema_tables as listed
+    from unloader.checking import schema_tables as listed
 
     with translated():
         observe(PhaseStarted(phase="connecting"))
@@ -250,7 +249,7 @@ def check(
         observe: Called with each event, in this thread.
         stop: Asked several times a second while the source is opened.
     """
-    from unloader.checking.checking import check as look
+    from unloader.checking import check as look
 
     with translated():
         return look(entries, home=home, observe=observe, stop=stop)

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from numa.model import Topology
 from partition_planner.errors import PlanError
-from partition_planner.model import Plan
+from partition_planner.model import Plan, TableInfo
 from partition_planner.several import estimated_bytes
 from partition_planner.several import unit_bytes as common_unit_bytes
 from unloader.errors import (
@@ -33,7 +33,15 @@ from unloader.errors import (
 from unloader.events import Notice, Observer, PhaseStarted, silent
 from unloader.lakehouse.lake_formats import lake_format, lake_kind
 from unloader.lakehouse.table_commits import Wanted
-from unloader.model import Extract, OutputOptions, Request, Snapshot, SourceSpec, TablesOptions
+from unloader.model import (
+    Extract,
+    OutputOptions,
+    Projection,
+    Request,
+    Snapshot,
+    SourceSpec,
+    TablesOptions,
+)
 from unloader.placement.seating import Seating, SeatPlan, seat_request
 from unloader.request.names import one_column
 from unloader.resolve.choosing import ChosenTable, chosen_tables
@@ -507,18 +515,7 @@ def prepared_table(
     else:
         check_fits(planned, table, selection.partitions)
         plan = planned_part(planned, selection.part)
-    extract = Extract(
-        source=source,
-        snapshot=snapshot,
-        # Workers read by selector: thousands of partitions need not travel with each task.
-        table=replace(table, partitions=(), extents=(), keys=None),
-        query=selection.query,
-        where=selection.where,
-        partitions=selection.partitions,
-        keys=keys_of(catalog, table, selection),
-        limit_rows=selection.limit_rows,
-        projection=columns.read,
-    )
+    extract = extract_of(request, table, columns.read, catalog, source, snapshot)
     if any(isinstance(each, ParquetFormat) for each in columns.formats):
         extract = with_origin(extract)
     workers = 1 if _is_in_order(request) else min(plan.limits.parallelism, len(plan.units))
@@ -531,6 +528,30 @@ def prepared_table(
         transforms=columns.transforms,
         topology=seats.topology,
         seating=seats.first(workers),
+    )
+
+
+def extract_of(
+    request: Request,
+    table: TableInfo,
+    read: Projection,
+    catalog: Catalog,
+    source: SourceSpec,
+    snapshot: Snapshot | None,
+) -> Extract:
+    """Return what is read of a table."""
+    selection = request.selection
+    return Extract(
+        source=source,
+        snapshot=snapshot,
+        # Workers read by selector: thousands of partitions need not travel with each task.
+        table=replace(table, partitions=(), extents=(), keys=None),
+        query=selection.query,
+        where=selection.where,
+        partitions=selection.partitions,
+        keys=keys_of(catalog, table, selection),
+        limit_rows=selection.limit_rows,
+        projection=read,
     )
 
 

@@ -11,7 +11,7 @@ from unloader.redaction import redact
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
-    from unloader.checking.model import CheckedOutput
+    from unloader.checking import CheckedOutput
     from unloader.cli.jobs.checking import JobCheck
     from unloader.cli.jobs.outputs import JobOutput
     from unloader.request.job.entries import Mistake

@@ -20,7 +20,7 @@ from unloader.request.option import of_command
 from unloader.request.options import every_option
 
 if TYPE_CHECKING:
-    from unloader.checking.model import Checked, CheckedOutput, Problem
+    from unloader.checking import Checked, CheckedOutput, Problem
 
 _KEYS = {"table": "table", "where": "where", "to": "to", "source": "source", "run": ""}
 """The key of a job file that a problem is about."""

@@ -12,7 +12,7 @@ from unloader.nouns import counted
 from unloader.request.directory_names import DirectoryValues, directory_name
 
 if TYPE_CHECKING:
-    from unloader.checking.schema_tables import SchemaTable
+    from unloader.checking import SchemaTable
 
 _HEAD = """\
 # A job file of unloader. Each key is an option of `unloader run`.

@@ -1,0 +1,433 @@
+"""What is known of runs before they begin: every problem of a job is reported, and not only one.
+
+The entries of a job are checked against their source, their destinations and this machine. Nothing
+is made or changed, and no row is read. A disk is compared with all that would go to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path, PurePath
+from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from partition_planner.model import PlanLimits
+from partition_planner.several import estimated_bytes, unit_bytes
+from unloader.errors import OutputFailed, SourceError, UnloaderError, UsageError, translate
+from unloader.events import Observer, PhaseStarted, silent
+from unloader.lakehouse.lake_formats import lake_format, lake_kind
+from unloader.model import Extract, ReadColumn, Request, TableSummary
+from unloader.placement.seating import seat_request
+from unloader.request.directory_names import has_fields
+from unloader.request.names import matching, parse_table, typed
+from unloader.resolve.choosing import ChosenTable, ChosenTables, chosen_tables
+from unloader.resolve.columns import columns_of, without_masked_ranges
+from unloader.resolve.homes import at_home
+from unloader.resolve.places import checked_encryption, placed
+from unloader.resolve.planning import check_sampling, limits_of, plan_of
+from unloader.resolve.resolution import extract_of, new_run_id
+from unloader.selection.choice import AskedTables
+from unloader.sources.abilities import check_where
+from unloader.sources.base import Catalog
+from unloader.sources.cancelling import open_unless
+from unloader.storage.place_names import (
+    KEPT,
+    comparable,
+    destination_kind,
+    is_kept,
+    pipe_template,
+    two_are_one,
+)
+from unloader.storage.storage_lookup import storage_at
+from writers.files.room import free_bytes
+from writers.model import Compression, TextFormat
+
+About = Literal["run", "source", "table", "where", "to"]
+"""What an error is about: the whole run, its source, one table, its condition, its destination."""
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """One reason why a run would end with an error."""
+
+    error: UnloaderError
+    about: About
+    entry: int | None = None
+    """Number of the entry that it is about, from 0; None is all of them."""
+
+
+class CheckedOutput(Struct, frozen=True, kw_only=True):
+    """One table as one output would have it."""
+
+    entry: int
+    """Number of the entry that asks for it, from 0."""
+    table: str
+    """Its name in the database, as it was typed where it was not found."""
+    columns: tuple[ReadColumn, ...] = ()
+    rows: int | None = None
+    """Estimated."""
+    bytes: int | None = None
+    """Estimated, in the source."""
+    units: int | None = None
+    places: tuple[str, ...] = ()
+    """Where it goes; the fields in names are filled in as they would be now."""
+    notices: tuple[str, ...] = ()
+
+
+class Checked(Struct, frozen=True, kw_only=True):
+    """All that is known of some outputs."""
+
+    outputs: tuple[CheckedOutput, ...]
+    problems: tuple[Problem, ...]
+    server_version: str = ""
+    notices: tuple[str, ...] = ()
+
+
+Report = Callable[[Problem], None]
+
+
+@contextmanager
+def reported(report: Report, about: About, entry: int | None = None) -> Iterator[None]:
+    """Report the user's error that the block raises, and continue after the block."""
+    try:
+        yield
+    except Exception as error:
+        known = translate(error)
+        if known is None:
+            raise
+        report(Problem(error=known, about=about, entry=entry))
+
+
+def check(
+    entries: Sequence[AskedTables],
+    *,
+    home: str = "",
+    observe: Observer = silent,
+    stop: Callable[[], bool] = lambda: False,
+) -> Checked:
+    """Return what is known of the tables of some entries, every problem at once.
+
+    No row is read, no snapshot taken, and nothing is written.
+
+    Args:
+        entries: All have the same source.
+        home: Where the manifest of a run over several tables goes, if that is known.
+        observe: Reports each step as it begins.
+        stop: Asked several times a second while the source is opened.
+    """
+    problems: list[Problem] = []
+    report = problems.append
+    workers = 1
+    with reported(report, "run"):
+        workers = seat_request(entries[0].request).parallelism
+    observe(PhaseStarted(phase="connecting"))
+    catalog: Catalog | None = None
+    with reported(report, "source"):
+        catalog = open_unless(stop, entries[0].request.source)
+    chosen = ChosenTables(tables=())
+    checks: list[_TableCheck] = []
+    if catalog is not None:
+        with closing(catalog), reported(report, "source"):
+            observe(PhaseStarted(phase="table"))
+            chosen = chosen_tables(catalog, entries, observe)
+            checks = _checks(catalog, entries, chosen, workers, report)
+    for number, entry in enumerate(entries):
+        with reported(report, "to", number):
+            checked_encryption(entry.request)
+    # Also the places of entries of which no table is known.
+    requests = [each.request for each in checks]
+    places = _Destinations(report=report, home=home)
+    for number, each in enumerate(checks):
+        places.look(number, each.output.entry, each.extract, each.request)
+    for number in sorted(set(range(len(entries))) - {each.output.entry for each in checks}):
+        places.look(len(requests), number, None, entries[number].request)
+        requests.append(entries[number].request)
+    sizes = {number: each.output.bytes for number, each in enumerate(checks)}
+    known = {number: size for number, size in sizes.items() if size is not None}
+    places.compare(known, requests)
+    return Checked(
+        outputs=tuple(
+            replace(
+                each.output,
+                places=places.places.get(number, ()),
+                notices=(*each.output.notices, *places.notices.get(number, ())),
+            )
+            for number, each in enumerate(checks)
+        ),
+        problems=tuple(problems),
+        server_version="" if catalog is None else catalog.server_version,
+        notices=chosen.notices,
+    )
+
+
+class _TableCheck(Struct, frozen=True):
+    request: Request
+    output: CheckedOutput
+    extract: Extract | None
+    """None if the columns cannot be read."""
+
+
+def _checks(
+    catalog: Catalog,
+    entries: Sequence[AskedTables],
+    chosen: ChosenTables,
+    workers: int,
+    report: Report,
+) -> list[_TableCheck]:
+    """Return what is known of each table that was found; report the problems of the others."""
+    checks: list[_TableCheck] = []
+    is_of_one = entries[0].is_of_one and len({each.group for each in entries}) == 1
+    tables = {(entries[each.entry].group, each.table.label): each.table for each in chosen.tables}
+    size = None if is_of_one else unit_bytes(map(estimated_bytes, tables.values()), workers)
+    for number, entry in enumerate(entries):
+        for problem in (each for each in chosen.problems if each.entry == number):
+            tell = _naming("" if entry.is_of_one else problem.table, report)
+            tell(Problem(error=problem.error, about="table", entry=number))
+        for found in (each for each in chosen.tables if each.entry == number):
+            tell = _naming("" if entry.is_of_one else found.table.label, report)
+            checks.append(_checked(catalog, found, limits_of(found.request, workers, size), tell))
+    return checks
+
+
+def _naming(label: str, report: Report) -> Report:
+    """Return a report that names the table, if the entry has several."""
+
+    def tell(problem: Problem) -> None:
+        error = problem.error
+        report(replace(problem, error=type(error)(f"{label}: {error.message}", error.hint)))
+
+    return tell if label else report
+
+
+def _checked(
+    catalog: Catalog, found: ChosenTable, limits: PlanLimits, report: Report
+) -> _TableCheck:
+    """Check the columns, the condition and the plan of a table."""
+    entry, request, table = found.entry, found.request, found.table
+    output = CheckedOutput(entry=entry, table=table.label)
+    extract: Extract | None = None
+    with reported(report, "table", entry):
+        output = replace(output, notices=catalog.missing_privileges(table))
+    with reported(report, "table", entry):
+        columns = columns_of(request, catalog, table)
+        output = replace(output, columns=columns.written.columns)
+        table = without_masked_ranges(table, catalog, columns.transforms)
+        extract = extract_of(request, table, columns.read, catalog, request.source, None)
+    if extract is not None:
+        with reported(report, "where", entry):
+            check_where(catalog, extract)
+    with reported(report, "table", entry):
+        check_sampling(catalog, request.selection)
+        units = plan_of(table, request.selection, limits).units
+        output = replace(
+            output,
+            units=len(units),
+            rows=_sum([unit.rows for unit in units], table.rows),
+            bytes=_sum([unit.bytes for unit in units], table.bytes),
+        )
+    return _TableCheck(request, output, extract)
+
+
+def _sum(units: list[int | None], table: int | None) -> int | None:
+    """Return the sum of the units, which may be chosen partitions; else the number of the table."""
+    known = [each for each in units if each is not None]
+    return sum(known) if known and len(known) == len(units) else table
+
+
+class _Destinations(Struct, kw_only=True):
+    """The places of all outputs of a job, checked one after the other and then together."""
+
+    report: Report
+    home: str = ""
+    """Where the manifest of a run over several tables goes, if it is known."""
+    places: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    notices: dict[int, list[str]] = field(default_factory=dict)
+    entries: dict[int, int] = field(default_factory=dict)
+    """The entry of the job that each output belongs to."""
+    run_id: str = field(default_factory=new_run_id)
+
+    def look(self, number: int, entry: int, extract: Extract | None, request: Request) -> None:
+        """Check the places of one output; fields in them need the table to be known."""
+        self.entries[number] = entry
+        options = request.output
+        kind = destination_kind(options.destinations)
+        if not options.destination or kind in ("null", "stdout"):
+            return
+        if kind not in KEPT:
+            self.places[number] = (options.destination,)
+            folder, _ = pipe_template(options.destination)
+            if not Path(folder).is_dir():
+                error = OutputFailed(
+                    f"{folder} is not a directory", "create it, and the pipes in it"
+                )
+                self.report(Problem(error=error, about="to", entry=entry))
+            return
+        if kind == "table":
+            # Whether the columns fit is checked by `plan`, which knows the columns of the table.
+            with reported(self.report, "to", entry):
+                lake = lake_kind(options.destination)
+                assert lake is not None
+                self.places[number] = (lake_format(lake).data_place(options.destination),)
+            return
+        if any(map(has_fields, options.destinations)):
+            if extract is None:
+                return
+            with reported(self.report, "to", entry):
+                options = placed(options, extract, self.run_id)
+            if any(map(has_fields, options.destinations)):
+                return
+        self.places[number] = options.destinations
+        for place in options.destinations:
+            refusal = storage_at(place).refusal(place, overwrite=options.overwrite)
+            if refusal is not None:
+                self.report(Problem(error=refusal, about="to", entry=entry))
+
+    def compare(self, sizes: Mapping[int, int], requests: Sequence[Request]) -> None:
+        """Look for outputs that would be written over each other, and at the room for all."""
+        first: dict[PurePath, int] = {}
+        for number, places in self.places.items():
+            for place in places:
+                if first.setdefault(comparable(place), number) != number:
+                    self._collide(number, f"two outputs go to {place}")
+        for number, places in self.places.items():
+            if self.home and comparable(self.home) in map(comparable, places):
+                error = at_home("it", self.home)
+                self.report(Problem(error=error, about="to", entry=self.entries[number]))
+        for number, places in self.places.items():
+            for path in map(comparable, places):
+                around = next((each for each in path.parents if each in first), None)
+                if around is not None and first[around] != number:
+                    self._collide(number, two_are_one(str(around), str(path), same=False))
+        self._room(sizes, requests)
+
+    def _collide(self, number: int, text: str) -> None:
+        hint = (
+            "give each output a separate directory, such as --to '/extract/{schema}.{table}', "
+            "where the query-name "
+        )
+        error = OutputFailed(text, f"{hint}of a query is its {{table}}")
+        self.report(Problem(error=error, about="to", entry=self.entries[number]))
+
+    def _room(self, sizes: Mapping[int, int], requests: Sequence[Request]) -> None:
+        """Compare the estimated output of all with the free space of each disk."""
+        wanted: dict[int, list[int]] = {}
+        disks: dict[int, str] = {}
+        for number in sizes:
+            places = self.places.get(number, ())
+            if not is_kept(places):
+                continue
+            for place in places:
+                disk = storage_at(place).disk(place)
+                if disk is not None:
+                    disks[disk.number] = disk.directory
+                    wanted.setdefault(disk.number, []).append(number)
+        for disk_number, outputs in wanted.items():
+            free = free_bytes(disks[disk_number])
+            shares = [sizes[each] // len(self.places[each]) for each in outputs]
+            if (
+                free is None
+                or sum(shares) + max(requests[each].output.min_free_bytes for each in outputs)
+                <= free
+            ):
+                continue
+            self._too_small(disks[disk_number], outputs, sum(shares), free, requests)
+
+    def _too_small(
+        self,
+        directory: str,
+        outputs: list[int],
+        size: int,
+        free: int,
+        requests: Sequence[Request],
+    ) -> None:
+        """Report a disk that is too small; only text as it is has about the size of its table."""
+        text = (
+            f"{directory} has {free / 2**30:.1f} GiB free, but the tables that go there have "
+            f"{size / 2**30:.1f} GiB in the source"
+        )
+        first = outputs[0]
+        if all(_is_plain(requests[each]) for each in outputs):
+            error = OutputFailed(
+                text, "free disk space there, or use --compression or another --to"
+            )
+            self.report(Problem(error=error, about="to", entry=self.entries[first]))
+        else:
+            self.notices.setdefault(first, []).append(f"{text}; it may not fit")
+
+
+def _is_plain(request: Request) -> bool:
+    output = request.output
+    return isinstance(output.format, TextFormat) and output.compression == Compression()
+
+
+_SHOWN = 20
+"""Schemas that an error lists."""
+
+
+class SchemaTable(Struct, frozen=True, kw_only=True):
+    """One table or view."""
+
+    typed: str
+    """Its name as an option takes it: with its schema, quoted where it is not plain."""
+    summary: TableSummary
+
+    @property
+    def is_view(self) -> bool:
+        """Whether its rows are those of other tables, maybe."""
+        return "view" in self.summary.kind and "materialized" not in self.summary.kind
+
+
+def schema_tables(catalog: Catalog, schema: str | None) -> tuple[SchemaTable, ...]:
+    """Return the tables and views of a schema, by name.
+
+    Args:
+        catalog: The open source.
+        schema: As it was typed; None is the only one that has tables.
+
+    Raises:
+        UsageError: There are several and none is named, or the name is none.
+        SourceError: No such schema has a table, or no right to one.
+    """
+    tables, folding = catalog.tables(), catalog.capabilities.folding
+    known = list(dict.fromkeys(table.schema or "" for table in tables))
+    if not known:
+        raise SourceError(
+            "the source has no tables, or this user may not read them",
+            "see them with: unloader describe",
+        )
+    shown = [typed(each, folding) for each in known]
+    wanted = known if schema is None else _meant(schema, known, catalog)
+    if not wanted:
+        raise SourceError(
+            f"no schema {schema} has tables that this user may read",
+            f"use one of: {_listed(shown)}",
+        )
+    if len(wanted) > 1:
+        raise UsageError(
+            f"the source has tables in {len(known)} schemas, but a job file is made for one schema",
+            f"give --schema with one of: {_listed(shown)}",
+        )
+    return tuple(
+        SchemaTable(
+            typed=".".join(typed(part, folding) for part in (each.schema, each.name) if part),
+            summary=each,
+        )
+        for each in tables
+        if (each.schema or "") == wanted[0]
+    )
+
+
+def _meant(schema: str, known: Sequence[str], catalog: Catalog) -> list[str]:
+    name = parse_table(schema)
+    if name.schema is not None:
+        raise UsageError(
+            "--schema is the name of a schema, not of a table", "leave out the other names"
+        )
+    return list(matching(name.name, known, catalog.capabilities.folding))
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
