@@ -11,9 +11,9 @@ from typing import Any
 import oracledb
 import pytest
 from oracle_server import OracleServer
-from oracle_server.data.catalog import User
+from oracle_server.data.definitions import User
 from oracle_server.model import Answer, Column, OracleError, SessionState, Type
-from oracle_server.wire.rows.row_sets import RowSet
+from oracle_server.wire.row_replies import RowSet
 
 NUMBER = Type(name="NUMBER", precision=9, scale=0)
 COLUMNS = (

@@ -14,7 +14,7 @@ import oracledb
 import pyarrow as pa
 import pytest
 from long_tests import OTHER_ROUTES
-from oracle_server.data.catalog import User
+from oracle_server.data.definitions import User
 from oracle_server.model import (
     Answer,
     Column,
@@ -26,7 +26,7 @@ from oracle_server.model import (
     YearMonth,
 )
 from oracle_server.server import OracleServer
-from oracle_server.wire.rows.row_sets import EncodedTable, RowSet
+from oracle_server.wire.row_replies import EncodedTable, RowSet
 
 SIZES = (1, 2, 3, 7, 100, 1000)
 

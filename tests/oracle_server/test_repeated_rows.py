@@ -7,13 +7,12 @@ from typing import Any
 
 import oracledb
 import pytest
-from oracle_server.data.repeated import RepeatedRows
-from oracle_server.data.tables import PartitionSpec, Row
+from oracle_server.data.tables import PartitionSpec, RepeatedRows, Row
 from oracle_server.database import Database
 from oracle_server.model import Column, Type
 from oracle_server.samples.tables import furnished
 from oracle_server.server import OracleServer
-from oracle_server.wire.rows.encodings import SMALL_ROWS
+from oracle_server.wire.row_replies import SMALL_ROWS
 
 TURNS = 5
 COLUMNS = (

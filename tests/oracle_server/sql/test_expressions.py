@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from oracle_server.model import Column, DaySecond, Moment, OracleError, Rowid, Type, YearMonth
-from oracle_server.sql.expressions.compiling import compiled
-from oracle_server.sql.expressions.evaluation import Compiled, Environment
-from oracle_server.sql.lexer import tokens
-from oracle_server.sql.syntax import Parser
+from oracle_server.sql.compiling import compiled
+from oracle_server.sql.evaluation import Compiled, Environment
+from oracle_server.sql.syntax import Parser, tokens
 
 COLUMNS: dict[str, tuple[Type, Any]] = {
     "N": (Type(name="NUMBER"), Decimal("-0.5")),

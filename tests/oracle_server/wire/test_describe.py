@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oracle_server.model import Column, Type
-from oracle_server.wire.rows.describe import describe, is_absent
+from oracle_server.wire.row_replies import describe, is_absent
 
 
 def column(name: str, type_name: str, *, nullable: bool = True, **fields: int | bool) -> Column:

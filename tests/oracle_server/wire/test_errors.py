@@ -10,11 +10,11 @@ import oracledb
 import pytest
 from long_tests import OTHER_ROUTES, also
 from oracle_server import Fault
-from oracle_server.wire.announcements import login_return
 from oracle_server.wire.errors import (
     STATUS_ENDED,
     Outcome,
     login_parameters,
+    login_return,
     parameters,
     status,
 )

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle.reply import Reply
 from oracle_server.model import Type
-from oracle_server.wire.rows import lobs
-from oracle_server.wire.rows.lobs import Locators
+from oracle_server.wire import lobs
+from oracle_server.wire.lobs import Locators
 
 CLOB, NCLOB, BLOB = Type(name="CLOB"), Type(name="NCLOB"), Type(name="BLOB")
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import reply as oracle_reply
 from oracle_server.model import Column, Moment, Rowid, Type
-from oracle_server.wire.rows.lobs import Locators
-from oracle_server.wire.rows.row_sets import EncodedRows, EncodedTable, RowCursor, RowSet
+from oracle_server.wire.lobs import Locators
+from oracle_server.wire.row_replies import EncodedRows, EncodedTable, RowCursor, RowSet
 
 NUMBER = Type(name="NUMBER")
 TEXT = Type(name="VARCHAR2", length=40)

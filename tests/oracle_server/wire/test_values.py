@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from oracle.reply import Reply, fields, number
 from oracle_server.data.moments import shifted
 from oracle_server.model import DaySecond, Moment, Type, YearMonth
-from oracle_server.wire.values.by_type import cell
-from oracle_server.wire.values.numbers import decode_number, encode_number
-from oracle_server.wire.values.temporal import (
+from oracle_server.wire.oracle_values import (
+    cell,
     decode_moment,
+    decode_number,
     encode_date,
+    encode_number,
     encode_timestamp,
     encode_timestamp_tz,
 )

@@ -11,8 +11,7 @@ from oracle_server.data.tables import Table
 from oracle_server.database import Database
 from oracle_server.model import Answer, Column, SessionState, Type
 from oracle_server.samples.tables import reference_table
-from oracle_server.wire.rows.encoded_rows import EncodedRows
-from oracle_server.wire.rows.row_sets import RowSet
+from oracle_server.wire.row_replies import EncodedRows, RowSet
 
 TABLE = "HASH_PART_0160"
 _PERIOD = 1_000_003

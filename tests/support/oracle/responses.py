@@ -14,10 +14,10 @@ from decimal import Decimal, localcontext
 from typing import Any
 
 from oracle_server.model import Column, Type
+from oracle_server.wire.channel import packetise
 from oracle_server.wire.errors import Outcome
-from oracle_server.wire.packets import packetise
-from oracle_server.wire.rows.lobs import Locators
-from oracle_server.wire.rows.row_sets import RowCursor, RowSet
+from oracle_server.wire.lobs import Locators
+from oracle_server.wire.row_replies import RowCursor, RowSet
 
 FIELD_VERSION = 24
 END_OF_RESPONSE = 0x2000

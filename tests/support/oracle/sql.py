@@ -12,8 +12,8 @@ from decimal import Decimal
 from typing import Any
 
 from oracle_server.model import Column, DaySecond, Moment, Type, YearMonth
-from oracle_server.sql.expressions.conversions import json_text
-from oracle_server.wire.values.numbers import encode_number
+from oracle_server.sql.conversions import json_text
+from oracle_server.wire.oracle_values import encode_number
 
 _LITERAL_CHARACTERS = 1000
 """Of one text literal: 4000 bytes at most, and a character has up to four."""

@@ -22,7 +22,7 @@ from oracle_server.samples.tables import (
     types_table,
 )
 from oracle_server.server import OracleServer
-from oracle_server.session.authentication import VERIFIER_FLAGS
+from oracle_server.session.login import VERIFIER_FLAGS
 from oracle_server.wire import certificates
 from oracle_server.wire.negotiation import CHARSETS, MODES
 from oracle_server.writable import WritableDatabase

@@ -6,24 +6,19 @@ from collections.abc import Iterable, Sequence
 from threading import RLock
 from typing import Any
 
-from oracle_server.data.catalog import Catalog, View
-from oracle_server.data.definitions import Definitions
+from oracle_server.data.definitions import Catalog, Definitions, View
 from oracle_server.data.privileges import Privileges
-from oracle_server.data.storage import Storage
-from oracle_server.data.tables import Row, SegmentView, Table
+from oracle_server.data.tables import Row, SegmentView, Storage, Table
 from oracle_server.dictionary.views import Dictionary
 from oracle_server.model import Answer, Column, OracleError, SessionState
-from oracle_server.session import answers as session_answers
-from oracle_server.session.statements import alter_session, run_block
-from oracle_server.sql.expressions.evaluation import Compiled, Environment
-from oracle_server.sql.fallback import Fallback
-from oracle_server.sql.lexer import Token, tokens
-from oracle_server.sql.queries import Context, Queries, Result
-from oracle_server.sql.scan import TableScan
-from oracle_server.sql.shadows import Shadows
+from oracle_server.session import session as session_answers
+from oracle_server.session.session import alter_session, run_block
+from oracle_server.sql.evaluation import Compiled, Environment
+from oracle_server.sql.fallback import Fallback, Shadows
+from oracle_server.sql.queries import Context, Queries, Result, TableScan
 from oracle_server.sql.statement import Condition, parse_query
-from oracle_server.sql.syntax import Unsupported
-from oracle_server.wire.rows.encodings import Encodings
+from oracle_server.sql.syntax import Token, Unsupported, tokens
+from oracle_server.wire.row_replies import Encodings
 
 _CHANGES = {
     "INSERT", "UPDATE", "DELETE", "MERGE", "CREATE", "DROP", "ALTER", "TRUNCATE", "GRANT", "REVOKE",

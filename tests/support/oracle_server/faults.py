@@ -7,8 +7,8 @@ import threading
 from dataclasses import dataclass, field
 
 from oracle_server.model import OracleError
+from oracle_server.wire.channel import Pause
 from oracle_server.wire.errors import DEAD_SESSION, FatalError, known_error
-from oracle_server.wire.packets import Pause
 
 _ORA = re.compile(r"ora-(\d+)(\+cut)?", re.IGNORECASE)
 _KINDS = frozenset({"cut", "reset", "stall", "trickle"})

@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from oracle_server.model import SessionState
-from oracle_server.session.connection import Connection
-from oracle_server.session.host import Accounts, Host
+from oracle_server.session.connection import Accounts, Connection, Host
 
 _JOIN_SECONDS = 60
 

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from oracle_server.model import Answer, SessionState
-from oracle_server.sql.changes.changeable import Changeable
-from oracle_server.sql.changes.data_definition import DataDefinition
-from oracle_server.sql.changes.data_manipulation import DataManipulation
+from oracle_server.sql.definitions import DataDefinition
+from oracle_server.sql.manipulation import Changeable, DataManipulation
 
 _FIRST = re.compile(r"[\s(]*([A-Za-z]+)(?:\s+([A-Za-z]+))?")
 _CHANGES = {"INSERT", "UPDATE", "DELETE"}

@@ -1,4 +1,4 @@
-"""The rows of the dictionary's views of objects: what DBA_ views have; others are cut from them."""
+"""Rows of the dictionary's views: objects, columns, and space."""
 
 from __future__ import annotations
 
@@ -6,22 +6,202 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from oracle_server.data.catalog import CREATED
-from oracle_server.data.definitions import Definitions
-from oracle_server.data.tables import Table
-from oracle_server.dictionary.columns import COLUMNS, tab_cols
-from oracle_server.dictionary.space import (
-    TABLESPACE,
-    block_count,
-    extents,
-    key_name,
-    live_rows,
-    measures,
-    row_bytes,
-    segments,
+from oracle_server.data.definitions import CREATED, Definitions
+from oracle_server.data.tables import (
+    ABSOLUTE_FILE_OFFSET,
+    BLOCK_BYTES,
+    HEADER_BLOCKS,
+    Segment,
+    Table,
 )
+from oracle_server.model import Column, Type
+
+COLUMNS = (
+    "OWNER TABLE_NAME COLUMN_NAME DATA_TYPE DATA_TYPE_MOD DATA_TYPE_OWNER DATA_LENGTH:N "
+    "DATA_PRECISION:N DATA_SCALE:N NULLABLE COLUMN_ID:N DEFAULT_LENGTH:N DATA_DEFAULT:T "
+    "NUM_DISTINCT:N NUM_NULLS:N CHARACTER_SET_NAME CHAR_COL_DECL_LENGTH:N AVG_COL_LEN:N "
+    "CHAR_LENGTH:N CHAR_USED HIDDEN_COLUMN VIRTUAL_COLUMN SEGMENT_COLUMN_ID:N "
+    "INTERNAL_COLUMN_ID:N QUALIFIED_COL_NAME USER_GENERATED IDENTITY_COLUMN COLLATION"
+)
+_FIXED_LENGTHS = {
+    "NUMBER": 22, "FLOAT": 22, "DATE": 7, "BINARY_FLOAT": 4, "BINARY_DOUBLE": 8, "CLOB": 4000,
+    "NCLOB": 4000, "BLOB": 4000, "ROWID": 10, "UROWID": 4000, "JSON": 8200, "XMLTYPE": 2000,
+    "VECTOR": 8200, "BOOLEAN": 1, "LONG": 0, "LONG RAW": 0, "INTERVAL YEAR TO MONTH": 5,
+    "INTERVAL DAY TO SECOND": 11,
+}  # fmt: skip
+_CHARACTER = ("CHAR", "VARCHAR2", "CLOB", "LONG")
+
+
+def data_type(kind: Type) -> str:
+    """Return DATA_TYPE: digits of seconds are part of it, precision and length are not."""
+    if kind.name.startswith("TIMESTAMP"):
+        digits = 6 if kind.scale is None else kind.scale
+        return kind.name.replace("TIMESTAMP", f"TIMESTAMP({digits})", 1)
+    years = 2 if kind.precision is None else kind.precision
+    if kind.name == "INTERVAL YEAR TO MONTH":
+        return f"INTERVAL YEAR({years}) TO MONTH"
+    if kind.name == "INTERVAL DAY TO SECOND":
+        digits = 6 if kind.scale is None else kind.scale
+        return f"INTERVAL DAY({years}) TO SECOND({digits})"
+    return kind.name
+
+
+def _bytes(kind: Type) -> int:
+    if kind.name.startswith("TIMESTAMP"):
+        if kind.name == "TIMESTAMP WITH TIME ZONE":
+            return 13
+        return 7 if kind.scale == 0 else 11
+    if kind.name in _FIXED_LENGTHS:
+        return _FIXED_LENGTHS[kind.name]
+    length = kind.length or 0
+    if kind.name in ("NVARCHAR2", "NCHAR"):
+        return 2 * length
+    return min(4 * length, 4000) if kind.in_chars else length
+
+
+def _described(column: Column) -> dict[str, Any]:
+    kind = column.type
+    text = kind.name in ("VARCHAR2", "CHAR", "NVARCHAR2", "NCHAR")
+    national = kind.name in ("NVARCHAR2", "NCHAR", "NCLOB")
+    character_set = "CHAR_CS" if kind.name in _CHARACTER else "NCHAR_CS" if national else None
+    precision = kind.precision
+    if kind.name == "FLOAT" and precision is None:
+        precision = 126
+    scale = kind.scale
+    if kind.name.startswith("INTERVAL") and precision is None:
+        precision = 2
+    if kind.name.startswith("TIMESTAMP") and scale is None:
+        scale = 6
+    if kind.name == "INTERVAL DAY TO SECOND" and scale is None:
+        scale = 6
+    if kind.name == "INTERVAL YEAR TO MONTH":
+        scale = 0
+    return {
+        "COLUMN_NAME": column.name,
+        "DATA_TYPE": data_type(kind),
+        "DATA_TYPE_OWNER": "PUBLIC" if kind.name == "XMLTYPE" else None,
+        "DATA_LENGTH": _bytes(kind),
+        "DATA_PRECISION": precision,
+        "DATA_SCALE": scale if kind.name != "FLOAT" else None,
+        "NULLABLE": "Y" if column.nullable else "N",
+        "CHARACTER_SET_NAME": character_set,
+        "CHAR_COL_DECL_LENGTH": _bytes(kind) if text else None,
+        "CHAR_LENGTH": (kind.length or 0) if text else 0,
+        "CHAR_USED": ("C" if kind.in_chars or national else "B") if text else None,
+        "QUALIFIED_COL_NAME": column.name,
+    }
+
+
+def tab_cols(database: Definitions) -> Iterator[dict[str, Any]]:
+    """TAB_COLS and TAB_COLUMNS, of tables and views."""
+    for relation in database.catalog.relations():
+        for number, column in enumerate(relation.columns, 1):
+            yield {
+                "OWNER": relation.owner,
+                "TABLE_NAME": relation.name,
+                **_described(column),
+                "COLUMN_ID": number,
+                "SEGMENT_COLUMN_ID": number,
+                "INTERNAL_COLUMN_ID": number,
+                "HIDDEN_COLUMN": "NO",
+                "VIRTUAL_COLUMN": "NO",
+                "USER_GENERATED": "YES",
+                "IDENTITY_COLUMN": "NO",
+            }
+
 
 Rows = Iterator[dict[str, Any]]
+
+
+def key_name(table: Table) -> str:
+    """Return the name of a table's primary key and its index."""
+    return f"PK_{table.name}"
+
+
+TABLESPACE = "USERS"
+
+
+def row_bytes(table: Table) -> int:
+    """Return a guess at the bytes of a row."""
+    for segment in table.segments:
+        for row in list(segment.base[:20]) + segment.tail[:20]:
+            return sum(len(str(value)) + 1 for value in row if value is not None)
+    return 0
+
+
+def live_rows(segment: Segment) -> int:
+    """Return the rows of a segment that are not deleted."""
+    gone = sum(1 for versions in segment.changes.values() if versions[-1].died is not None)
+    return len(segment) - gone
+
+
+def block_count(segment: Segment) -> int:
+    """Return the blocks of a segment's extents."""
+    return sum(extent.blocks for extent in segment.layout.extents)
+
+
+def measures(table: Table, parts: list[Segment]) -> dict[str, Any]:
+    """Return the columns about size that partitions and sub-partitions share."""
+    return {
+        "TABLESPACE_NAME": TABLESPACE,
+        "NUM_ROWS": sum(map(live_rows, parts)),
+        "BLOCKS": sum(map(block_count, parts)),
+        "AVG_ROW_LEN": row_bytes(table),
+        "SEGMENT_CREATED": "YES",
+        "COMPRESSION": "DISABLED",
+        "LAST_ANALYZED": CREATED,
+    }
+
+
+def _segments(database: Definitions) -> Iterator[tuple[str, str, str | None, str, Segment]]:
+    """Yield (owner, name, partition, type, segment) of all that takes space."""
+    for table in database.catalog.tables.values():
+        index = table.organization == "index"
+        if table.organization == "external":
+            continue
+        name = key_name(table) if index else table.name
+        for segment in table.segments:
+            kind = "INDEX" if index else "TABLE"
+            kind += " SUBPARTITION" if segment.subpartition else ""
+            kind += " PARTITION" if segment.partition and not segment.subpartition else ""
+            part = segment.subpartition or segment.partition
+            yield table.owner, name, part, kind, segment
+
+
+def extents(database: Definitions) -> Rows:
+    """EXTENTS."""
+    for owner, name, part, kind, segment in _segments(database):
+        for number, extent in enumerate(segment.layout.extents):
+            yield {
+                "OWNER": owner, "SEGMENT_NAME": name, "PARTITION_NAME": part,
+                "SEGMENT_TYPE": kind, "TABLESPACE_NAME": TABLESPACE, "EXTENT_ID": number,
+                "FILE_ID": extent.file + ABSOLUTE_FILE_OFFSET, "BLOCK_ID": extent.block,
+                "BYTES": extent.blocks * BLOCK_BYTES, "BLOCKS": extent.blocks,
+                "RELATIVE_FNO": extent.file,
+            }  # fmt: skip
+    for number, extent in enumerate(database.storage.others):
+        yield {
+            "OWNER": "SYS", "SEGMENT_NAME": "OTHER_WORK", "PARTITION_NAME": None,
+            "SEGMENT_TYPE": "TABLE", "TABLESPACE_NAME": TABLESPACE, "EXTENT_ID": number,
+            "FILE_ID": extent.file + ABSOLUTE_FILE_OFFSET, "BLOCK_ID": extent.block,
+            "BYTES": extent.blocks * BLOCK_BYTES, "BLOCKS": extent.blocks,
+            "RELATIVE_FNO": extent.file,
+        }  # fmt: skip
+
+
+def segments(database: Definitions) -> Rows:
+    """SEGMENTS."""
+    for owner, name, part, kind, segment in _segments(database):
+        if not segment.layout.extents:
+            continue
+        first, blocks = segment.layout.extents[0], block_count(segment)
+        yield {
+            "OWNER": owner, "SEGMENT_NAME": name, "PARTITION_NAME": part, "SEGMENT_TYPE": kind,
+            "SEGMENT_SUBTYPE": "ASSM", "TABLESPACE_NAME": TABLESPACE,
+            "HEADER_FILE": first.file + ABSOLUTE_FILE_OFFSET,
+            "HEADER_BLOCK": first.block + HEADER_BLOCKS - 1, "BYTES": blocks * BLOCK_BYTES,
+            "BLOCKS": blocks, "EXTENTS": len(segment.layout.extents), "RELATIVE_FNO": first.file,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +383,6 @@ _PARTITION = (
     "TABLESPACE_NAME NUM_ROWS:N BLOCKS:N AVG_ROW_LEN:N SEGMENT_CREATED COMPRESSION LAST_ANALYZED:D"
 )
 _PLACE = ("OWNER", "FILE_ID", "BLOCK_ID", "RELATIVE_FNO", "HEADER_FILE", "HEADER_BLOCK")
-
 SHAPES: dict[str, Shape] = {
     "TABLES": Shape(
         columns="OWNER TABLE_NAME TABLESPACE_NAME STATUS NUM_ROWS:N BLOCKS:N AVG_ROW_LEN:N "

@@ -1,7 +1,4 @@
-"""The views of the data dictionary, as a user sees them.
-
-`objects` and its neighbours say what is in each; here is who sees which rows under which prefix.
-"""
+"""The views of the data dictionary and the dynamic ones, as a user sees them."""
 
 from __future__ import annotations
 
@@ -9,13 +6,63 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any
 
-from oracle_server.data.definitions import Definitions
+from oracle_server.data.definitions import CREATED, Definitions
 from oracle_server.data.privileges import view_name
 from oracle_server.data.tables import Row
-from oracle_server.dictionary import dynamic_views, objects
+from oracle_server.dictionary import objects
 from oracle_server.dictionary.objects import Shape
 from oracle_server.model import Column, SessionState, Type
-from oracle_server.sql.expressions.conversions import varchar
+from oracle_server.session.session import VERSIONS, nls_parameters
+from oracle_server.sql.conversions import varchar
+
+Rows = Iterable[tuple[Any, ...]]
+
+
+def _database(database: Definitions, session: SessionState) -> Rows:
+    yield (1_405_000_001, "FREE", "READ WRITE", "PRIMARY", database.scn, CREATED, "NOARCHIVELOG",
+           "FREE", "NO", "YES")  # fmt: skip
+
+
+def _sessions(database: Definitions, session: SessionState) -> Rows:
+    for one in list(database.sessions.values()):
+        is_active = one is session or one.is_active
+        yield (one.sid, one.serial, 4_000_000 + one.sid, one.user, "ACTIVE" if is_active else
+               "INACTIVE", one.schema, one.module or None, one.action or None, one.client_info or
+               None, one.client_identifier or None, "unloader", "USER", 1, CREATED)  # fmt: skip
+
+
+def _database_parameters(database: Definitions, session: SessionState) -> Rows:
+    yield from nls_parameters(None).items()
+    yield ("NLS_RDBMS_VERSION", VERSIONS[database.version][0])
+
+
+def _privileges(database: Definitions, session: SessionState) -> Rows:
+    yield from ((word,) for word in database.privileges.system(session.user))
+
+
+def _roles(database: Definitions, session: SessionState) -> Rows:
+    yield from ((word,) for word in database.privileges.roles(session.user))
+
+
+View = tuple[str, Callable[[Definitions, SessionState], Rows]]
+VIEWS: dict[str, View] = {
+    "V$DATABASE": (
+        "DBID:N NAME OPEN_MODE DATABASE_ROLE CURRENT_SCN:N CREATED:D LOG_MODE DB_UNIQUE_NAME "
+        "FLASHBACK_ON CDB",
+        _database,
+    ),
+    "V$SESSION": (
+        "SID:N SERIAL#:N AUDSID:N USERNAME STATUS SCHEMANAME MODULE ACTION CLIENT_INFO "
+        "CLIENT_IDENTIFIER PROGRAM TYPE INST_ID:N LOGON_TIME:D",
+        _sessions,
+    ),
+    "NLS_DATABASE_PARAMETERS": ("PARAMETER VALUE", _database_parameters),
+    "SESSION_PRIVS": ("PRIVILEGE", _privileges),
+    "SESSION_ROLES": ("ROLE", _roles),
+}
+VIEWS["GV$SESSION"] = VIEWS["V$SESSION"]
+VIEWS["GV$DATABASE"] = VIEWS["V$DATABASE"]
+
 
 _KINDS = {"V": varchar(128), "T": varchar(4000), "N": Type(name="NUMBER"), "D": Type(name="DATE")}
 
@@ -37,7 +84,7 @@ class Dictionary:
     def knows(name: str) -> bool:
         """Return whether there is a dictionary view of that name."""
         plain = view_name(name)
-        return _shape(plain) is not None or plain in dynamic_views.VIEWS
+        return _shape(plain) is not None or plain in VIEWS
 
     def view(
         self, name: str, user: str, session: SessionState
@@ -47,7 +94,7 @@ class Dictionary:
         catalog = database.catalog
         found = _shape(plain)
         if found is None:
-            described, make = dynamic_views.VIEWS[plain]
+            described, make = VIEWS[plain]
             key: tuple[Any, ...] = (plain, next(self._moments))
             return key, _columns(described), lambda: list(make(database, session))
         prefix, shape = found

@@ -14,8 +14,7 @@ from typing import Any, overload
 import duckdb
 import pyarrow as pa
 
-from oracle_server.data.repeated import RepeatedRows
-from oracle_server.data.tables import PartitionSpec, Row, Table
+from oracle_server.data.tables import PartitionSpec, RepeatedRows, Row, Table
 from oracle_server.database import Database
 from oracle_server.model import Column, Moment, Type
 from unloader.sources.duckdb.describing import PARTITION_MAP

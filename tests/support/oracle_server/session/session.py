@@ -1,25 +1,19 @@
-"""One logged-in session: its open cursors, and what each call answers.
-
-Replies are made of pieces that are sent as they are taken; what has to happen on the way, a stall
-or a cut, is said beside them.
-"""
+"""A logged-in client: its statements, cursors, LOBs, and settings."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Protocol, cast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
 
+from oracle_server.data.definitions import Definitions
+from oracle_server.data.moments import now
 from oracle_server.faults import Fault, Faults
-from oracle_server.model import Answer, Executor, OracleError, SessionState
-from oracle_server.session.authentication import user_name
-from oracle_server.session.cursors import Cursor, Reply
-from oracle_server.wire import calls
-from oracle_server.wire.announcements import session_changes
-from oracle_server.wire.binds import BindType, bind_directions
-from oracle_server.wire.calls import Execute, Head, LobOperation
+from oracle_server.model import Answer, Column, Executor, OracleError, SessionState
+from oracle_server.wire import requests as calls
+from oracle_server.wire.channel import Pause, Piece
 from oracle_server.wire.errors import (
     STATUS_DDL,
     STATUS_DONE,
@@ -27,16 +21,193 @@ from oracle_server.wire.errors import (
     STATUS_TRANSACTION,
     Outcome,
     parameters,
+    session_changes,
 )
+from oracle_server.wire.lobs import LOCATOR_LENGTH, Locators
 from oracle_server.wire.negotiation import Terms
-from oracle_server.wire.packets import Pause, Piece
-from oracle_server.wire.piggybacks import Piggybacks
-from oracle_server.wire.rows.describe import describe
-from oracle_server.wire.rows.lobs import LOCATOR_LENGTH, Locators
-from oracle_server.wire.rows.row_sets import EncodedRows, RowCursor, RowSet
+from oracle_server.wire.requests import (
+    BindType,
+    Execute,
+    Head,
+    LobOperation,
+    Piggybacks,
+    bind_directions,
+)
+from oracle_server.wire.row_replies import EncodedRows, RowCursor, RowSet, describe, needs_define
+
+_KNOWN = (
+    "NLS_", "OPTIMIZER_", "PARALLEL_", "STATISTICS_LEVEL", "CURSOR_SHARING", "TIME_ZONE",
+    "DB_FILE_MULTIBLOCK_READ_COUNT", "ISOLATION_LEVEL", "EVENTS", "TRACEFILE_IDENTIFIER",
+    "SQL_TRACE", "WORKAREA_SIZE_POLICY", "SORT_AREA_SIZE", "RESUMABLE", "DDL_LOCK_TIMEOUT", "_",
+    "CONTAINER", "EDITION", "ERROR_ON_OVERLAP_TIME", "INMEMORY_QUERY",
+)  # fmt: skip
+_SETTING = re.compile(
+    r"""\s*("[^"]+"|[\w$#]+)\s*=\s*('(?:[^']|'')*'|"[^"]*"|[-+\w$#.:]+)\s*""", re.DOTALL
+)
+_PARALLEL = re.compile(
+    r"(ENABLE|DISABLE|FORCE)\s+PARALLEL\s+(QUERY|DML|DDL)(\s+PARALLEL\s+\d+)?\s*$"
+)
+
+
+def user_name(text: str) -> str:
+    """Return a user's name as the dictionary has it: upper case unless quoted."""
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        return text[1:-1]
+    return text.upper()
+
+
+def alter_session(session: SessionState, sql: str, users: dict[str, Any]) -> Answer:
+    """Take over ALTER SESSION into the session's settings.
+
+    Raises:
+        OracleError: ORA-00922 or ORA-02248 for what is no setting, ORA-01435 for an unknown schema.
+    """
+    body = re.sub(r"(?is)^\s*ALTER\s+SESSION\s+", "", sql).strip().rstrip(";")
+    parallel = _PARALLEL.match(body.upper())
+    if parallel:
+        session.settings[f"PARALLEL {parallel[2]}"] = parallel[1]
+        return Answer(kind="alter session")
+    match = re.match(r"(?i)SET\s+", body)
+    if match is None:
+        raise OracleError(922, "missing or invalid option")
+    at = match.end()
+    while at < len(body):
+        setting = _SETTING.match(body, at)
+        if setting is None:
+            raise OracleError(922, "missing or invalid option", at)
+        _set(session, setting[1].strip('"').upper(), setting[2], users)
+        at = setting.end()
+    return Answer(kind="alter session")
+
+
+def _set(session: SessionState, name: str, written: str, users: dict[str, Any]) -> None:
+    value = written[1:-1].replace("''", "'") if written[0] in "'\"" else written
+    if name == "CURRENT_SCHEMA":
+        schema = value if written[0] == '"' else value.upper()
+        if schema not in users:
+            raise OracleError(1435, "user does not exist")
+        session.schema = schema
+        return
+    if not name.startswith(_KNOWN):
+        raise OracleError(2248, "invalid option for ALTER SESSION")
+    if name == "TIME_ZONE" and value.upper() == "LOCAL":
+        value = "+00:00"
+    session.settings[name] = value
+
+
+def run_block(sql: str) -> Answer:
+    """Run a PL/SQL block that does nothing.
+
+    Raises:
+        OracleError: ORA-06550 for anything else.
+    """
+    body = re.sub(r"(?is)^\s*(CALL|BEGIN)\s|\bEND\s*;?\s*$", "", sql.strip().rstrip("/").strip())
+    if body.strip(" \n\t;").upper() not in ("", "NULL"):
+        raise _undeclared(body)
+    return Answer(kind="plsql")
+
+
+def _undeclared(name: str) -> OracleError:
+    short = name.split("(")[0].strip().upper()
+    return OracleError(
+        6550,
+        f"line 1, column 7:\nPLS-00201: identifier '{short}' must be declared\n"
+        "ORA-06550: line 1, column 7:\nPL/SQL: Statement ignored",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What is sent, and what happens with it."""
+
+    pieces: Iterable[Piece]
+    fault: Fault | None = None
+    """A `cut`, `reset` or `trickle`; a stall is among the pieces."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Cursor:
+    """One open cursor of a session."""
+
+    number: int
+    statement: str
+    columns: tuple[Column, ...] | None = None
+    """None: it is no query."""
+    rows: RowCursor | None = None
+    """None: it was not executed, or failed."""
+    kind: str = ""
+    """Of its last Answer."""
+    changed: int = 0
+    """Rows that its last execution changed."""
+    defines: tuple[int, ...] | None = None
+    prefetches: tuple[int, ...] = ()
+    bind_types: tuple[BindType, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    """Those that may happen to this execution."""
+    slow: Fault | None = None
+    """A trickle that has begun."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Rows may come: with LOB columns a client has to define them first."""
+        return self.defines is not None or not needs_define(self.columns or ())
+
+    def next_rows(self, asked: int, locators: Locators, faults: Faults) -> Reply:
+        """Return the next rows, and the fault to send them with.
+
+        Raises:
+            OracleError: A fault is due; this reply's rows are lost, as they are on real servers.
+        """
+        rows = self.rows
+        assert rows is not None
+        before = rows.rows_so_far
+        limits = [fault.torn_at(before) for fault in self.faults]
+        # Should another execution claim the fault first, the reply is short, which is no harm.
+        limit = min([asked, *(each for each in limits if each is not None)])
+        data = rows.take(
+            limit, locators, defines=self.defines, prefetches=self.prefetches, asked=asked
+        )
+        for fault in self.faults:
+            if not fault.is_due(before, rows.rows_so_far, rows.done) or not faults.claim(fault):
+                continue
+            if fault.error is not None:
+                rows.rows_so_far = before
+                raise fault.error
+            if fault.kind == "stall":
+                return Reply(pieces=_with_pause(data, fault), fault=self.slow)
+            if fault.kind == "trickle":
+                self.slow = fault
+                break
+            return Reply(pieces=[memoryview(data)[:-1]], fault=fault)
+        return Reply(pieces=[data], fault=self.slow)
+
+    def without_rows(self, faults: Faults) -> Reply:
+        """Return the start of a reply to a statement that is no query.
+
+        Raises:
+            OracleError: A fault is due that is an error.
+        """
+        for fault in self.faults:
+            if fault.after_rows or not faults.claim(fault):
+                continue
+            if fault.error is not None:
+                raise fault.error
+            pause = [fault.pause] if fault.kind == "stall" else []
+            return Reply(pieces=pause, fault=None if pause else fault)
+        return Reply(pieces=[])
+
+
+def _with_pause(data: bytes, fault: Fault) -> list[Piece]:
+    """Return a reply that stops half way, or before its first byte if it is the first one."""
+    pause = fault.pause
+    if fault.after_rows == 0:
+        return [pause, data]
+    view = memoryview(data)
+    middle = len(data) // 2
+    return [view[:middle], pause, view[middle:]]
+
 
 Rows = RowSet | EncodedRows
-
 _CHANGES = frozenset({"insert", "update", "delete", "merge"})
 _ENDS_TRANSACTION = frozenset({"ddl", "commit", "rollback"})
 _QUERY = re.compile(r"[\s(]*(select|with)\b", re.IGNORECASE)
@@ -319,3 +490,111 @@ def _wants_rows(request: Execute, cursor: Cursor) -> bool:
     if request.has(calls.OPTION_FETCH):
         return True
     return request.has(calls.OPTION_EXECUTE) and request.rows > 0 and cursor.defines is None
+
+
+_NLS = {
+    "NLS_CALENDAR": "GREGORIAN",
+    "NLS_CHARACTERSET": "AL32UTF8",
+    "NLS_COMP": "BINARY",
+    "NLS_CURRENCY": "$",
+    "NLS_DATE_FORMAT": "DD-MON-RR",
+    "NLS_DATE_LANGUAGE": "AMERICAN",
+    "NLS_DUAL_CURRENCY": "$",
+    "NLS_ISO_CURRENCY": "AMERICA",
+    "NLS_LANGUAGE": "AMERICAN",
+    "NLS_LENGTH_SEMANTICS": "BYTE",
+    "NLS_NCHAR_CHARACTERSET": "AL16UTF16",
+    "NLS_NCHAR_CONV_EXCP": "FALSE",
+    "NLS_NUMERIC_CHARACTERS": ".,",
+    "NLS_SORT": "BINARY",
+    "NLS_TERRITORY": "AMERICA",
+    "NLS_TIMESTAMP_FORMAT": "DD-MON-RR HH.MI.SSXFF AM",
+    "NLS_TIMESTAMP_TZ_FORMAT": "DD-MON-RR HH.MI.SSXFF AM TZR",
+    "NLS_TIME_FORMAT": "HH.MI.SSXFF AM",
+    "NLS_TIME_TZ_FORMAT": "HH.MI.SSXFF AM TZR",
+}
+VERSIONS = {
+    "19c": ("19.0.0.0.0", "19.22.0.0.0", "Oracle Database 19c Enterprise Edition Release"),
+    "21c": ("21.0.0.0.0", "21.3.0.0.0", "Oracle Database 21c Express Edition Release"),
+    "23ai": ("23.0.0.0.0", "23.26.1.0.0", "Oracle AI Database 26ai Free Release"),
+}
+"""Version, full version and product by the mode of the server."""
+
+
+def nls_parameters(session: SessionState | None) -> dict[str, str]:
+    """Return the NLS parameters of a session, or the database's."""
+    if session is None:
+        return dict(_NLS)
+    return {name: session.settings.get(name, value) for name, value in _NLS.items()}
+
+
+def answer(
+    database: Definitions, session: SessionState, name: str, arguments: Sequence[Any]
+) -> Any:
+    """Return the value of a function that depends on session or database.
+
+    Raises:
+        OracleError: ORA-00904 where the right to a package is missing.
+    """
+    check_function(database, session.user, name)
+    if name in ("DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER", "TIMESTAMP_TO_SCN"):
+        return database.scn
+    if name == "USER":
+        return session.user
+    if name == "UID":
+        return database.users[session.user].user_id if session.user in database.users else 0
+    if name == "SCN_TO_TIMESTAMP":
+        return now()._replace(zone=None)
+    if name in ("SESSIONTIMEZONE", "DBTIMEZONE"):
+        zone = session.settings.get("TIME_ZONE", "+00:00")
+        return zone if name == "SESSIONTIMEZONE" else "+00:00"
+    if name == "DBMS_UTILITY.PORT_STRING":
+        return "x86_64/Linux 2.4.xx"
+    return _context_value(database, session, str(arguments[-1]).upper())
+
+
+def check_function(database: Definitions, user: str, name: str) -> None:
+    """Refuse a function that a user may not call.
+
+    Raises:
+        OracleError: ORA-00904 for a package out of reach, ORA-08180 where there is no mapping of
+            times to SCNs.
+    """
+    package, _, function = name.partition(".")
+    if function and not database.privileges.has(user, package):
+        raise OracleError(904, f'"{package}"."{function}": invalid identifier')
+    if name == "TIMESTAMP_TO_SCN" and not database.privileges.has(user, name):
+        raise OracleError(8180, "no snapshot found based on specified time")
+
+
+def _context_value(database: Definitions, session: SessionState, name: str) -> str | None:
+    values = {
+        "SESSION_USER": session.user,
+        "CURRENT_USER": session.user,
+        "CURRENT_SCHEMA": session.schema,
+        "SESSIONID": str(4_000_000 + session.sid),
+        "SID": str(session.sid),
+        "INSTANCE": "1",
+        "INSTANCE_NAME": "FREE",
+        "DB_NAME": "FREEPDB1",
+        "DB_UNIQUE_NAME": "FREE",
+        "CON_NAME": "FREEPDB1",
+        "CON_ID": "3",
+        "SERVICE_NAME": "freepdb1",
+        "SERVER_HOST": "localhost",
+        "DATABASE_ROLE": "PRIMARY",
+        "MODULE": session.module or None,
+        "ACTION": session.action or None,
+        "CLIENT_IDENTIFIER": session.client_identifier or None,
+        "CLIENT_INFO": session.client_info or None,
+        "ISDBA": "TRUE" if session.user == "SYS" else "FALSE",
+        "LANG": "US",
+        "LANGUAGE": "AMERICAN_AMERICA.AL32UTF8",
+        "AUTHENTICATION_METHOD": "PASSWORD",
+        "PROXY_USER": session.settings.get("PROXY_USER"),
+    }
+    if name not in values and name in _NLS:
+        return session.settings.get(name, _NLS[name])
+    if name not in values:
+        raise OracleError(2003, "invalid USERENV parameter")
+    return values[name]

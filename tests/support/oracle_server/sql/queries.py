@@ -1,21 +1,271 @@
-"""Queries of one relation, run over exact values."""
+"""Queries over the tables that they name: rows scanned, filtered, and shaped."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cmp_to_key
+from operator import itemgetter
 from typing import Any, Protocol
 
-from oracle_server.data.catalog import View
-from oracle_server.data.tables import Row, SegmentView, Table
-from oracle_server.model import Column, OracleError, SessionState, Type
-from oracle_server.sql.expressions.compiling import compiled
-from oracle_server.sql.expressions.conversions import NUMBERS, expression_number
-from oracle_server.sql.expressions.evaluation import Compiled, Environment
-from oracle_server.sql.row_shaping import aggregated, first_rows, in_order, kept, projection
-from oracle_server.sql.scan import RowsScan, TableScan, bounds
+from oracle_server.data.definitions import View
+from oracle_server.data.tables import Row, SegmentView, Slice, Table
+from oracle_server.model import Column, OracleError, Rowid, SessionState, Type
+from oracle_server.sql.compiling import comparable, compiled
+from oracle_server.sql.conversions import NUMBERS, expression_number
+from oracle_server.sql.evaluation import Compiled, Environment
 from oracle_server.sql.statement import Condition, Query, Relation
 from oracle_server.sql.syntax import Call, Constant, Item, Name, Unsupported, conjuncts
+
+Bound = tuple[int, int, int, int]
+
+
+class RowsScan:
+    """Rows that something else made: a subquery, DUAL."""
+
+    def __init__(self, columns: tuple[Column, ...], rows: Iterable[Row]) -> None:
+        """Take columns and rows, which are read once."""
+        self.columns = columns
+        self.rowid: Type | None = None
+        self._rows = rows
+
+    def rows(self, *, with_rowid: bool) -> Iterator[Row]:
+        """Yield the rows."""
+        return iter(self._rows)
+
+
+class TableScan:
+    """The rows of a table's segments at one SCN."""
+
+    def __init__(self, table: Table, views: list[SegmentView], chosen: list[int]) -> None:
+        """Take what is visible of every segment, and the numbers of those to read."""
+        self.table = table
+        self.columns = table.columns
+        self.rowid = Type(name="UROWID" if table.organization == "index" else "ROWID")
+        self.views = views
+        self.chosen = chosen
+        self._ranges: dict[int, list[Slice]] = {n: [(0, views[n].count)] for n in chosen}
+        self._sampled: float | None = None
+        self.whole = True
+        """Whether nothing was cut off the chosen segments."""
+
+    @property
+    def state(self) -> tuple[tuple[int, int], ...]:
+        """What changes with the visible rows of the whole table."""
+        return tuple((view.segment.data_object_id, view.version) for view in self.views)
+
+    def restrict(self, low: Bound | None, high: Bound | None) -> None:
+        """Keep the addresses from `low` to below `high`; heap tables only."""
+        self.whole = False
+        for number in self.chosen:
+            segment = self.views[number].segment
+            mine = segment.data_object_id
+            start = stop = None
+            if low is not None:
+                start = low[1:] if low[0] == mine else None
+            if high is not None:
+                stop = high[1:] if high[0] == mine else None
+            outside = (low is not None and low[0] > mine) or (high is not None and high[0] < mine)
+            found = [] if outside else list(segment.layout.between(start, stop))
+            self._ranges[number] = _within(found, self.views[number].count)
+
+    def sample_blocks(self, percent: float) -> None:
+        """Keep about so many blocks of a hundred, always the same ones."""
+        self.whole = False
+        for number in self.chosen:
+            view = self.views[number]
+            if self.table.organization == "index":
+                self._sampled = percent
+                continue
+            self._ranges[number] = [
+                (start, stop)
+                for file, block, start, stop in view.segment.layout.blocks(view.count)
+                if _drawn((file, block), percent)
+            ]
+
+    def sample_rows(self, percent: float) -> None:
+        """Keep about so many rows of a hundred, always the same ones."""
+        self.whole = False
+        self._sampled = percent
+
+    def count(self) -> int:
+        """Return the number of rows that are left."""
+        if self._sampled is not None:
+            return sum(1 for _ in self.rows(with_rowid=False))
+        return sum(
+            stop - start
+            for number in self.chosen
+            for start, stop in self.views[number].ordinals(self._ranges[number])
+        )
+
+    def slices(self) -> list[Slice] | None:
+        """Return what is left as ranges of the table's rows in physical order.
+
+        None if that is no few ranges: samples of rows, index-organized tables.
+        """
+        if self._sampled is not None or self.table.organization == "index":
+            return None
+        found: list[Slice] = []
+        before = 0
+        for number, view in enumerate(self.views):
+            if number in self._ranges:
+                for start, stop in view.ordinals(self._ranges[number]):
+                    found.append((before + start, before + stop))
+            before += len(view)
+        return found
+
+    def block_rowids(self) -> Iterator[Row]:
+        """Yield one row for each block with rows, of which only the address is right."""
+        nothing = (None,) * len(self.columns)
+        for number in self.chosen:
+            segment = self.views[number].segment
+            for start, stop in self._ranges[number]:
+                step = segment.layout.rows_per_block
+                for position in range(start, stop, step):
+                    yield (*nothing, segment.layout.rowid(segment.data_object_id, position))
+                if (stop - start) % step and stop - start > step:
+                    yield (*nothing, segment.layout.rowid(segment.data_object_id, stop - 1))
+
+    def everything(self, *, with_rowid: bool) -> Iterator[Row]:
+        """Yield all rows of the table, also those cut off, in physical order."""
+        full = TableScan(self.table, self.views, list(range(len(self.views))))
+        return full.rows(with_rowid=with_rowid)
+
+    def beginnings(self, lengths: list[int]) -> Iterator[Row]:
+        """Yield so many rows from the start of each segment, without addresses."""
+        first = TableScan(self.table, self.views, list(range(len(self.views))))
+        first._ranges = {number: [(0, length)] for number, length in enumerate(lengths)}
+        return first.rows(with_rowid=False)
+
+    def rows(self, *, with_rowid: bool) -> Iterator[Row]:
+        """Yield the rows, their address behind the columns' values if asked for."""
+        for number in self.chosen:
+            view = self.views[number]
+            segment = view.segment
+            numbered: Iterable[tuple[int, Row]] = view.rows(self._ranges[number])
+            if self.table.organization == "index":
+                key = self.table.key_order()
+                numbered = sorted(numbered, key=lambda found: key(found[1]))
+            if self._sampled is not None:
+                percent, owner = self._sampled, segment.object_id
+                numbered = (f for f in numbered if _drawn((owner, f[0]), percent))
+            if with_rowid:
+                address = self.table.rowid
+                yield from (
+                    (*values, address(segment, position, values)) for position, values in numbered
+                )
+            else:
+                yield from map(itemgetter(1), numbered)
+
+
+def _within(ranges: Iterable[Slice], count: int) -> list[Slice]:
+    return [(start, min(stop, count)) for start, stop in ranges if start < count]
+
+
+def _drawn(what: tuple[int, int], percent: float) -> bool:
+    number = zlib.crc32(b"%d,%d" % what)
+    return (number * 2654435761 >> 7) % 1_000_000 < percent * 10_000
+
+
+def bounds(conditions: list[tuple[str, Any]]) -> tuple[Bound | None, Bound | None]:
+    """Return the range (from, to below) of addresses that comparisons with ROWID leave."""
+    low: Bound | None = None
+    high: Bound | None = None
+    for operator, address in conditions:
+        here: Bound = tuple(address if isinstance(address, Rowid) else Rowid.parse(str(address)))  # type: ignore[assignment]
+        behind: Bound = (*here[:3], here[3] + 1)
+        start = {">=": here, ">": behind, "=": here}.get(operator)
+        stop = {"<": here, "<=": behind, "=": behind}.get(operator)
+        if start is not None:
+            low = start if low is None else max(low, start)
+        if stop is not None:
+            high = stop if high is None else min(high, stop)
+    return low, high
+
+
+_UNORDERED = {"CLOB", "NCLOB", "BLOB", "LONG", "LONG RAW", "JSON", "XMLTYPE", "VECTOR"}
+
+
+def aggregated(rows: list[Row], calls: list[Call], inner: list[Compiled | None]) -> Row:
+    """Return the one row of a query of aggregates alone."""
+    found: list[Any] = []
+    for call, one in zip(calls, inner, strict=True):
+        if one is None:
+            found.append(len(rows))
+            continue
+        values = [value for row in rows if (value := one.value(row)) is not None]
+        if call.name == "COUNT":
+            found.append(len(values))
+        elif call.name == "SUM":
+            found.append(sum(values) if values else None)
+        else:
+            side, _ = comparable(one, one, Environment())
+            best = min if call.name == "MIN" else max
+            rows_kept = [row for row in rows if one.value(row) is not None]
+            found.append(one.value(best(rows_kept, key=side)) if rows_kept else None)
+    return tuple(found)
+
+
+def projection(values: list[Compiled], width: int) -> Callable[[Iterable[Row]], Iterable[Row]]:
+    """Return what makes result rows of a scan's rows."""
+    functions = [one.value for one in values]
+    places = [one.column for one in values]
+    if places == list(range(width)):
+        return lambda rows: rows
+    if len(places) > 1 and None not in places:
+        return lambda rows: map(itemgetter(*places), rows)
+
+    def project(rows: Iterable[Row]) -> Iterator[Row]:
+        try:
+            for row in rows:
+                yield tuple([function(row) for function in functions])
+        except (ValueError, TypeError, ArithmeticError) as error:
+            raise OracleError(1722, f"invalid number ({error})") from error
+
+    return project
+
+
+def kept(rows: Iterable[Row], condition: Compiled) -> Iterator[Row]:
+    """Yield the rows for which a condition is true."""
+    test = condition.value
+    if condition.constant:
+        # `WHERE 1 = 0` reads nothing of a large table.
+        return iter(rows) if condition.now() else iter(())
+    return (row for row in rows if test(row))
+
+
+def first_rows(rows: Iterable[Row], limit: int) -> Iterator[Row]:
+    """Yield no more than so many rows, and ask for no more."""
+    left = limit
+    for row in rows if limit else ():
+        yield row
+        left -= 1
+        if not left:
+            return
+
+
+def in_order(
+    rows: Iterable[Row], order: list[tuple[Compiled, bool]], environment: Environment
+) -> list[Row]:
+    """Return rows in order; NULL is the greatest, text goes by its code points."""
+    sides = []
+    for one, descending in order:
+        if one.type.name in _UNORDERED:
+            raise OracleError(932, f"inconsistent datatypes: expected - got {one.type.name}")
+        sides.append((comparable(one, one, environment)[0], descending))
+
+    def compare(a: Row, b: Row) -> int:
+        for side, descending in sides:
+            x, y = side(a), side(b)
+            if x == y:
+                continue
+            less = False if x is None else True if y is None else x < y
+            return -1 if less != descending else 1
+        return 0
+
+    return sorted(rows, key=cmp_to_key(compare))
+
 
 ROWID_PARTS = {f"DBMS_ROWID.ROWID_{part}" for part in ("OBJECT", "RELATIVE_FNO", "BLOCK_NUMBER")}
 _AGGREGATES = {"COUNT", "MIN", "MAX", "SUM"}

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oracle_server.model import OracleError
-from oracle_server.sql.lexer import Token
-from oracle_server.sql.syntax import Item, Parser, Unsupported, select_items
+from oracle_server.sql.syntax import Item, Parser, Token, Unsupported, select_items
 
 PAGE_WORDS = ("FETCH", "OFFSET")
 _NO_ALIAS = {

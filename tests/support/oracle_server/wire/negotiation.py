@@ -10,7 +10,7 @@ import re
 import secrets
 from dataclasses import dataclass, replace
 
-from oracle_server.wire.reader import Reader
+from oracle_server.wire.requests import Reader
 
 LEAST_VERSION = 315
 END_OF_RESPONSE_VERSION = 319

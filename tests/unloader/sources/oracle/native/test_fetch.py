@@ -18,7 +18,7 @@ from oracle_server.faults import Fault
 from oracle_server.model import Moment, Type
 from oracle_server.server import OracleServer
 from oracle_server.wire.certificates import create as certificates
-from oracle_server.wire.rows.row_sets import RowCursor
+from oracle_server.wire.row_replies import RowCursor
 
 from partition_planner.model import Piece, WholeTable
 from unloader.errors import ConfigError, SourceError

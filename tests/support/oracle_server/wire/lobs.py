@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from oracle_server.model import LobValue, OracleError, Type
-from oracle_server.wire.values.by_type import utf16
-from oracle_server.wire.values.forms import CHUNK, NULL, chunks, clr, sb, ub
+from oracle_server.wire.oracle_values import CHUNK, NULL, chunks, clr, sb, ub, utf16
 
 GET_LENGTH = 0x0001
 READ = 0x0002

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oracle_server.model import Column, Type
-from oracle_server.sql.expressions.conversions import NUMBERS, expression_number, text_of, varchar
+from oracle_server.sql.conversions import NUMBERS, expression_number, text_of, varchar
 
 Value = Callable[[Sequence[Any]], Any]
 

@@ -1,24 +1,155 @@
-"""INSERT, UPDATE and DELETE in transactions of sessions.
-
-What a session changes waits until it commits, and then happens at one SCN. Until then nobody sees
-it, the session itself included: the tests that change tables never look before they commit.
-"""
+"""Statements that change rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 from oracle_server.data.tables import Row, Segment, Table
-from oracle_server.model import Answer, OracleError, SessionState, Type
-from oracle_server.sql.changes.changeable import Changeable
-from oracle_server.sql.changes.data_values import evaluated
-from oracle_server.sql.expressions.compiling import compiled
-from oracle_server.sql.expressions.evaluation import Environment
-from oracle_server.sql.lexer import tokens
-from oracle_server.sql.syntax import Bind, Call, Constant, Name, Parser, conjuncts
+from oracle_server.database import Database
+from oracle_server.model import (
+    Answer,
+    Column,
+    DaySecond,
+    OracleError,
+    Rowid,
+    SessionState,
+    Type,
+    YearMonth,
+)
+from oracle_server.sql import conversions
+from oracle_server.sql.compiling import compiled
+from oracle_server.sql.evaluation import Environment
+from oracle_server.sql.syntax import Bind, Call, Constant, Name, Parser, conjuncts, tokens
+from oracle_server.wire.oracle_values import decode_number
+
+
+class Changeable(Database):
+    """What statements that change something need beside what queries need."""
+
+    def writable(self, session: SessionState, owner: str | None, name: str) -> Table:
+        """Return the table that a statement changes.
+
+        Raises:
+            OracleError: ORA-00942, or ORA-01031 if it is somebody else's.
+        """
+        found = self.catalog.find(owner, name, session.schema)
+        if found is None:
+            raise self.unknown(owner or session.schema, name)
+        if not isinstance(found, Table):
+            raise OracleError(1732, "data manipulation operation not legal on this view")
+        if found.owner != session.user and not self.may_change(session.user):
+            raise OracleError(1031, "insufficient privileges")
+        return found
+
+    def may_change(self, user: str) -> bool:
+        """Return whether a user may change what belongs to others."""
+        return user == "SYS" or self.privileges.has(user, "ALTER ANY TABLE")
+
+    def make_room(self, table: Table, wanted: dict[int, int]) -> None:
+        """Give segments, by `id`, extents for so many rows each."""
+        self._make_room(table, wanted)
+
+
+_CONVERTED = ("NUMBER", "FLOAT", "DATE", "TIMESTAMP")
+_TEXTS = ("VARCHAR2", "NVARCHAR2", "CHAR", "NCHAR")
+_YEARS = re.compile(r"\s*([-+]?)(\d{1,9})-(\d{1,2})\s*")
+_DAYS = re.compile(r"\s*([-+]?)(\d{1,9}) (\d{1,2}):(\d\d):(\d\d)(?:\.(\d{1,9}))?\s*")
+
+
+def _year_month(text: str) -> YearMonth:
+    found = _YEARS.fullmatch(text)
+    if found is None or int(found[3]) > 11:
+        raise OracleError(1867, "the interval is invalid")
+    months = int(found[2]) * 12 + int(found[3])
+    return YearMonth(-months if found[1] == "-" else months)
+
+
+def _day_second(text: str) -> DaySecond:
+    found = _DAYS.fullmatch(text)
+    if found is None:
+        raise OracleError(1867, "the interval is invalid")
+    days, hours, minutes, seconds = (int(part) for part in found.group(2, 3, 4, 5))
+    whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    nanos = whole * 10**9 + int((found[6] or "").ljust(9, "0"))
+    return DaySecond(-nanos if found[1] == "-" else nanos)
+
+
+def _vector(text: str) -> tuple[Any, ...]:
+    return tuple(json.loads(text))
+
+
+def _json(text: str) -> Any:
+    return json.loads(text, parse_float=Decimal)
+
+
+def _binary(code: str) -> Callable[[bytes], float]:
+    return lambda data: float(struct.unpack(code, data)[0])
+
+
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "TO_YMINTERVAL": _year_month,
+    "TO_DSINTERVAL": _day_second,
+    "TO_VECTOR": _vector,
+    "JSON": _json,
+    "XMLTYPE": str,
+    "UTL_RAW.CAST_TO_NUMBER": decode_number,
+    "UTL_RAW.CAST_TO_BINARY_FLOAT": _binary(">f"),
+    "UTL_RAW.CAST_TO_BINARY_DOUBLE": _binary(">d"),
+}
+"""What makes a value of its first argument, which is no expression of queries here."""
+_EMPTY: dict[str, Any] = {"EMPTY_CLOB": "", "EMPTY_BLOB": b""}
+
+
+def evaluated(
+    expression: Any, column: Column, environment: Environment, row: Sequence[Any] = ()
+) -> Any:
+    """Return what a column holds after an expression was assigned to it.
+
+    Args:
+        expression: As the parser gave it.
+        column: Where the value goes.
+        environment: Of the statement.
+        row: The row the expression may speak of, its address behind it.
+
+    Raises:
+        OracleError: The value does not fit, or the expression is wrong.
+    """
+    name = expression.name if isinstance(expression, Call) else ""
+    if name in _EMPTY:
+        return _EMPTY[name]
+    if name in _MAKERS:
+        inner = compiled(expression.arguments[0], environment).value(row)
+        return None if inner is None else _MAKERS[name](inner)
+    one = compiled(expression, environment)
+    return _stored(one.value(row), one.type, column, environment.settings)
+
+
+def _stored(value: Any, source: Type, column: Column, settings: dict[str, str]) -> Any:
+    kind = column.type
+    if value is None:
+        return None
+    if kind.name.startswith(_CONVERTED):
+        return conversions.cast(value, source, kind, settings)
+    if kind.name in _TEXTS:
+        text = conversions.text_of(value, source, settings) or ""
+        used = len(text) if kind.in_chars or kind.name[0] == "N" else len(text.encode())
+        if used > (kind.length or 0):
+            raise OracleError(12899, f'value too large for column "{column.name}" (actual: {used})')
+        return text
+    if kind.name == "UROWID" and isinstance(value, str) and not value.startswith("*"):
+        return Rowid.parse(value)
+    if kind.name in ("RAW", "BLOB", "LONG RAW") and isinstance(value, str):
+        return bytes.fromhex(value)
+    if kind.name in ("BINARY_FLOAT", "BINARY_DOUBLE"):
+        return float(value)
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

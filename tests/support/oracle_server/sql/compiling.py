@@ -9,8 +9,8 @@ from typing import Any
 
 from oracle_server.data.moments import DAY_NANOS, difference, ordered, shifted
 from oracle_server.model import DaySecond, Moment, OracleError, Rowid, Type
-from oracle_server.sql.expressions import functions
-from oracle_server.sql.expressions.conversions import (
+from oracle_server.sql import functions
+from oracle_server.sql.conversions import (
     EXACT,
     NUMBERS,
     expression_number,
@@ -19,7 +19,7 @@ from oracle_server.sql.expressions.conversions import (
     number_of,
     varchar,
 )
-from oracle_server.sql.expressions.evaluation import (
+from oracle_server.sql.evaluation import (
     BOOLEAN,
     ROWID,
     Compiled,

@@ -1,22 +1,23 @@
-"""A connection's way to its session: CONNECT, capabilities, login."""
+"""The login: versions agreed on, verifiers of passwords, and the first messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.padding import PKCS7
+
 from oracle_server.model import OracleError, SessionState
-from oracle_server.session.authentication import Login, denied, user_name
-from oracle_server.session.host import Host
-from oracle_server.session.session import Session
-from oracle_server.wire import calls, negotiation
-from oracle_server.wire.announcements import login_return
-from oracle_server.wire.calls import Head, LoginRequest
-from oracle_server.wire.channel import Channel, Disconnected
-from oracle_server.wire.errors import Outcome, login_parameters, send_error
-from oracle_server.wire.login_pairs import login_pairs, nls_keywords
-from oracle_server.wire.negotiation import Client, Connect, Terms
-from oracle_server.wire.packets import (
+from oracle_server.session.session import Session, user_name
+from oracle_server.wire import negotiation
+from oracle_server.wire import requests as calls
+from oracle_server.wire.channel import (
     ACCEPT,
     CONNECT,
     DATA,
@@ -26,11 +27,216 @@ from oracle_server.wire.packets import (
     REFUSE,
     RESEND,
     TEXT_FOLLOWS,
+    Channel,
+    Disconnected,
 )
-from oracle_server.wire.reader import Reader
+from oracle_server.wire.errors import Outcome, login_parameters, login_return, send_error
+from oracle_server.wire.negotiation import Client, Connect, Mode, Terms
+from oracle_server.wire.requests import Head, LoginRequest, Reader
 
 if TYPE_CHECKING:
-    from oracle_server.data.catalog import User
+    from oracle_server.data.definitions import User
+    from oracle_server.session.connection import Host
+
+
+VERIFIER_FLAGS = {"11g": 0x1B25, "12c": 0x4815}
+"""Value of the flags beside AUTH_VFR_DATA, which is how a client knows the verifier."""
+_SALT_BYTES = {"11g": 10, "12c": 16}
+_KEY_BYTES = {"11g": 24, "12c": 32}
+_KEY_PART = 32
+_GENERATE = 4096
+_DERIVE = 3
+_BLOCK = 16
+
+
+def denied() -> OracleError:
+    """Return what every failed login ends with, whatever it failed for."""
+    return OracleError(1017, "invalid username/password; logon denied")
+
+
+def encrypt(key: bytes, data: bytes) -> bytes:
+    """Return whole blocks encrypted: AES in CBC mode from a vector of zeros."""
+    encryptor = Cipher(algorithms.AES(key), modes.CBC(bytes(_BLOCK))).encryptor()
+    return encryptor.update(data) + encryptor.finalize()
+
+
+def decrypt(key: bytes, data: bytes) -> bytes:
+    """Return whole blocks decrypted."""
+    decryptor = Cipher(algorithms.AES(key), modes.CBC(bytes(_BLOCK))).decryptor()
+    return decryptor.update(data) + decryptor.finalize()
+
+
+@dataclass(slots=True)
+class Login:
+    """One attempt to log in; its secrets are made anew."""
+
+    verifier: str
+    password: str | None
+    """None: there is no such user, and the attempt fails without telling so."""
+    salt: bytes = field(init=False)
+    part: bytes = field(default_factory=lambda: secrets.token_bytes(_KEY_PART))
+    combination_salt: bytes = field(default_factory=lambda: secrets.token_bytes(16))
+    key: bytes = b""
+    """The session key, once the client has sent its part."""
+
+    def __post_init__(self) -> None:
+        """Make the salt of the verifier."""
+        self.salt = secrets.token_bytes(_SALT_BYTES[self.verifier])
+
+    def challenge(self) -> tuple[tuple[str, str, int], ...]:
+        """Return what phase one answers: name, value and flags, in the order of real servers."""
+        pairs = [
+            ("AUTH_SESSKEY", _text(encrypt(self._password_key(), self.part)), 0),
+            ("AUTH_VFR_DATA", _text(self.salt), VERIFIER_FLAGS[self.verifier]),
+            ("AUTH_PBKDF2_CSK_SALT", _text(self.combination_salt), 0),
+        ]
+        if self.verifier == "12c":
+            pairs.append(("AUTH_PBKDF2_VGEN_COUNT", str(_GENERATE), 0))
+        pairs.append(("AUTH_PBKDF2_SDER_COUNT", str(_DERIVE), 0))
+        pairs.append(("AUTH_GLOBALLY_UNIQUE_DBID\0", _text(secrets.token_bytes(16)), 0))
+        return tuple(pairs)
+
+    def check(self, answer: Mapping[str, str]) -> str:
+        """Check what phase two brings and return the value of AUTH_SVR_RESPONSE.
+
+        Raises:
+            OracleError: ORA-01017, the password is wrong or there is no such user.
+        """
+        theirs = decrypt(self._password_key(), bytes.fromhex(answer.get("AUTH_SESSKEY", "")))
+        size = _KEY_BYTES[self.verifier]
+        both = (theirs[:size] + self.part[:size]).hex().upper().encode()
+        self.key = hashlib.pbkdf2_hmac("sha512", both, self.combination_salt, _DERIVE, size)
+        sealed = bytes.fromhex(answer.get("AUTH_PASSWORD", ""))
+        if self.password is None or not _is_sealed(self.key, sealed, self.password):
+            raise denied()
+        proof = secrets.token_bytes(16) + b"SERVER_TO_CLIENT" + 16 * b"\x10"
+        return _text(encrypt(self.key, proof))
+
+    def _password_key(self) -> bytes:
+        password = secrets.token_hex(16) if self.password is None else self.password
+        if self.verifier == "11g":
+            return hashlib.sha1(password.encode() + self.salt).digest() + bytes(4)
+        salt = self.salt + b"AUTH_PBKDF2_SPEEDY_KEY"
+        speedy = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _GENERATE, 64)
+        return hashlib.sha512(speedy + self.salt).digest()[:32]
+
+
+def _is_sealed(key: bytes, sealed: bytes, password: str) -> bool:
+    if not sealed or len(sealed) % _BLOCK:
+        return False
+    unpadder = PKCS7(8 * _BLOCK).unpadder()
+    try:
+        plain = unpadder.update(decrypt(key, sealed)) + unpadder.finalize()
+    except ValueError:
+        return False
+    return hmac.compare_digest(plain[_BLOCK:], password.encode())
+
+
+def _text(data: bytes) -> str:
+    return data.hex().upper()
+
+
+_HOST = "oracle-test"
+_DATABASE_ID = "1385559638"
+_NLS = (
+    ("LXLAN", "AMERICAN", "NLS_LANGUAGE", 16),
+    ("LXCTERRITORY", "AMERICA", "NLS_TERRITORY", 9),
+    ("LXCCURRENCY", "$", "NLS_CURRENCY", 0),
+    ("LXCISOCURR", "AMERICA", "NLS_ISO_CURRENCY", 1),
+    ("LXCNUMERICS", ".,", "NLS_NUMERIC_CHARACTERS", 2),
+    ("LXCDATEFM", "DD-MON-RR", "NLS_DATE_FORMAT", 7),
+    ("LXCDATELANG", "AMERICAN", "NLS_DATE_LANGUAGE", 8),
+    ("LXCSORT", "BINARY", "NLS_SORT", 11),
+    ("LXCCALENDAR", "GREGORIAN", "NLS_CALENDAR", 12),
+    ("LXCUNIONCUR", "$", "NLS_DUAL_CURRENCY", 52),
+    ("LXCTIMEFM", "HH.MI.SSXFF AM", "NLS_TIME_FORMAT", 57),
+    ("LXCSTMPFM", "DD-MON-RR HH.MI.SSXFF AM", "NLS_TIMESTAMP_FORMAT", 58),
+    ("LXCTTZNFM", "HH.MI.SSXFF AM TZR", "NLS_TIME_TZ_FORMAT", 59),
+    ("LXCSTZNFM", "DD-MON-RR HH.MI.SSXFF AM TZR", "NLS_TIMESTAMP_TZ_FORMAT", 60),
+    ("LXLENSEMANTICS", "BYTE", "NLS_LENGTH_SEMANTICS", 61),
+    ("LXNCHARCONVEXCP", "FALSE", "NLS_NCHAR_CONV_EXCP", 62),
+    ("LXCOMP", "BINARY", "NLS_COMP", 50),
+)
+"""Key of the login, default, name of the setting, number of the keyword in message 23."""
+_PROCESS = "4711"
+
+
+def login_pairs(
+    mode: Mode, state: SessionState, *, service: str, user_id: int, server_response: str
+) -> tuple[tuple[str, str, int], ...]:
+    """Return the pairs of phase two: name, value and flags.
+
+    Args:
+        mode: Release of the server.
+        state: The new session.
+        service: As the server calls it.
+        user_id: Of the user in the dictionary.
+        server_response: Proof that the server knows the password; empty after a token.
+    """
+    name = service.upper()
+    instance = name.removesuffix("PDB1") or name
+    newest = mode.field_version >= 17
+    pairs = {
+        "AUTH_VERSION_STRING": mode.banner,
+        "AUTH_VERSION_SQL": "26" if newest else "25",
+        "AUTH_XACTION_TRAITS": "3",
+        "AUTH_VERSION_NO": str(mode.version),
+        "AUTH_VERSION_STATUS": "0",
+        "AUTH_CAPABILITY_TABLE": "",
+        "AUTH_LAST_LOGIN": "787E060B130C39000000000000",
+        "AUTH_DBNAME": name,
+        "AUTH_DB_MOUNT_ID\0": "1507733648",
+        "AUTH_DB_ID\0": _DATABASE_ID,
+        "AUTH_USER_ID": str(user_id),
+        "AUTH_SESSION_ID": str(state.sid),
+        "AUTH_SERIAL_NUM": str(state.serial),
+        "AUTH_INSTANCE_NO": "1",
+        "AUTH_FAILOVER_ID": "1",
+        "AUTH_SERVER_PID": _PROCESS,
+        "AUTH_SC_SERVER_HOST": _HOST,
+        "AUTH_SC_DBUNIQUE_NAME": instance,
+        "AUTH_SC_INSTANCE_NAME": instance,
+        "AUTH_SC_INSTANCE_ID": "1",
+        "AUTH_SC_INSTANCE_START_TIME": _start_time(),
+        "AUTH_SC_DB_DOMAIN": "",
+        "AUTH_SC_SERVICE_NAME": service.lower(),
+        "AUTH_ONS_RLB_SUBSCR_PATTERN": _load_pattern(service),
+        "AUTH_ONS_HA_SUBSCR_PATTERN": _HA_PATTERN,
+        "AUTH_SC_REAL_DBUNIQUE_NAME": instance,
+        "AUTH_INSTANCENAME": instance,
+        **_nls(state.settings),
+    }
+    if server_response:
+        pairs["AUTH_SVR_RESPONSE"] = server_response
+    pairs |= {
+        "AUTH_MAX_OPEN_CURSORS": "300",
+        "AUTH_PDB_UID\0": _DATABASE_ID,
+        "AUTH_MAX_IDEN_LENGTH": "128",
+    }
+    if newest:
+        pairs |= {"AUTH_FLAGS": "1", "AUTH_SERVER_TYPE": "1"}
+    return tuple((key, value, 0) for key, value in pairs.items())
+
+
+_HA_PATTERN = '("eventType=database/event/service") | ("eventType=database/event/host")\0'
+
+
+def _load_pattern(service: str) -> str:
+    return f'%"eventType=database/event/servicemetrics/{service.lower()}"\0'
+
+
+def _nls(settings: Mapping[str, str]) -> dict[str, str]:
+    return {f"AUTH_NLS_{key}\0": settings.get(name, value) for key, value, name, _ in _NLS}
+
+
+def nls_keywords(settings: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+    """Return values of the session's language settings and the numbers of their keywords."""
+    return tuple((settings.get(name, value), number) for _, value, name, number in _NLS)
+
+
+def _start_time() -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S.000000000 +00:00", time.gmtime())
+
 
 _PROTOCOL = 1
 _DATA_TYPES = 2

@@ -1,1 +1,0 @@
-"""Statements that change rows, tables and rights."""

@@ -1,1 +1,0 @@
-"""Expressions over exact values, evaluated the way Oracle does."""

@@ -1,1 +1,0 @@
-"""Columns, rows and LOBs as messages carry them."""

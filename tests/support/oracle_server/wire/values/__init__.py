@@ -1,1 +1,0 @@
-"""Values of every type as bytes, and back."""
