@@ -36,7 +36,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "tests" / "support")]
 
 from clusters.cluster import Cluster, Node, cluster  # noqa: E402
-from processes import living  # noqa: E402
+from processes import program  # noqa: E402
 
 from unloader.request.settings import parse_count  # noqa: E402
 
@@ -213,7 +213,7 @@ def _hurt(
 
 
 def _hurt_process(kind: str, host: Host, number: float) -> None:
-    units = [each for each in host.processes() if living.reads_units(each)]
+    units = [each for each in host.processes() if program.reads_units(each)]
     candidates = units if kind == "unit" else host.dask_workers()
     if not candidates:
         return

@@ -344,7 +344,7 @@ def main() -> None:
     place.chmod(0o755)  # run by root, PostgreSQL has a user of its own
     began = time.monotonic()
     broken = ""
-    from processes.faulty_calls import FaultyCalls
+    from processes.breaking import FaultyCalls
 
     library = FaultyCalls.build(place)
     try:

@@ -18,7 +18,7 @@ import long_tests
 import pytest
 from hypothesis import HealthCheck, settings
 from processes.command import wait_for
-from schemas.manifests import check_all_written
+from schemas.json_schema import check_all_written
 
 check_all_written()
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-from encoders.random_formats import formats  # noqa: E402
+from encoders.random_batches import formats  # noqa: E402
 
 from writers.errors import FormatError  # noqa: E402
 from writers.model import TextFormat  # noqa: E402

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from lakehouse.fixtures import the_lake
-from object_stores.fixtures import s3, s3_process
+from lakehouse.catalogs import the_lake
+from object_stores.s3_server import s3, s3_process
 from oracle import leg as oracle_leg
-from processes import living
+from processes import program
 
 __all__ = ["s3", "s3_process", "the_lake"]
 
@@ -40,5 +40,5 @@ def oracle(request: pytest.FixtureRequest) -> Iterator[oracle_leg.OracleLeg]:
 def _nothing_left_behind() -> Iterator[None]:
     """Fail a test that leaves a worker process running."""
     yield
-    left = [each.pid for each in living.below() if living.reads_units(each)]
+    left = [each.pid for each in program.below() if program.reads_units(each)]
     assert not left, f"worker processes left behind: {left}"

@@ -15,13 +15,11 @@ from typing import Any
 import duckdb
 import psutil
 import pytest
-from clusters.certificates import made
-from clusters.cluster import Cluster, Node, cluster
-from clusters.relay import relay
+from clusters.cluster import Cluster, Node, cluster, made, relay
 from long_tests import OTHER_ROUTES, also
 from oracle.leg import OracleLeg
 from oracle_server.model import Column, Type
-from processes import command, living
+from processes import command, program
 from processes.breaking import comparable, held_behind, staged_units
 
 ROWS = 120_000
@@ -337,7 +335,7 @@ def test_several_tables_and_a_cluster_of_our_own(source: str, tmp_path: Path) ->
         command.run(*both, "--to", str(tmp_path / name / "{table}"), *more)
     for table in ("t", "u"):
         assert files(tmp_path / "there" / table) == files(tmp_path / "here" / table)
-    left = map(living.command_line, living.below())
+    left = map(program.command_line, program.below())
     assert not any("unloader.engine.cluster" in each for each in left)
 
 

@@ -15,7 +15,7 @@ import pytest
 import zstandard
 from encrypted_files.age import Keys, decrypted, new_keys
 from long_tests import OTHER_ROUTES, also
-from processes import command, living
+from processes import command, program
 from processes.breaking import held_behind, kill_after, staged_units
 
 ROWS = 20_000
@@ -321,7 +321,7 @@ def test_a_running_process_shows_no_key(source: str, secrets: Secrets, tmp_path:
     running = command.Running("--debug", *arguments, "--log-format", "json", env=held_behind(2))
     try:
         running.wait_until(lambda: len(staged_units(dest)) >= 2, "two units")
-        everybody = [psutil.Process(running.process.pid), *living.below(running.process.pid)]
+        everybody = [psutil.Process(running.process.pid), *program.below(running.process.pid)]
         lines = "".join(json.dumps(each.cmdline()) for each in everybody)
         surroundings = "".join(json.dumps(each.environ()) for each in everybody)
     finally:

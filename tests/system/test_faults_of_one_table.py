@@ -13,7 +13,7 @@ import pytest
 from long_tests import OTHER_ROUTES, also
 from postgres import gates
 from processes import command
-from processes.faulty_calls import FaultyCalls
+from processes.breaking import FaultyCalls
 
 SIZES = {"large": 30_000, "bad": 2_000, "middle": 3_000, "empty": 0, "small": 5}
 

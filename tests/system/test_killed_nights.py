@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
-from processes import command, killing_calls
+from processes import breaking, command
 from several_tables import made
 
 SIZES = {"large": 3000, "middle": 1000, "small": 10, "empty": 0}
@@ -19,7 +19,7 @@ KIND = "killed runs over several tables"
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library that ends processes just before a system call."""
-    return killing_calls.build(tmp_path_factory.mktemp("library"))
+    return breaking.killing_library(tmp_path_factory.mktemp("library"))
 
 
 @pytest.fixture(scope="module")

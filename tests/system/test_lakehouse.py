@@ -11,13 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from lakehouse.catalogs import (
-    Lake,
-    receipt_of,
-    rows_of_files,
-    rows_of_log,
-    rows_of_table,
-)
+from lakehouse.catalogs import Lake, receipt_of, rows_of_files, rows_of_log, rows_of_table
 from object_stores.s3_server import S3Server
 from processes import command
 from processes.breaking import held_behind

@@ -18,7 +18,7 @@ import pytest
 from amounts import amount
 from long_tests import OTHER_ROUTES
 from oracle import runs
-from oracle.accounts import database
+from oracle.leg import database
 from oracle.session_killer import End, Killer, OracleSessions, PostgresSessions
 from oracle_server import OracleServer
 from processes import command

@@ -29,7 +29,7 @@ from masking import (
 )
 from processes import command
 from processes.breaking import held_behind, kill_after, staged_units
-from processes.living import command_line
+from processes.program import command_line
 
 if TYPE_CHECKING:
     from oracle.leg import OracleLeg

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from long_tests import OTHER_ROUTES, also
 from oracle import runs
-from oracle.accounts import database
+from oracle.leg import database
 from oracle.runs import Outcome
 from oracle_server import Fault, OracleServer
 from oracle_server.samples.tables import lob_table

@@ -16,9 +16,8 @@ import pytest
 import xxhash
 import zstandard
 from oracle import runs
-from oracle.accounts import database
-from oracle.large_data import TABLE, PeriodicLob, RepeatedDatabase, large_values
-from oracle.runs import Outcome
+from oracle.leg import database
+from oracle.runs import TABLE, Outcome, PeriodicLob, RepeatedDatabase, large_values
 from oracle_server import OracleServer
 
 pytestmark = pytest.mark.long("memory and large rows")

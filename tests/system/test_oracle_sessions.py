@@ -13,7 +13,7 @@ import psutil
 import pytest
 from long_tests import OTHER_ROUTES, also
 from oracle import runs
-from oracle.accounts import ID_AND_NAME, PASSWORD, database, rows
+from oracle.leg import ID_AND_NAME, PASSWORD, database, rows
 from oracle.runs import Outcome
 from oracle_server import Fault, OracleServer
 from oracle_server.database import Database

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from long_tests import OTHER_ROUTES, also
-from oracle import forms as oracle_forms
+from oracle import expected as oracle_expected
 from oracle.leg import OracleLeg, Writer
 from oracle_server import Fault
 from oracle_server.model import Column, Type
@@ -121,7 +121,7 @@ def _rows_of(dest: Path) -> Rows:
     """Return the rows in the files of a run, each of which must be there once."""
     rows: Rows = {}
     for file in sorted(dest.glob("*.csv")):
-        _, *records = oracle_forms.csv_records(file.read_text())
+        _, *records = oracle_expected.csv_records(file.read_text())
         for number, place, value in records:
             assert number is not None
             assert place is not None

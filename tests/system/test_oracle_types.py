@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from long_tests import OTHER_ROUTES, also
 from oracle import expected as oracle_expected
-from oracle import forms as oracle_forms
 from oracle import leg as oracle_leg
 from oracle.leg import OracleLeg
 from oracle_server.data.tables import Table
@@ -98,14 +97,14 @@ def _unload(leg: OracleLeg, table: str, to: Path, *options: str) -> Path:
 
 def _csv(file: Path) -> tuple[list[str | None], list[list[str | None]]]:
     """Return header and records in the order of the first column."""
-    header, *records = oracle_forms.csv_records(file.read_bytes().decode())
+    header, *records = oracle_expected.csv_records(file.read_bytes().decode())
     return header, sorted(records, key=lambda record: int(record[0] or 0))
 
 
 def _texts(values: Sequence[str | None], kind: Type, *, is_real: bool) -> list[Any]:
     """Return texts of one column as what is the same in every right text of a value."""
     if kind.name in FLOATS:
-        return [None if text is None else oracle_forms.float_form(text, kind) for text in values]
+        return [None if text is None else oracle_expected.float_form(text, kind) for text in values]
     if is_real and "TIME ZONE" in kind.name:
         return [None if text is None else text.casefold() for text in values]
     return list(values)
@@ -113,8 +112,10 @@ def _texts(values: Sequence[str | None], kind: Type, *, is_real: bool) -> list[A
 
 def _wanted_texts(values: Sequence[Any], kind: Type, *, is_real: bool) -> list[Any]:
     if kind.name in FLOATS:
-        return [None if value is None else oracle_forms.float_form(value, kind) for value in values]
-    texts = [oracle_forms.csv_text(value, kind) for value in values]
+        return [
+            None if value is None else oracle_expected.float_form(value, kind) for value in values
+        ]
+    texts = [oracle_expected.csv_text(value, kind) for value in values]
     return _texts(texts, kind, is_real=is_real)
 
 
@@ -138,7 +139,7 @@ def _check_array(column: Column, array: pa.Array, values: Sequence[Any], *, real
     if pa.types.is_string(kind):
         texts = array.to_pylist()
         if "TIME ZONE" in column.type.name:
-            texts = [None if text is None else oracle_forms.closed_up(text) for text in texts]
+            texts = [None if text is None else oracle_expected.closed_up(text) for text in texts]
         got: list[Any] = _texts(texts, column.type, is_real=real)
         wanted: list[Any] = _wanted_texts(values, column.type, is_real=real)
     else:
@@ -200,7 +201,7 @@ def test_every_type_as_text_in_parquet(every_type: Sample, tmp_path: Path) -> No
         values = [row[place] for row in every_type.rows]
         if column.type.name == "NUMBER":
             # As text a number has no zeros at its end.
-            free = [oracle_forms.csv_text(value, Type(name="NUMBER")) for value in values]
+            free = [oracle_expected.csv_text(value, Type(name="NUMBER")) for value in values]
             assert got == free, column.name
         else:
             _check_array(column, array, values, real=every_type.leg.is_real)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from long_tests import OTHER_ROUTES, also
-from oracle import forms as oracle_forms
+from oracle import expected as oracle_expected
 from oracle.leg import Account, OracleLeg
 from oracle_server import Fault
 from oracle_server.model import Column, Type
@@ -66,7 +66,7 @@ def _ids(to: Path, place: int = 0) -> list[int]:
     """Return a column of numbers of all files of a run, sorted."""
     found = []
     for file in to.glob("*.csv"):
-        _, *records = oracle_forms.csv_records(file.read_text())
+        _, *records = oracle_expected.csv_records(file.read_text())
         found += [int(record[place] or -1) for record in records]
     return sorted(found)
 

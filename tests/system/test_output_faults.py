@@ -13,7 +13,7 @@ import duckdb
 import pytest
 from long_tests import OTHER_ROUTES, also
 from processes import command
-from processes.faulty_calls import FaultyCalls
+from processes.breaking import FaultyCalls
 
 WRITES = "faults of files"
 """The kind of the long tests."""

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 from amounts import EVERYTHING
-from faults.crashes import SOURCE
-from faults.durability import Model, states
-from faults.recording import Recording
-from processes import command, preloaded
+from faults.crashes import SOURCE, Model, Recording, states
+from processes import breaking, command
 from several_tables import made
 
 SEED = int(os.environ.get("UNLOADER_TEST_SEED", "1"))
@@ -37,7 +35,7 @@ def job(url: str, home: Path, *more: str) -> tuple[str, ...]:
 
 def recorded(place: Path, root: Path, *arguments: str) -> Recording:
     """Run a command, and record what it changes below a directory."""
-    library, log, recording = preloaded.build(SOURCE, place), place / "record", Recording(root)
+    library, log, recording = breaking.build(SOURCE, place), place / "record", Recording(root)
     variables = {
         **os.environ,
         "LD_PRELOAD": str(library),

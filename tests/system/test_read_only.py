@@ -10,7 +10,7 @@ import duckdb
 import pytest
 from long_tests import OTHER_ROUTES
 from oracle import runs
-from oracle.accounts import database
+from oracle.leg import database
 from oracle_server.server import OracleServer
 from processes import command
 

@@ -11,9 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 from long_tests import OTHER_ROUTES, also
-from processes import command, killing_calls
-from processes.breaking import comparable, held_behind, kill_after, staged_units
-from processes.faulty_calls import FaultyCalls
+from processes import breaking, command
+from processes.breaking import FaultyCalls, comparable, held_behind, kill_after, staged_units
 
 ROWS = 60000
 
@@ -354,7 +353,7 @@ def test_the_line_for_cron_finds_the_directory_of_the_broken_run(
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library that ends processes just before a system call."""
-    return killing_calls.build(tmp_path_factory.mktemp("library"))
+    return breaking.killing_library(tmp_path_factory.mktemp("library"))
 
 
 @pytest.mark.long(OTHER_ROUTES)

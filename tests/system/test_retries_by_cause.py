@@ -16,7 +16,7 @@ import duckdb
 import pytest
 from long_tests import OTHER_ROUTES, also
 from oracle import runs
-from oracle.accounts import database
+from oracle.leg import database
 from oracle_server import Fault, OracleServer
 from postgres import gates
 from processes import command

@@ -11,10 +11,10 @@ from pathlib import Path
 import duckdb
 import pytest
 from long_tests import OTHER_ROUTES, also
-from oracle import accounts, runs
+from oracle import leg, runs
 from oracle_server import Fault, OracleServer
 from processes import command
-from processes.faulty_calls import FaultyCalls
+from processes.breaking import FaultyCalls
 
 MIB = 2**20
 DISKS = "faults of files"
@@ -126,7 +126,7 @@ def test_a_sync_that_finds_no_room_is_a_retry(
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_run_that_ended_without_room_is_resumed(faults: FaultyCalls, tmp_path: Path) -> None:
     """Its finished units are kept and not read again; with room the rest follows."""
-    made = accounts.database()
+    made = leg.database()
     runs.padded_table(made)
     told, to = tmp_path / "free", tmp_path / "out"
     told.write_text(str(500 * MIB))

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from long_tests import OTHER_ROUTES, also
-from processes import command, killing_calls
+from processes import breaking, command
 from processes.breaking import kill_after
 from requested import requested
 
@@ -182,7 +182,7 @@ def test_a_kill_between_two_publications(
     source: str, tmp_path: Path, undisturbed: dict[str, dict[str, bytes]]
 ) -> None:
     """The first route is whole; resume, asked at that one, publishes the others."""
-    library = killing_calls.build(tmp_path)
+    library = breaking.killing_library(tmp_path)
     to = tmp_path / "out"
     env = {"LD_PRELOAD": str(library), "KILL_CALL": "renameat2", "KILL_PATH": "/.b.unloader-"}
     died = command.Running(*job(source, *three(to)), "--progress", "none", env=env)

@@ -9,8 +9,7 @@ import duckdb
 import pytest
 from long_tests import OTHER_ROUTES
 from processes import command
-from processes.breaking import held_behind, staged_units
-from processes.faulty_calls import FaultyCalls
+from processes.breaking import FaultyCalls, held_behind, staged_units
 
 ROWS, WIDE_ROWS = 20_000, 60_000
 ALLOWANCE = 48 * 2**20

@@ -17,10 +17,10 @@ import psutil
 import pytest
 from long_tests import OTHER_ROUTES
 from oracle import runs
-from oracle.accounts import PASSWORD, database
+from oracle.leg import PASSWORD, database
 from oracle_server.faults import Fault
 from oracle_server.server import OracleServer
-from processes import command, living
+from processes import command, program
 from processes.breaking import staged_units
 from processes.program import Program
 
@@ -146,7 +146,7 @@ def test_a_run_that_is_looked_at_and_killed(protected: str, tmp_path: Path, plac
         workers = running.workers()
         assert len(workers) >= 2
         lines, surroundings = seen_from_outside(
-            [psutil.Process(running.process.pid), *living.below(running.process.pid)]
+            [psutil.Process(running.process.pid), *program.below(running.process.pid)]
         )
         workers[-1].send_signal(signal.SIGSEGV)
         done = len(staged_units(out))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from oracle import forms as oracle_forms
+from oracle import expected as oracle_expected
 from oracle.leg import OracleLeg
 from oracle_server.model import Column, Type
 from processes import command
@@ -47,7 +47,7 @@ def test_tables_that_match_are_unloaded_at_one_scn(oracle: OracleLeg, tmp_path: 
         directory = tmp_path / "out" / user.name / name
         assert command.manifest_of(directory)["snapshot"] == found["snapshot"]
         (file,) = directory.glob("*.csv")
-        _, *records = oracle_forms.csv_records(file.read_text())
+        _, *records = oracle_expected.csv_records(file.read_text())
         assert sorted(records) == sorted([str(n), f"{name} {n}"] for n in range(count))
 
 

@@ -21,7 +21,7 @@ from long_tests import OTHER_ROUTES, also
 from processes import command
 from routes import runs as route_runs
 from routes import values as route_values
-from routes.readers import Rows, asked_rows, copied_rows, csv_rows, sqlldr_rows
+from routes.runs import Rows, asked_rows, copied_rows, csv_rows, sqlldr_rows
 from routes.values import DUCKDB, POSTGRES, SQLITE
 
 ROUTES = "ways that texts take"

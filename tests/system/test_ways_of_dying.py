@@ -19,7 +19,7 @@ import duckdb
 import pytest
 from amounts import EVERYTHING
 from long_tests import OTHER_ROUTES, also
-from processes import command, killing_calls
+from processes import breaking, command
 from processes.breaking import staged_units
 from processes.program import Program
 
@@ -62,7 +62,7 @@ def parts(postgres: Any) -> str:
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library that ends processes just before a system call."""
-    return killing_calls.build(tmp_path_factory.mktemp("library"))
+    return breaking.killing_library(tmp_path_factory.mktemp("library"))
 
 
 def test_a_killed_run_leaves_what_it_was_to_do(parts: str, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from encoders import text_encoders
+from encoders import random_batches as text_encoders
 from encoders.hostile_texts import hostile_batch, hostile_texts, rows_of
 from encoders.parquet_files import typed_rows
 from encoders.parquet_files import write as write_parquet

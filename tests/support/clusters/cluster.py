@@ -1,19 +1,120 @@
-"""A cluster of processes that tests start, kill, stop and wake."""
+"""A Dask cluster of processes, with certificates and a relay that cuts connections."""
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
-from processes import command, living
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from processes import command, program
 from processes.program import Program
+
+
+def made(directory: Path, name: str = "cluster") -> dict[str, Path]:
+    """Make an authority and one certificate of it; return ca, cert and key as PEM files."""
+    directory.mkdir(parents=True)
+    authority, subject = ec.generate_private_key(ec.SECP256R1()), _name(f"{name} authority")
+    ca = _certificate(subject, subject, authority, authority, is_authority=True)
+    key = ec.generate_private_key(ec.SECP256R1())
+    cert = _certificate(_name(name), subject, key, authority, is_authority=False)
+    pem = serialization.Encoding.PEM
+    found = {each: directory / f"{each}.pem" for each in ("ca", "cert", "key")}
+    found["ca"].write_bytes(ca.public_bytes(pem))
+    found["cert"].write_bytes(cert.public_bytes(pem))
+    found["key"].write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return found
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _certificate(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    authority: ec.EllipticCurvePrivateKey,
+    *,
+    is_authority: bool,
+) -> x509.Certificate:
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=2))
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+    )
+    return builder.sign(authority, hashes.SHA256())
+
+
+class Relay:
+    """Listens, and passes on what comes."""
+
+    def __init__(self, address: str) -> None:
+        """Stand in front of an address such as tcp://127.0.0.1:8786."""
+        parts = urlsplit(address)
+        self._target = (parts.hostname, parts.port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.seen = bytearray()
+        self._sockets = [self._listener]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Cut all connections, and take no more."""
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                self._sockets.append(near)
+                far = socket.create_connection(self._target)
+                self._sockets.append(far)
+                for pair in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                self.seen += data
+                target.sendall(data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def relay(address: str) -> Iterator[Relay]:
+    """Open a relay; what was seen can be read afterwards."""
+    found = Relay(address)
+    try:
+        yield found
+    finally:
+        found.close()
+
 
 DASK = (sys.executable, "-m", "dask")
 
@@ -40,11 +141,11 @@ class Node:
             top = psutil.Process(self.process.pid)
         except psutil.NoSuchProcess:
             return []
-        return [*living.living([top]), *living.below(self.process.pid)]
+        return [*program.living([top]), *program.below(self.process.pid)]
 
     def unit_processes(self) -> list[psutil.Process]:
         """Return the processes in which units are read."""
-        return [each for each in self.tree() if living.reads_units(each)]
+        return [each for each in self.tree() if program.reads_units(each)]
 
     def signal_all(self, number: signal.Signals) -> None:
         """Send all of it a signal."""

@@ -1,16 +1,19 @@
-"""Texts that have broken writers and readers of delimited files, made for one dialect.
-
-Every character of the basic plane is there, the ends of every other plane, each control character
-in each place, and everything that the dialect's own marks can be mistaken in.
-"""
+"""Texts and typed values at the edges of what readers understand."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from functools import lru_cache
 
 import pyarrow as pa
 
+from writers import built_library
 from writers.model import TextFormat
+from writers.native import library
+from writers.native.moments import moment_program
 from writers.text.marks import refused_anywhere
 
 RUN_CHARACTERS = 64
@@ -157,3 +160,189 @@ def rows_of(batch: pa.RecordBatch) -> list[tuple[str | None, ...]]:
         tuple(None if value is None else str(value) for value in row)
         for row in zip(*columns, strict=True)
     ]
+
+
+COLUMNS: tuple[tuple[str, pa.DataType, tuple[object, ...], tuple[str | None, ...]], ...] = (
+    (
+        "whole",
+        pa.int64(),
+        (2**63 - 1, -(2**63), 0, None, -1),
+        ("9223372036854775807", "-9223372036854775808", "0", None, "-1"),
+    ),
+    (
+        "wide",
+        pa.decimal128(38, 0),
+        (Decimal("9" * 38), Decimal("-" + "9" * 38), None, Decimal(0), Decimal(10)),
+        ("9" * 38, "-" + "9" * 38, None, "0", "10"),
+    ),
+    (
+        "money",
+        pa.decimal128(12, 2),
+        (Decimal("-0.01"), Decimal("9999999999.99"), Decimal("0.10"), Decimal("100.00"), None),
+        ("-0.01", "9999999999.99", "0.10", "100.00", None),
+    ),
+    (
+        "ratio",
+        pa.float64(),
+        (0.1, -1.7976931348623157e308, 5e-324, 123456789.125, None),
+        ("0.1", "-1.7976931348623157e+308", "5e-324", "123456789.125", None),
+    ),
+    (
+        "day",
+        pa.date32(),
+        (date(1, 1, 1), date(9999, 12, 31), None, date(1582, 10, 10), date(2000, 2, 29)),
+        ("0001-01-01", "9999-12-31", None, "1582-10-10", "2000-02-29"),
+    ),
+    (
+        "moment",
+        pa.timestamp("us"),
+        (
+            datetime(1, 1, 1),
+            datetime(9999, 12, 31, 23, 59, 59, 999999),
+            datetime(1969, 12, 31, 23, 59, 59, 500000),
+            None,
+            datetime(3844, 11, 27, 2, 57, 31),
+        ),
+        (
+            "0001-01-01 00:00:00",
+            "9999-12-31 23:59:59.999999",
+            "1969-12-31 23:59:59.5",
+            None,
+            "3844-11-27 02:57:31",
+        ),
+    ),
+    (
+        "instant",
+        pa.timestamp("us", "UTC"),
+        (
+            datetime(1, 1, 2, tzinfo=UTC),
+            None,
+            datetime(9999, 12, 31, 23, 59, 59, 1, tzinfo=UTC),
+            datetime(2024, 3, 31, 1, tzinfo=UTC),
+            datetime(1900, 1, 1, tzinfo=UTC),
+        ),
+        (
+            "0001-01-02 00:00:00+00:00",
+            None,
+            "9999-12-31 23:59:59.000001+00:00",
+            "2024-03-31 01:00:00+00:00",
+            "1900-01-01 00:00:00+00:00",
+        ),
+    ),
+    (
+        "clock",
+        pa.time64("us"),
+        (time(0), time(23, 59, 59, 999999), time(12, 0, 0, 100), None, time(1, 2, 3)),
+        ("00:00:00", "23:59:59.999999", "12:00:00.0001", None, "01:02:03"),
+    ),
+    (
+        "raw",
+        pa.binary(),
+        (b"", b"\x00\xff", None, b"\\x,\"\r\n", bytes(range(256))),
+        ("\\x", "\\x00ff", None, "\\x5c782c220d0a", "\\x" + bytes(range(256)).hex()),
+    ),
+)  # fmt: skip
+
+
+def batch() -> pa.RecordBatch:
+    """Return all columns."""
+    arrays = [pa.array(values, kind) for _, kind, values, _ in COLUMNS]
+    return pa.RecordBatch.from_arrays(arrays, [name for name, *_ in COLUMNS])
+
+
+def texts() -> list[tuple[str | None, ...]]:
+    """Return the rows of `batch`, each value as its text."""
+    return list(zip(*(texts for *_, texts in COLUMNS), strict=True))
+
+
+REFUSED = 0xFFFF_FFFF
+_BEHIND = b"\xa5" * 24
+
+
+@lru_cache(maxsize=1)
+def _library() -> ctypes.CDLL:
+    loaded = ctypes.CDLL(str(built_library.find(library.NAME, library.OVERRIDE)))
+    for name in ("moments", "decimal", "float"):
+        getattr(loaded, f"unloader_{name}_bound").restype = ctypes.c_size_t
+    return loaded
+
+
+class _Slots:
+    """Room for the texts of some values."""
+
+    def __init__(self, bound: int, count: int) -> None:
+        self._bound, self._count = bound, count
+        self.stride = ctypes.c_size_t(bound + len(_BEHIND))
+        self._data = bytearray((bytes(bound) + _BEHIND) * count)
+        self.out = (ctypes.c_char * len(self._data)).from_buffer(self._data)
+        self.lengths = (ctypes.c_uint32 * count)()
+
+    def texts(self) -> list[str | None]:
+        """What was written, None for what was refused."""
+        texts: list[str | None] = []
+        for index, length in enumerate(self.lengths):
+            slot = self._data[index * self.stride.value : (index + 1) * self.stride.value]
+            assert slot[self._bound :] == _BEHIND
+            assert length == REFUSED or length <= self._bound
+            texts.append(None if length == REFUSED else slot[:length].decode())
+        return texts
+
+
+def _values(array: pa.Array) -> ctypes.c_void_p:
+    data = array.buffers()[1]
+    return ctypes.c_void_p(data.address + array.offset * (array.type.bit_width // 8))
+
+
+def native_moments(array: pa.Array, format: TextFormat) -> list[str | None]:
+    """Texts of dates, times or timestamps; nulls have what their bits say."""
+    program = moment_program(array.type, format)
+    assert program is not None
+    size = ctypes.c_size_t(len(program))
+    bound = _library().unloader_moments_bound(program, size)
+    assert bound
+    slots, count = _Slots(bound, len(array)), ctypes.c_size_t(len(array))
+    all_written = _library().unloader_format_moments(
+        program, size, _values(array), count, slots.out, slots.stride, slots.lengths
+    )
+    texts = slots.texts()
+    assert all_written == (None not in texts)
+    return texts
+
+
+def is_program(program: bytes) -> bool:
+    """Whether the library takes these bytes for a mask."""
+    return bool(_library().unloader_moments_bound(program, ctypes.c_size_t(len(program))))
+
+
+def native_decimals(array: pa.Array, separator: str = ".") -> list[str | None]:
+    """Texts of decimals of any width."""
+    mark, kind = separator.encode(), array.type
+    width, scale = kind.bit_width // 8, kind.scale
+    bound = _library().unloader_decimal_bound(width, scale, ctypes.c_size_t(len(mark)))
+    slots, count = _Slots(bound, len(array)), ctypes.c_size_t(len(array))
+    _library().unloader_format_decimals(
+        _values(array), count, width, scale, mark, slots.out, slots.stride, slots.lengths
+    )
+    return slots.texts()
+
+
+def native_floats(array: pa.Array, separator: str = ".") -> list[str | None]:
+    """Texts of float32 or float64; None where the library's compiler had no printer of floats."""
+    mark = separator.encode()
+    bound = _library().unloader_float_bound(ctypes.c_size_t(len(mark)))
+    slots, count = _Slots(bound, len(array)), ctypes.c_size_t(len(array))
+    width = array.type.bit_width // 8
+    _library().unloader_format_floats(
+        _values(array), count, width, mark, slots.out, slots.stride, slots.lengths
+    )
+    return slots.texts()
+
+
+def native_integers(array: pa.Array) -> list[str | None]:
+    """Texts of int64 or uint64."""
+    slots, count = _Slots(20, len(array)), ctypes.c_size_t(len(array))
+    signed = int(pa.types.is_signed_integer(array.type))
+    _library().unloader_format_integers(
+        _values(array), count, signed, slots.out, slots.stride, slots.lengths
+    )
+    return slots.texts()

@@ -1,25 +1,351 @@
-"""Power cuts at every boundary of a recorded run: what is left, and that it can be gone on with."""
+"""Power cuts: calls of a run recorded, and what may be on the disk after any of them."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
 import shutil
 import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from processes import command, preloaded
+from processes import breaking, command
 from processes.breaking import kill_after
 
 from faults import outcomes
-from faults.durability import Model, State, states
-from faults.recording import Recording
 from faults.targets import Target
 
-SOURCE = Path(preloaded.__file__).parent / "recorded_calls.c"
+ROOT = 0
+"""The thing that is the directory itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A name in a directory comes to lead to a thing, or to nothing."""
+
+    directory: int
+    name: str
+    thing: int | None
+    former: int | None = None
+    """What it must lead to for a removal to have an effect."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """Changes of names; they are on the disk all or none."""
+
+    at: int
+    """Place in the record."""
+    entries: tuple[Entry, ...]
+    after: int | None = None
+    """The step that must be on the disk before this one can: a file is never without a name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bytes:
+    """A change of a file."""
+
+    at: int
+    thing: int
+    offset: int
+    data: bytes | None
+    """None cuts the file at the offset, or extends it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sync:
+    """A file's bytes, or a directory's names, have been carried to the disk."""
+
+    at: int
+    thing: int
+
+
+Step = Names | Bytes | Sync
+
+
+@dataclass
+class Tree:
+    """Things and names at one moment."""
+
+    directories: dict[int, dict[str, int]] = field(default_factory=lambda: {ROOT: {}})
+    files: dict[int, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, root: Path) -> tuple[Tree, dict[int, int]]:
+        """Return what lies in a directory, and the thing of each inode."""
+        tree, numbers = cls(), {os.stat(root).st_ino: ROOT}
+        for folder, names, files in os.walk(root):
+            here = numbers[os.stat(folder).st_ino]
+            for name in sorted((*names, *files)):
+                path = Path(folder, name)
+                thing = numbers.setdefault(os.lstat(path).st_ino, len(numbers))
+                tree.directories[here][name] = thing
+                if name in names:
+                    tree.directories[thing] = {}
+                else:
+                    tree.files[thing] = path.read_bytes()
+        return tree, numbers
+
+    def apply(self, names: Names) -> None:
+        """Change names."""
+        for entry in names.entries:
+            folder = self.directories.setdefault(entry.directory, {})
+            if entry.thing is not None:
+                folder[entry.name] = entry.thing
+            elif folder.get(entry.name) == entry.former:
+                folder.pop(entry.name, None)
+
+    def copy(self) -> Tree:
+        """Return one that can be changed."""
+        folders = {thing: dict(names) for thing, names in self.directories.items()}
+        return Tree(folders, dict(self.files))
+
+    def walk(self, thing: int = ROOT, path: str = "") -> Iterator[tuple[str, int]]:
+        """Yield each path that a reader finds, with its thing, directories before what they hold."""
+        for name, child in sorted(self.directories.get(thing, {}).items()):
+            below = f"{path}/{name}" if path else name
+            yield below, child
+            if child in self.directories:
+                yield from self.walk(child, below)
+
+
+class Recording:
+    """What was there before, and every step since."""
+
+    def __init__(self, root: Path) -> None:
+        """Look at what is there before the command starts."""
+        self.root = root
+        self.before, self._numbers = Tree.of(root)
+        self._next = len(self._numbers)
+        self._now = self.before.copy()
+        self.steps: list[Step] = []
+        self.folders: set[int] = set(self.before.directories)
+        """Things that are directories."""
+
+    def read(self, log: Path) -> None:
+        """Take the steps of a record."""
+        data = log.read_bytes()
+        place = 0
+        while place < len(data):
+            end = data.index(b"\n", place)
+            call, *parts = os.fsdecode(data[place:end]).split("\t")
+            place = end + 1
+            if call == "write":
+                inode, offset, length = map(int, parts)
+                self._bytes(inode, offset, data[place : place + length])
+                place += length
+            else:
+                self._take(call, parts)
+
+    def _take(self, call: str, parts: list[str]) -> None:
+        if call in ("create", "mkdir"):
+            self._numbers[int(parts[0])] = thing = self._next
+            self._next += 1
+            if call == "mkdir":
+                self.folders.add(thing)
+                self._now.directories[thing] = {}
+            self._names(self._entry(parts[1], thing))
+        elif call == "truncate":
+            self._bytes(int(parts[0]), int(parts[1]), None)
+        elif call == "sync":
+            if int(parts[0]) in self._numbers:
+                self.steps.append(Sync(at=len(self.steps), thing=self._numbers[int(parts[0])]))
+        elif call in ("unlink", "rmdir"):
+            self._names(self._removal(parts[0]))
+        elif call == "rename":
+            self._rename(*parts)
+        elif call == "exchange":
+            one, other = (self._thing(part) for part in parts)
+            self._names(self._entry(parts[0], other), self._entry(parts[1], one))
+        elif call == "link":
+            self._names(self._entry(parts[1], self._thing(parts[0])))
+        else:
+            raise AssertionError(f"no model of {call} {parts}")
+
+    def _rename(self, source: str, target: str) -> None:
+        thing = self._thing(source)
+        if os.path.dirname(source) == os.path.dirname(target):
+            self._names(self._removal(source), self._entry(target, thing))
+            return
+        # In two directories: the new name may be there before the old one is gone.
+        removal = self._removal(source)
+        first = self._names(self._entry(target, thing))
+        self._names(removal, after=first)
+
+    def _names(self, *entries: Entry, after: int | None = None) -> int:
+        step = Names(at=len(self.steps), entries=entries, after=after)
+        self.steps.append(step)
+        self._now.apply(step)
+        return step.at
+
+    def _bytes(self, inode: int, offset: int, data: bytes | None) -> None:
+        if inode in self._numbers:
+            thing = self._numbers[inode]
+            self.steps.append(Bytes(at=len(self.steps), thing=thing, offset=offset, data=data))
+
+    def _entry(self, path: str, thing: int) -> Entry:
+        folder, name = os.path.split(path)
+        return Entry(directory=self._thing(folder), name=name, thing=thing)
+
+    def _removal(self, path: str) -> Entry:
+        folder, name = os.path.split(path)
+        here = self._thing(folder)
+        return Entry(
+            directory=here, name=name, thing=None, former=self._now.directories[here][name]
+        )
+
+    def _thing(self, path: str) -> int:
+        thing = ROOT
+        for name in Path(path).relative_to(self.root).parts:
+            thing = self._now.directories[thing][name]
+        return thing
+
+
+Model = Literal["posix", "journal"]
+Choose = Callable[[Step], bool]
+RANDOM_STATES = 3
+"""At each moment, beside those where all, nothing, or one half of it is there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """One state that a power cut may leave."""
+
+    model: Model
+    step: int
+    """Of the record, the last one before the cut."""
+    what: str
+    tree: Tree
+
+    @property
+    def label(self) -> str:
+        """How it is told."""
+        return f"{self.model}, after step {self.step}, {self.what}"
+
+    def digest(self) -> str:
+        """Return the same text for states that no reader can tell apart."""
+        digest = hashlib.sha256()
+        for path, thing in self.tree.walk():
+            kind = "directory" if thing in self.tree.directories else "file"
+            digest.update(f"{path}\0{kind}\0".encode())
+            digest.update(hashlib.sha256(self.tree.files.get(thing, b"")).digest())
+        return digest.hexdigest()
+
+    def write(self, root: Path) -> None:
+        """Put it into a directory, in place of all that is there."""
+        for entry in root.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        written: dict[int, Path] = {}
+        for path, thing in self.tree.walk():
+            if thing in self.tree.directories:
+                (root / path).mkdir()
+            elif thing in written:
+                os.link(written[thing], root / path)
+            else:
+                (root / path).write_bytes(self.tree.files.get(thing, b""))
+                written[thing] = root / path
+
+
+def states(recording: Recording, model: Model, seed: int) -> Iterator[State]:
+    """Yield the states at each boundary, each only once: just before and just after every sync."""
+    seen: set[str] = set()
+    last = len(recording.steps) - 1
+    for at, step in enumerate(recording.steps):
+        if not isinstance(step, Sync) and at != last:
+            continue
+        for moment in sorted({max(at - 1, 0), at}):
+            chance = random.Random(f"{seed} {model} {moment}")
+            for what, names, data in _choices(recording, model, moment, chance):
+                tree = _tree(recording, moment, names, data)
+                state = State(model=model, step=moment, what=what, tree=tree)
+                if (digest := state.digest()) not in seen:
+                    seen.add(digest)
+                    yield state
+
+
+def _choices(
+    recording: Recording, model: Model, moment: int, chance: random.Random
+) -> Iterator[tuple[str, Choose, Choose]]:
+    """Yield which names and which bytes of those that are not safe are there."""
+    safe = _Safe(recording, model, moment)
+    nothing: Choose = lambda step: False  # noqa: E731
+    all_of: Choose = lambda step: True  # noqa: E731
+    wanted: list[tuple[str, Choose, Choose]] = [
+        ("only what was synced", nothing, nothing),
+        ("everything", all_of, all_of),
+        ("names without bytes", all_of, nothing),
+        ("bytes without names", nothing, all_of),
+    ]
+    for number in range(RANDOM_STATES):
+        share = chance.random()
+        # In a journal names are there up to a moment, elsewhere each by itself.
+        until = chance.randint(0, moment)
+        taken = {step.at for step in recording.steps[: moment + 1] if chance.random() < share}
+        names: Choose = (
+            (lambda step, taken=taken: step.at in taken)
+            if model == "posix"
+            else (lambda step, until=until: step.at <= until)
+        )
+        data: Choose = lambda step, taken=taken: step.at in taken  # noqa: E731
+        wanted.append((f"some of it ({number + 1})", names, data))
+    for what, names, data in wanted:
+        yield what, safe.or_(names), safe.or_(data)
+
+
+class _Safe:
+    """Which steps a power cut cannot undo."""
+
+    def __init__(self, recording: Recording, model: Model, moment: int) -> None:
+        self._model = model
+        self._synced: dict[int, int] = {}
+        self._last = -1
+        for step in recording.steps[: moment + 1]:
+            if isinstance(step, Sync):
+                self._synced[step.thing] = self._last = step.at
+
+    def holds(self, step: Step) -> bool:
+        if isinstance(step, Names):
+            if self._model == "journal":
+                return step.at < self._last
+            return any(step.at < self._synced.get(entry.directory, -1) for entry in step.entries)
+        return isinstance(step, Bytes) and step.at < self._synced.get(step.thing, -1)
+
+    def or_(self, choose: Choose) -> Choose:
+        return lambda step: self.holds(step) or choose(step)
+
+
+def _tree(recording: Recording, moment: int, names: Choose, data: Choose) -> Tree:
+    tree = recording.before.copy()
+    for thing in recording.folders:
+        tree.directories.setdefault(thing, {})
+    applied: set[int] = set()
+    written: dict[int, bytearray] = {}
+    for step in recording.steps[: moment + 1]:
+        if isinstance(step, Names):
+            if names(step) and (step.after is None or step.after in applied):
+                tree.apply(step)
+                applied.add(step.at)
+        elif isinstance(step, Bytes) and data(step):
+            content = written.setdefault(step.thing, bytearray(tree.files.get(step.thing, b"")))
+            _write(content, step)
+    tree.files.update((thing, bytes(content)) for thing, content in written.items())
+    return tree
+
+
+def _write(content: bytearray, step: Bytes) -> None:
+    if len(content) < step.offset:
+        content.extend(bytes(step.offset - len(content)))
+    if step.data is None:
+        del content[step.offset :]
+    else:
+        content[step.offset : step.offset + len(step.data)] = step.data
+
+
+SOURCE = Path(breaking.__file__).parent / "recorded_calls.c"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +470,7 @@ class Crashes:
         assert kill_after(2, self.dest, *self._job())
 
     def _recorded(self, place: Path) -> Recording:
-        library = preloaded.build(SOURCE, place)
+        library = breaking.build(SOURCE, place)
         log = place / "record"
         recording = Recording(self.root)
         more = ("--overwrite",) if self.earlier else ()

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from processes import preloaded
-from processes.living import below, reads_units
+from processes import breaking
+from processes.program import below, reads_units
 
 from faults.outcomes import finished_units, publication_has_begun
 from faults.targets import Target
 
-PROCESSES = Path(preloaded.__file__).parent
+PROCESSES = Path(breaking.__file__).parent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,8 @@ class Libraries:
     def build(cls, directory: Path) -> Libraries:
         """Compile them into a directory."""
         return cls(
-            calls=preloaded.build(PROCESSES / "faulty_calls.c", directory),
-            clock=preloaded.build(PROCESSES / "jumping_clock.c", directory),
+            calls=breaking.build(PROCESSES / "faulty_calls.c", directory),
+            clock=breaking.build(PROCESSES / "jumping_clock.c", directory),
         )
 
 

@@ -97,7 +97,7 @@ def many_units(directory: Path) -> Target:
 def oracle_target() -> Iterator[Target]:
     """Serve the table from the test server in this process."""
     from oracle import runs
-    from oracle.accounts import database
+    from oracle.leg import database
     from oracle_server import OracleServer
 
     made = database()

@@ -1,4 +1,4 @@
-"""A catalog of Iceberg tables in SQLite, its warehouse a directory, and what its tables hold."""
+"""A catalog of Iceberg tables in SQLite, and two readers of the tables."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import duckdb
+import pytest
 
 
 @dataclass(frozen=True)
@@ -129,3 +130,11 @@ def rows_of_log(root: Path, columns: str = "*") -> list[tuple[Any, ...]]:
         connection.execute("SET TimeZone = 'UTC'")
         query = f"SELECT {columns} FROM read_parquet($files) ORDER BY ALL"
         return connection.execute(query, {"files": paths}).fetchall()
+
+
+@pytest.fixture
+def the_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """A catalog and its warehouse."""
+    for name, value in Lake(tmp_path).env.items():
+        monkeypatch.setenv(name, value)
+    return lake(tmp_path)

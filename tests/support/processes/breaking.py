@@ -1,4 +1,4 @@
-"""Runs that are killed in the middle, and what is compared of a run that was never disturbed."""
+"""Libraries that are loaded before a process and make its system calls fail, wait, or kill it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,70 @@ import psutil
 import pytest
 
 from processes import command
-from processes.faulty_calls import FaultyCalls
+
+
+def build(source: Path, directory: Path) -> Path:
+    """Compile a library into a directory; skip the test where there is no C compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip(f"there is no C compiler (cc) to build {source.name}")
+    path = directory / source.with_suffix(".so").name
+    command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(path), str(source), "-ldl"]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    if built.returncode:
+        pytest.skip(f"{compiler} does not build {source.name} here: {built.stderr[-300:]}")
+    return path
+
+
+FAULTY_CALLS = Path(__file__).with_name("faulty_calls.c")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultyCalls:
+    """The compiled library."""
+
+    path: Path
+
+    @classmethod
+    def build(cls, directory: Path) -> FaultyCalls:
+        """Compile it into a directory; skip the test where there is no C compiler."""
+        return cls(path=build(FAULTY_CALLS, directory))
+
+    def environment(
+        self,
+        call: str,
+        what: str | int,
+        *,
+        files: str = "/_run/staged/",
+        after: int = 0,
+        more: Mapping[str, object] | None = None,
+    ) -> dict[str, str]:
+        """Return the variables under which a process meets the fault.
+
+        Args:
+            call: write, fsync, sync_file_range, create, rename, mkdir, unlink, statvfs or direct;
+                any of the first seven.
+            what: An errno, or short, zero, slow, interrupted, refused, killed, noted, or while: and
+                a file. Of create: hold: and a file. Of statvfs: a file that holds the number of bytes that
+                are free.
+            files: Part of the path of the files that are meant: by default those with rows.
+            after: Bytes (of write) or calls that go well first.
+            more: `who`, `times` and `log`; see `faulty_calls.c`.
+        """
+        return {
+            "LD_PRELOAD": str(self.path),
+            "FAULT_PATH": files,
+            "FAULT_CALL": call,
+            "FAULT_DO": str(what),
+            "FAULT_AFTER": str(after),
+            **{f"FAULT_{name.upper()}": str(value) for name, value in (more or {}).items()},
+        }
+
+
+def killing_library(directory: Path) -> Path:
+    """Compile it into a directory; skip the test where there is no C compiler."""
+    return build(Path(__file__).with_name("killing_calls.c"), directory)
+
 
 OF_THE_RUN = (
     *("run_id", "settings", "totals", "workers", "nodes", "warnings", "not_measured"),

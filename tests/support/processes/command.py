@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from schemas.logs import check_call
-from schemas.manifests import check, check_at
+from schemas.json_schema import check, check_at, check_call
 
-from processes import living, warm
+from processes import program, warm
 from processes.program import LONGEST_SECONDS, Program
 
 UNLOADER = (sys.executable, "-m", "unloader")
@@ -108,7 +107,7 @@ class Running:
 
     def workers(self) -> list[psutil.Process]:
         """Return its worker processes."""
-        return [each for each in living.below(self.process.pid) if living.reads_units(each)]
+        return [each for each in program.below(self.process.pid) if program.reads_units(each)]
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until something holds; fail if the command ends first."""

@@ -1,26 +1,116 @@
-"""A source and an encoder in this process: what a query's one value becomes."""
+"""Runs into one output, and their files read back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
+from encoders.sqlldr_rules import Field, FieldList, var_records
 from msgspec.structs import replace
 
-from partition_planner.model import PlanLimits
+from partition_planner.model import PlanLimits, TableInfo
 from partition_planner.planner import plan
-from routes.one_output import OneOutput
 from unloader.errors import OutputFailed, UnloaderError
 from unloader.failures import failure_of
-from unloader.model import Extract, SourceSpec
+from unloader.model import Extract, Projection, SourceSpec, ValueOptions
+from unloader.sources.base import Catalog
+from unloader.sources.oracle.columns.types import readings_of
+from unloader.sources.projection import OutputNeeds, choose, project
 from unloader.sources.registry import source_of
 from writers.errors import ValueNotRepresentable
 from writers.model import EncoderChoice, TextFormat
 from writers.schema import read_schema
 from writers.text.dialects import dialect as named
 from writers.text.encoders import open_encoder
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneOutput:
+    """An output, and what the user says of columns and values."""
+
+    text: TextFormat | None
+    """None is Parquet."""
+    as_text: tuple[str, ...] = ()
+    batches_only: bool = False
+    values: ValueOptions = field(default_factory=ValueOptions)
+
+    @property
+    def needs(self) -> OutputNeeds:
+        """What the output needs of the columns."""
+        return OutputNeeds(text=self.text, batches_only=self.batches_only)
+
+    def project(self, catalog: Catalog, table: TableInfo, query: str | None) -> Projection:
+        """Return the projection that a source's catalog leads to."""
+        return project(
+            catalog, table, query, (self.needs,), as_text=self.as_text, values=self.values
+        )
+
+
+def oracle_projection(table: TableInfo, output: OneOutput) -> Projection:
+    """Return the projection of an Oracle table, without a database."""
+    readings = tuple(
+        each for column in table.columns for each in readings_of(column, output.values)
+    )
+    return choose(readings, (output.needs,), as_text=output.as_text)
+
+
+Rows = dict[int, tuple[str | None, ...]]
+"""The other columns by the first, which is an id."""
+
+
+def csv_rows(files: Sequence[Path], encoding: str = "utf-8", **form: Any) -> Rows:
+    """Return the rows behind a header by Python's own reader, to which NULL is the empty text."""
+    found: Rows = {}
+    for file in files:
+        with file.open(encoding=encoding, newline="") as stream:
+            records = list(csv.reader(stream, strict=True, **form))
+        found.update((int(record[0]), tuple(record[1:])) for record in records[1:])
+    return found
+
+
+def sqlldr_rows(files: Sequence[Path], columns: int) -> Rows:
+    """Return the rows of `"var 10"` by the rules of SQL*Loader."""
+    rules = FieldList(
+        fields=(Field(),) * (columns + 1), terminated_by=",", optionally_enclosed_by="~~"
+    )
+    records = [
+        rules.values(record.removesuffix(b"\r\n"))
+        for file in files
+        for record in var_records(file.read_bytes(), 10)
+    ]
+    return {int(str(record[0])): tuple(record[1:]) for record in records}
+
+
+def copied_rows(
+    postgres: Any, url: str, files: Sequence[Path], names: Sequence[str], options: str
+) -> Rows:
+    """Return the rows that PostgreSQL's own COPY loads."""
+    columns = ", ".join(f"{name} text" for name in names)
+    copies = "".join(f"\\copy back from '{file}' with ({options})\n" for file in files)
+    postgres.run(
+        "SET client_encoding = 'UTF8'; DROP TABLE IF EXISTS back;"
+        f"CREATE TABLE back (id integer, {columns});\n{copies}",
+        url=url,
+    )
+    return asked_rows(postgres, url, "SELECT * FROM back", names)
+
+
+def asked_rows(postgres: Any, url: str, query: str, names: Sequence[str]) -> Rows:
+    """Return the rows of a query for an id and texts, which reach us as the server has them."""
+    shown = postgres.run(
+        "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres';"
+        "SELECT encode(convert_to(coalesce(json_agg(to_jsonb(asked))::text, '[]'), 'UTF8'), 'hex') "
+        f"FROM ({query}) AS asked",
+        url=url,
+    )
+    rows = json.loads(bytes.fromhex("".join(shown.split())))
+    return {row["id"]: tuple(row[name] for name in names) for row in rows}
 
 
 @contextmanager

@@ -1,16 +1,21 @@
-"""A validator for the words of JSON Schema that ours uses; another word is an error."""
+"""Manifests and logs checked against the published JSON Schemas."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-Schema = dict[str, Any]
+from unloader.cli.display.json_lines import asked_for
+from unloader.manifest import read
+from unloader.manifest.model import Manifest, TablesManifest
 
+Schema = dict[str, Any]
 SAID = {"$schema", "$defs", "definitions", "title", "description", "default", "discriminator"}
 """Words that say nothing of a value."""
-
 TYPES: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
     "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
@@ -127,3 +132,68 @@ RULES: dict[str, Callable[..., Any]] = {
     "required": _required,
     "type": _type,
 }
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "log.schema.json"
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(PAGE.read_text("utf-8"))
+    return found
+
+
+def checked(text: str) -> list[dict[str, Any]]:
+    """Return the lines of a log; fail if one is not as the schema says."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    for line in lines:
+        # Told by the schema of its event alone: "none of several" would explain nothing.
+        kind = next(each for each in _schema()["anyOf"] if each["title"] == line["event"])
+        found = problems(line, kind, _schema()["$defs"])
+        assert not found, (found[:5], line)
+    return lines
+
+
+def check_call(arguments: tuple[str, ...], env: Mapping[str, str], text: str) -> None:
+    """Check what a call has written to standard error, if it was asked for JSON."""
+    if asked_for(arguments) or env.get("UNLOADER_LOG_FORMAT") == "json":
+        checked(text)
+
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+@cache
+def _schema_of_manifests(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DOCS / name).read_text("utf-8"))
+    return found
+
+
+def check(document: object) -> None:
+    """Fail if a document is no manifest, of one table or of several."""
+    several = isinstance(document, dict) and "tables" in document
+    schema = _schema_of_manifests("run-manifest.schema.json" if several else "manifest.schema.json")
+    found = problems(document, schema, schema["$defs"])
+    assert not found, found[:5]
+
+
+def check_at(arguments: tuple[str, ...], base: Path = Path()) -> None:
+    """Check the manifest of a command that has ended well, if it was a run into directories."""
+    if not arguments or arguments[0] != "run" or "--to" not in arguments:
+        return
+    first = arguments[arguments.index("--to") + 1].partition(",")[0]
+    path = base / first / "_manifest.json"
+    if path.is_file():
+        check(json.loads(path.read_text("utf-8")))
+
+
+def check_all_written() -> None:
+    """From now on check each manifest that is written in this process."""
+    write = read.manifest_bytes
+
+    def checked(manifest: Manifest | TablesManifest) -> bytes:
+        data = write(manifest)
+        check(json.loads(data))
+        return data
+
+    read.manifest_bytes = checked

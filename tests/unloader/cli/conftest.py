@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from processes import command
-from schemas.manifests import check_at
+from schemas.json_schema import check_at
 
 ROOT = Path(__file__).parents[3]
 COMMAND = (sys.executable, "-m", "unloader")

@@ -10,7 +10,7 @@ import duckdb
 import psutil
 import pytest
 from msgspec.structs import replace
-from processes import living
+from processes import program
 
 from unloader import api
 from unloader.errors import ConfigError
@@ -58,7 +58,7 @@ def test_a_whole_run_of_many_units(job: Request) -> None:
 
 def workers() -> list[psutil.Process]:
     """Return the worker processes of a run in this process."""
-    return [each for each in living.below() if living.reads_units(each)]
+    return [each for each in program.below() if program.reads_units(each)]
 
 
 def test_a_run_survives_the_death_of_its_workers(job: Request) -> None:

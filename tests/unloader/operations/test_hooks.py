@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from processes import command
-from schemas.logs import checked
+from schemas.json_schema import checked
 
 from unloader.operations import hooks
 from unloader.operations.account import Account, Job

@@ -14,7 +14,7 @@ from long_tests import OTHER_ROUTES
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from processes import command
-from schemas.logs import checked
+from schemas.json_schema import checked
 
 from unloader.errors import PartialUnload
 from unloader.events import RunStarted, UnitFailed, UnitFinished, UnitStarted

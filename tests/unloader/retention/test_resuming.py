@@ -12,7 +12,7 @@ import pytest
 from long_tests import OTHER_ROUTES, also
 from processes import command
 from processes.breaking import kill_after
-from schemas.logs import checked
+from schemas.json_schema import checked
 
 ROWS = 20000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from long_tests import OTHER_ROUTES, also
-from processes import command, killing_calls
+from processes import breaking, command
 from processes.breaking import held_behind, staged_units
 
 from unloader.manifest.read import directories_of, read_manifest
@@ -22,7 +22,7 @@ HOSTILE = "../../up"
 @pytest.fixture(scope="module")
 def killing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library that ends processes just before a system call."""
-    return killing_calls.build(tmp_path_factory.mktemp("library"))
+    return breaking.killing_library(tmp_path_factory.mktemp("library"))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from long_tests import OTHER_ROUTES
-from processes import command, killing_calls
+from processes import breaking, command
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_what_follows_a_killed_publication_is_done_by_resume(
     source: str, tmp_path: Path, by_cron: bool
 ) -> None:
     """The lake is published, and killed before its link is switched."""
-    library = killing_calls.build(tmp_path)
+    library = breaking.killing_library(tmp_path)
     to = tmp_path / "out"
     for _ in range(2):
         command.run(*night(source, to))

@@ -12,7 +12,7 @@ import pytest
 from long_tests import OTHER_ROUTES
 from processes import command
 from reports.reading import Page, agrees, at
-from schemas.manifests import check
+from schemas.json_schema import check
 from several_tables import break_off, made, requests_of, unload
 
 from unloader import api

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 from long_tests import OTHER_ROUTES
-from processes import command, killing_calls
+from processes import breaking, command
 from processes.breaking import held_behind
 from several_tables import break_off, made, requests_of
 
@@ -25,7 +25,7 @@ STATUS = {"stop": 4, "continue": 7}
 def test_the_link_of_a_table_is_set_after_a_kill(tmp_path: Path) -> None:
     """The table is published, and the run was killed before its link led there."""
     source = made(tmp_path / "s.db", {"first": 30, "second": 5})
-    library = killing_calls.build(tmp_path)
+    library = breaking.killing_library(tmp_path)
     to = tmp_path / "out"
     job = ("run", f"duckdb://{source.location}", "--table", "*", "--latest-link", "latest")
     killed = command.Running(
@@ -122,7 +122,7 @@ def test_a_new_snapshot_that_is_killed_can_be_gone_on_with(
     requests = requests_of(source, f"{home}/{{schema}}.{{table}}", list(SIZES))
     break_off(requests, "main.large", "main.middle")
     before = run_ids(home)
-    library = killing_calls.build(tmp_path)
+    library = breaking.killing_library(tmp_path)
     kill = {"LD_PRELOAD": str(library), "KILL_CALL": "rename", "KILL_PATH": path}
     killed = command.Running("resume", str(home), "--new-snapshot", "--quiet", env=kill)
     status, _, err = killed.finish()

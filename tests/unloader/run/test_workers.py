@@ -12,7 +12,7 @@ import duckdb
 import psutil
 import pytest
 from msgspec.structs import replace
-from processes.living import below, reads_units
+from processes.program import below, reads_units
 
 import numa.topology
 from numa.errors import PlacementError

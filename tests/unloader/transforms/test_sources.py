@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 import pytest
-from oracle.unit import Natives, Run, create
+from oracle.runs import Natives, Run, create
 from oracle_server.database import Database
 from oracle_server.model import Type
 from oracle_server.server import OracleServer
-from routes.one_output import OneOutput
-from routes.runs import batches
+from routes.runs import OneOutput, batches
 
 from unloader.transforms.model import TokenizeColumn, Transform
 from unloader.transforms.transformer import Transformer

@@ -8,9 +8,9 @@ from pathlib import Path
 import duckdb
 import pytest
 from long_tests import OTHER_ROUTES, also
-from processes import command, preloaded
+from processes import breaking, command
 
-SOURCE = Path(preloaded.__file__).parent / "closed_reads.c"
+SOURCE = Path(breaking.__file__).parent / "closed_reads.c"
 WIDE_CHARACTERS = 30_000_000
 """More than any reader takes at a time by default."""
 
@@ -34,7 +34,7 @@ def test_no_file_is_closed_while_it_is_read(tmp_path: Path, options: str) -> Non
     chosen = (f"duckdb://{tmp_path / 't.db'}", "--table", "t", "--to", str(out))
     command.run("run", *chosen, "--parallelism", "1", *options.split())
     late = {
-        "LD_PRELOAD": str(preloaded.build(SOURCE, tmp_path)),
+        "LD_PRELOAD": str(breaking.build(SOURCE, tmp_path)),
         "READS_PATH": f"{out}/t.",
         "READS_MS": "200",
         "READS_LOG": str(log),

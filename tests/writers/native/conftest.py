@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from encoders import text_encoders
+from encoders import random_batches as text_encoders
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,7 @@ import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 from amounts import EVERYTHING, tries
-from encoders.random_batches import tables
-from encoders.random_formats import formats
-from encoders.text_encoders import encoder
+from encoders.random_batches import encoder, formats, tables
 from hypothesis import assume, given
 from long_tests import OTHER_ROUTES
 from msgspec.structs import replace

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from amounts import amount, examples
-from encoders.native_texts import is_program, native_decimals, native_floats, native_moments
-from encoders.text_encoders import encoder
+from encoders.hostile_texts import is_program, native_decimals, native_floats, native_moments
+from encoders.random_batches import encoder
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from long_tests import OTHER_ROUTES, also

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from encoders import text_encoders
+from encoders import random_batches as text_encoders
 
 
 @pytest.fixture(params=text_encoders.NAMES)
@@ -21,6 +21,6 @@ def write(request: pytest.FixtureRequest) -> Callable[..., bytes]:
 @pytest.fixture
 def typed() -> Any:
     """A batch of numbers, times and bytes at their edges, and the texts they stand for."""
-    from encoders import typed_values
+    from encoders import hostile_texts as typed_values
 
     return typed_values.batch(), typed_values.texts()

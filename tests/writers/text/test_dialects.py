@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from encoders import text_encoders
+from encoders import random_batches as text_encoders
 from msgspec.structs import replace
 
 from writers.errors import FormatError, ValueNotRepresentable

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from encoders import text_encoders
+from encoders import random_batches as text_encoders
 
 from writers.errors import FormatError, ValueNotRepresentable, WriteError
 from writers.files.read_back import read_back

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.csv
 import pytest
-from encoders.text_encoders import NAMES
+from encoders.random_batches import NAMES
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace

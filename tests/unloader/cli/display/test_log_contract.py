@@ -15,7 +15,7 @@ import pytest
 from long_tests import OTHER_ROUTES
 from msgspec import Struct
 from processes import command
-from schemas.logs import PAGE, checked
+from schemas.json_schema import PAGE, checked
 
 from unloader import cli
 from unloader.cli.display import json_lines, log_lines

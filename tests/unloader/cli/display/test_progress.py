@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from processes.program import Program
-from schemas.logs import checked
+from schemas.json_schema import checked
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import oracledb
 import pytest
 from msgspec.structs import replace
-from oracle.accounts import ID_AND_NAME, PASSWORD, database, rows, source
+from oracle.leg import ID_AND_NAME, PASSWORD, database, rows, source
 from oracle_server import Fault, OracleServer
 from oracle_server.data.tables import PartitionSpec
 from oracle_server.model import Column, Type
-from routes.one_output import OneOutput
+from routes.runs import OneOutput
 
 from partition_planner.model import Plan, PlanLimits, TableInfo, WholeTable
 from partition_planner.planner import plan

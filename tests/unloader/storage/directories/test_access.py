@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes.forks import forked, status_of
+from processes.program import forked, status_of
 from publications.staged_runs import as_bytes, manifest_of, stage, taken
 
 from unloader.errors import ConfigError, UnloaderError

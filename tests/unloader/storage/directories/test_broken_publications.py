@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from long_tests import OTHER_ROUTES, also
-from processes import killing_calls
+from processes import breaking
 
 ROOT = Path(__file__).parents[4]
 PROGRAM = ROOT / "tests" / "support" / "publications" / "broken_publications.py"
@@ -38,7 +38,7 @@ TWO = {
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library that ends processes."""
-    return killing_calls.build(tmp_path_factory.mktemp("library"))
+    return breaking.killing_library(tmp_path_factory.mktemp("library"))
 
 
 @pytest.fixture

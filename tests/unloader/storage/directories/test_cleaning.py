@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import killing_calls
+from processes import breaking
 from publications.staged_runs import as_bytes, manifest_of, taken
 
 from unloader import api
@@ -178,7 +178,7 @@ def killed(tmp_path: Path, call: str, path: str, *, foreign: bool = False) -> Pa
         (out / "mine.txt").write_text("mine")
     where = {"KILL_CALL": call, "KILL_PATH": path}
     paths = os.pathsep.join((str(ROOT), str(ROOT / "tests" / "support")))
-    loaded = {"LD_PRELOAD": str(killing_calls.build(tmp_path)), "PYTHONPATH": paths}
+    loaded = {"LD_PRELOAD": str(breaking.killing_library(tmp_path)), "PYTHONPATH": paths}
     done = subprocess.run(
         [sys.executable, "-c", CHILD, str(out)], env={**os.environ, **where, **loaded}, check=False
     )

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from object_stores.fixtures import s3, s3_process
+from object_stores.s3_server import s3, s3_process
 
 __all__ = ["s3", "s3_process"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from routes.one_output import OneOutput, oracle_projection
+from routes.runs import OneOutput, oracle_projection
 
 from partition_planner.model import ColumnInfo, TableInfo
 from unloader.errors import SourceError

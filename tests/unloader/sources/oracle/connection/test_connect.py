@@ -16,8 +16,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
-from oracle.accounts import PASSWORD, database, source
-from oracle.ports import closed_port
+from oracle.leg import PASSWORD, database, source
+from oracle.runs import closed_port
 from oracle_server import Fault, OracleServer
 
 from unloader.errors import ConfigError, SourceError, TransientSourceError

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from long_tests import OTHER_ROUTES, also
 from oracle.expected import expected, plain
-from oracle.unit import CSV, PARQUET, Natives, Run, create
+from oracle.runs import CSV, PARQUET, Natives, Run, create
 from oracle_server.database import Database
 from oracle_server.model import Column, Moment, Type
 from oracle_server.server import OracleServer

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import oracledb
 import pytest
-from oracle.accounts import ID_AND_NAME, database, rows, source
+from oracle.leg import ID_AND_NAME, database, rows, source
 from oracle_server import Fault, OracleServer
 
 from unloader.errors import SourceError, TransientSourceError

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from amounts import amount
-from oracle.unit import Natives, Run, create
+from oracle.runs import Natives, Run, create
 from oracle_server.database import Database
 from oracle_server.model import Moment, Type
 from oracle_server.server import OracleServer

@@ -12,7 +12,7 @@ from typing import Any
 
 import oracledb
 import pytest
-from oracle.unit import Natives, Rows, Run, check, create
+from oracle.runs import Natives, Rows, Run, check, create
 from oracle_server.database import Database
 from oracle_server.faults import Fault
 from oracle_server.model import Moment, Type

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from long_tests import OTHER_ROUTES, also
-from routes.one_output import OneOutput, oracle_projection
+from routes.runs import OneOutput, oracle_projection
 
 from partition_planner.model import ColumnInfo, TableInfo
 from unloader.model import Extract, SourceSpec, ValueOptions

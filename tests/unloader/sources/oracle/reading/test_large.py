@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from oracle.unit import BOTH, CSV, PARQUET, Natives, Rows, Run, check, create
+from oracle.runs import BOTH, CSV, PARQUET, Natives, Rows, Run, check, create
 from oracle_server.database import Database
 from oracle_server.faults import Fault
 from oracle_server.model import Type
 from oracle_server.server import OracleServer
-from routes.one_output import OneOutput
+from routes.runs import OneOutput
 
 from unloader.errors import OutputFailed, SourceError
 from unloader.model import Fetch

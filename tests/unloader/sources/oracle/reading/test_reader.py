@@ -7,13 +7,13 @@ from decimal import Decimal
 
 import pytest
 from long_tests import OTHER_ROUTES, also
-from oracle.unit import BOTH, CSV, PARQUET, Natives, Rows, Run, check, create, natives
+from oracle.runs import BOTH, CSV, PARQUET, Natives, Rows, Run, check, create, natives
 from oracle_server.database import Database
 from oracle_server.faults import Fault
 from oracle_server.model import DaySecond, Moment, Rowid, Type, YearMonth
 from oracle_server.samples.tables import types_table
 from oracle_server.server import OracleServer
-from routes.one_output import OneOutput
+from routes.runs import OneOutput
 
 from unloader.errors import OutputFailed, SourceError, UnloaderError
 from unloader.model import Fetch, ValueOptions

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from long_tests import OTHER_ROUTES
 from msgspec.structs import replace
-from oracle.accounts import ID_AND_NAME, NUMBER, TEXT, database, rows, source
+from oracle.leg import ID_AND_NAME, NUMBER, TEXT, database, rows, source
 from oracle_server import Fault, OracleServer
 from oracle_server.data.tables import PartitionSpec
 from oracle_server.model import Column, Moment, Type

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from long_tests import OTHER_ROUTES, also
 from msgspec.structs import replace
-from oracle.accounts import ID_AND_NAME, NUMBER, database, rows, source
+from oracle.leg import ID_AND_NAME, NUMBER, database, rows, source
 from oracle_server import OracleServer
 from oracle_server.data.tables import PartitionSpec
 from oracle_server.model import Column, Type

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from oracle.accounts import ID_AND_NAME, database, source
+from oracle.leg import ID_AND_NAME, database, source
 from oracle_server import OracleServer
 
 from unloader.errors import SourceError
