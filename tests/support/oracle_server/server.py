@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any
 
 from oracle_server.model import SessionState
-from oracle_server.session.connection import Accounts, Connection, Host
+from oracle_server.session.connection import Connection
+from oracle_server.session.login import Accounts, Host
 
 _JOIN_SECONDS = 60
 
