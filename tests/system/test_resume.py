@@ -94,6 +94,16 @@ def test_a_killed_run_is_continued(database: str, tmp_path: Path, options: tuple
     assert not (dest / "_run").exists()
 
 
+def test_a_moved_run_is_continued_in_its_new_place(database: str, tmp_path: Path) -> None:
+    """The result and the manifest name the directory as it is now."""
+    begun, dest = tmp_path / "begun", tmp_path / "moved"
+    kill_after(3, begun, *job(database, begun))
+    begun.rename(dest)
+    assert f"directory    {dest}\n" in command.run("resume", str(dest))
+    assert command.manifest_of(dest)["options"]["to"] == str(dest)
+    assert not begun.exists()
+
+
 def files_of(lines: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the files of staged units."""
     return [file for line in lines.values() for file in line["finished"]["files"]]

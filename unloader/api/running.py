@@ -66,14 +66,12 @@ def finished(asked: Request | TablesRequest) -> dict[str, Any] | None:
         UnloaderError: OutputFailed if a place cannot be looked at.
     """
     from unloader.manifest.model import answer
-    from unloader.run.finished import finished_run, finished_tables
+    from unloader.run import starting
 
     with translated():
-        if isinstance(asked, Request):
-            manifests = finished_run(asked)
-            return answer(manifests) if manifests else None
-        manifest = finished_tables(asked)
-        return None if manifest is None else answer(manifest)
+        asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
+        found = starting.finished(asked)
+        return None if found is None else answer(found)
 
 
 def resume(

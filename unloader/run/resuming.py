@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer
 from unloader.lakehouse.lake_formats import absolute_name, lake_kind
 from unloader.manifest.model import Manifest, TablesManifest
-from unloader.manifest.read import is_finished_home, read_manifest, read_tables_manifest
+from unloader.manifest.read import home_manifest, is_finished_home, read_manifest
 from unloader.model import (
     ClusterOptions,
     EncryptionOptions,
@@ -55,8 +54,6 @@ from unloader.storage.storage_protocol import RUN_RECORD
 
 if TYPE_CHECKING:
     from unloader.transforms.model import MaskingKey
-
-_NOTHING_LEFT = "the run in {} is finished: there is nothing left to do"
 
 
 class Resumption(Struct, frozen=True, kw_only=True):
@@ -138,30 +135,24 @@ def _moved(table: BrokenTable) -> ResolvedRun:
     return replace(run, outputs=(replace(run.output, options=options),))
 
 
-def _continued_or_gone(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifests | None:
-    """Do the same; return None if the snapshot of the run cannot be read any more."""
-    try:
-        return _continued(broken, observe, stop)
-    except SnapshotGone as error:
-        observe(Notice(text=f"{error.message}; all rows are read again at a new snapshot"))
-        return None
-
-
-def _as_asked(
-    broken: BrokenRun,
-    request: Request,
-    masking_keys: tuple[MaskingKey, ...],
-    keyed: Callable[[BrokenTable], BrokenTable],
-) -> BrokenRun:
+def _as_asked(broken: BrokenRun, asked: TablesRequest) -> BrokenRun:
     """Return a run with what no record may hold, and as fast as a request for it asks now.
 
     Raises:
         OutputFailed: A secret is not the one that it had.
     """
+    request, requests = asked.common, [entry.request for entry in asked.entries]
     source = request.source
+    masking_keys = tuple(key for each in requests for key in _masking_keys(each))
+    keys = [each.output.encryption for each in request.of_outputs()]
 
     def now(table: BrokenTable) -> BrokenTable:
-        table = keyed(table.with_source(source.secret, source.session.session_sql))
+        table = table.with_source(source.secret, source.session.session_sql)
+        table = (
+            table.with_keys_of(keys)
+            if asked.is_single
+            else table.with_keys(request.output.encryption)
+        )
         table = table.with_masking_keys(masking_keys)
         for setting in request.settings:
             if setting.name == "parallelism" and not is_adaptive(request):
@@ -176,32 +167,21 @@ def resume_or_start(
     asked: TablesRequest, planned: ResolvedRun | None = None, *, observe: Observer, stop: Stop
 ) -> Manifests:
     """Continue an interrupted run of the same job, or start; see `unloader.api.unload`."""
-    if asked.is_single:
-        for place in _places_of(asked.common):
-            manifests = _resumed(place, asked.common, planned, observe, stop)
-            if manifests is not None:
-                return manifests
-        return start(asked, planned, observe=observe, stop=stop)
-    template = home_template(asked.options.destination)
-    # One of another day is for `resume` alone: a nightly job wants the rows of this night.
-    homes = (
-        existing(template, _today(), storage_at(template).levels)
-        if has_fields(template)
-        else (template or ".",)
-    )
-    for home in homes if asked.options.destination else ():
-        alone = not has_fields(template)
-        found = _resumed_tables(home, asked, alone=alone, observe=observe, stop=stop)
-        if isinstance(found, TablesManifest):
+    for place in _places_of(asked):
+        found = _resumed(place, asked, planned, observe, stop)
+        if not isinstance(found, TablesRequest):
             return found
         asked = found
-    return start(asked, observe=observe, stop=stop)
+    return start(asked, planned, observe=observe, stop=stop)
 
 
-def _places_of(request: Request) -> tuple[str, ...]:
-    """Return where a broken run of a request may lie."""
-    places = (place for each in request.of_outputs() for place in _places_of_output(each.output))
-    return tuple(dict.fromkeys(places))
+def _places_of(asked: TablesRequest) -> tuple[str, ...]:
+    """Return where an interrupted run of a request may be."""
+    if not asked.is_single:
+        template = home_template(asked.options.destination)
+        return _in_place(template or ".") if asked.options.destination else ()
+    outputs = [each.output for each in asked.common.of_outputs()]
+    return tuple(dict.fromkeys(place for each in outputs for place in _places_of_output(each)))
 
 
 def _places_of_output(output: OutputOptions) -> tuple[str, ...]:
@@ -211,11 +191,17 @@ def _places_of_output(output: OutputOptions) -> tuple[str, ...]:
         from unloader.lakehouse.lake_runs import uncommitted
 
         return tuple(place for place, _ in uncommitted(output.destination))
-    if not has_fields(output.destination):
-        return (output.destination,)
-    # Its directory is known only once the table is. One of another day is for `resume` alone: a
-    # nightly job wants the rows of this night.
-    return tuple(existing(output.destination, _today(), storage_at(output.destination).levels))
+    return _in_place(output.destination)
+
+
+def _in_place(template: str) -> tuple[str, ...]:
+    """Return the directory, or the existing ones that it may be with its fields.
+
+    A run of another day is for `resume` alone: a nightly job needs the rows of this night.
+    """
+    if not has_fields(template):
+        return (template,)
+    return tuple(existing(template, _today(), storage_at(template).levels))
 
 
 def _today() -> str:
@@ -223,44 +209,87 @@ def _today() -> str:
 
 
 def _resumed(
-    place: str, request: Request, planned: ResolvedRun | None, observe: Observer, stop: Stop
-) -> Manifests | None:
-    """Bring the broken run of a job at a place to its end; return None if there is none."""
-    alone = not has_fields(request.output.destination)
+    place: str,
+    asked: TablesRequest,
+    planned: ResolvedRun | None,
+    observe: Observer,
+    stop: Stop,
+) -> Manifests | TablesRequest:
+    """Finish the interrupted run of a job at a place; return the new run that is to be started."""
+    to = asked.common.output.destination
+    is_fixed = not has_fields(to if asked.is_single else home_template(asked.options.destination))
     try:
         done = _completed(place, observe)
-        broken = find_broken_run(place) or _other_route(place)
-        if broken is not None and broken.options is not None:
-            broken = None  # It was of several tables, so it was another job.
+        broken = find_broken_run(place) or (_other_route(place) if asked.is_single else None)
     except OutputFailed as error:
-        if not alone:
-            return None  # Maybe another job's.
+        if not is_fixed:
+            return asked  # It may be of another job.
         if not isinstance(error, UnusableRecord):
             raise
         observe(Notice(text=f"{error.message}; this run starts from the beginning"))
-        return None
-    if broken is None:
-        ended = done.run if done is not None else None
-        same = ended is not None and _is_the_job(ended, request)
-        same = same or _is_finished_part(place, request, planned)
-        same = same or _is_finished_for_table(place, request)
-        return _finished_table(place, done, observe) if same else None
+        return asked
+    if broken is None or (broken.options is None) != asked.is_single:
+        is_same = _is_finished_job(place, done, asked, planned)
+        return _finished(place, done, observe) if is_same else asked
+    if not _is_job_of(broken, asked, planned):
+        if is_fixed:
+            text = f"run {broken.run_id}, which was interrupted in {place}, was a different job"
+            observe(Notice(text=f"{text}: this run starts from the beginning"))
+        return asked
+    new = asked
+    if broken.options is not None:
+        replaces = (*broken.options.replaces, broken.run_id)
+        new = replace(asked, options=replace(asked.options, replaces=replaces))
+    if broken.left_out and _is_published(broken, observe):
+        # Only a new snapshot can have the tables that it left out.
+        names = ", ".join(each.table for each in broken.left_out)
+        text = f"run {broken.run_id} in {place} is complete without tables that it left out"
+        observe(Notice(text=f"{text}: {names}; all tables are read at a new snapshot"))
+        return new
+    try:
+        known = _as_asked(broken, asked)
+    except OutputFailed as error:
+        # Other statements of the sessions, or another key: files of both are not to be mixed.
+        observe(Notice(text=f"{error.message}: this run starts from the beginning"))
+        return asked
+    observe(Notice(text=f"resuming run {broken.run_id}, which was interrupted in {place}"))
+    try:
+        return _continued(known, observe, stop)
+    except SnapshotGone as error:
+        observe(Notice(text=f"{error.message}; all rows are read again at a new snapshot"))
+        return new
+
+
+def _is_job_of(broken: BrokenRun, asked: TablesRequest, planned: ResolvedRun | None) -> bool:
+    """Return whether an interrupted run is of a job, and in its place."""
+    if broken.options is not None:
+        return broken.options.job == digest_of_tables_job(asked)
+    request, run = asked.common, broken.first.run
     is_part = request.selection.part is not None
-    if (
-        _is_the_job(broken.first.run, request)
+    return (
+        _is_the_job(run, request)
         and broken.first.is_at(request, _today())
-        and (not is_part or (planned is not None and is_of_plan(broken.first.run, planned)))
-    ):
-        observe(Notice(text=f"resuming run {broken.run_id}, which was interrupted in {place}"))
-        keys = [each.output.encryption for each in request.of_outputs()]
-        known = _as_asked(
-            broken, request, _masking_keys(request), lambda one: one.with_keys_of(keys)
+        and (not is_part or (planned is not None and is_of_plan(run, planned)))
+    )
+
+
+def _is_finished_job(
+    place: str, done: _CutShort | None, asked: TablesRequest, planned: ResolvedRun | None
+) -> bool:
+    """Return whether the finished run at a place is of a job, and perhaps lacks what follows it."""
+    if not asked.is_single:
+        is_several = done is not None and is_of_tables(done.record)
+        return (
+            done is not None
+            and is_several
+            and options_of_tables(done.record).job == digest_of_tables_job(asked)
         )
-        return _continued_or_gone(known, observe, stop)
-    if alone:
-        text = f"run {broken.run_id}, which was interrupted in {place}, was a different job"
-        observe(Notice(text=f"{text}: this run starts from the beginning"))
-    return None
+    ended = done.run if done is not None and not is_of_tables(done.record) else None
+    return (
+        (ended is not None and _is_the_job(ended, asked.common))
+        or _is_finished_part(place, asked.common, planned)
+        or _is_finished_for_table(place, asked.common)
+    )
 
 
 def _is_finished_part(place: str, request: Request, planned: ResolvedRun | None) -> bool:
@@ -354,55 +383,6 @@ def _masking_keys(request: Request) -> tuple[MaskingKey, ...]:
     return tuple(key for each in transforms if each is not None for key in each.keys)
 
 
-def _resumed_tables(
-    home: str, asked: TablesRequest, *, alone: bool, observe: Observer, stop: Stop
-) -> TablesManifest | TablesRequest:
-    """Bring the broken run of a job to its end; return what is to be started if it cannot be."""
-    job = digest_of_tables_job(asked)
-    try:
-        done = _completed(home, observe)
-        broken = find_broken_run(home)
-    except OutputFailed as error:
-        if alone and not isinstance(error, UnusableRecord):
-            raise
-        if alone:
-            observe(Notice(text=f"{error.message}; this run starts from the beginning"))
-        return asked  # In one of several directories it may be another job's.
-    if broken is None or broken.options is None:
-        if done is None or not is_of_tables(done.record):
-            return asked
-        finished = _finished_tables(home, done, observe)
-        if options_of_tables(done.record).job != job:
-            return asked
-        observe(Notice(text=_NOTHING_LEFT.format(home)))
-        return finished
-    if broken.options.job != job:
-        if alone:
-            text = f"run {broken.run_id}, which was interrupted in {home}, was a different job"
-            observe(Notice(text=f"{text}: this run starts from the beginning"))
-        return asked
-    replaces = (*broken.options.replaces, broken.run_id)
-    anew = replace(asked, options=replace(asked.options, replaces=replaces))
-    if broken.left_out and _is_published(broken, observe):
-        # Only a new snapshot can have the tables that it left out.
-        names = ", ".join(each.table for each in broken.left_out)
-        text = f"run {broken.run_id} in {home} is complete without tables that it left out: {names}"
-        observe(Notice(text=f"{text}; all tables are read at a new snapshot"))
-        return anew
-    requests = [entry.request for entry in asked.entries]
-    keys = tuple(key for each in requests for key in _masking_keys(each))
-    encryption = asked.common.output.encryption
-    try:
-        known = _as_asked(broken, asked.common, keys, lambda one: one.with_keys(encryption))
-    except OutputFailed as error:
-        # Other statements of the sessions, or another key: files of both are not to be mixed.
-        observe(Notice(text=f"{error.message}: this run starts from the beginning"))
-        return asked
-    observe(Notice(text=f"resuming run {broken.run_id}, which was interrupted in {home}"))
-    manifest = _continued_or_gone(known, observe, stop)
-    return manifest if isinstance(manifest, TablesManifest) else anew
-
-
 def _is_published(broken: BrokenRun, observe: Observer) -> bool:
     left = left_of_tables((each.run for each in broken.tables), broken.place, observe)
     return all(each.what == "all" for each in left.values())
@@ -420,11 +400,11 @@ class _CutShort(Struct, frozen=True, kw_only=True):
 
     @property
     def run(self) -> ResolvedRun | None:
-        """The run of one table; None if its record is of several, or cannot be read any more."""
-        if not self.record or is_of_tables(self.record):
-            return None
+        """Its first table; None if that cannot be read any more."""
         with suppress(OutputFailed):
-            return read_run(self.record, self.found_in)
+            if is_of_tables(self.record):
+                return first_of_tables(self.record, self.found_in)
+            return read_run(self.record, self.found_in) if self.record else None
         return None
 
 
@@ -446,7 +426,7 @@ def _finished(place: str, done: _CutShort | None, observe: Observer) -> Manifest
 
     Args:
         place: Where it is looked for.
-        done: What was cut short there.
+        done: The run whose publication was interrupted there.
         observe: Gets notices.
 
     Raises:
@@ -454,17 +434,8 @@ def _finished(place: str, done: _CutShort | None, observe: Observer) -> Manifest
         FollowUpFailed: The run is complete, and a link could not be switched.
     """
     place = done.place if done else place
-    if not is_finished_home(path_of(place)):
-        return _finished_table(place, done, observe)
-    manifest = _finished_tables(place, done, observe)
-    observe(Notice(text=_NOTHING_LEFT.format(place)))
-    return manifest
-
-
-def _finished_table(place: str, done: _CutShort | None, observe: Observer) -> tuple[Manifest, ...]:
-    """Do the same for a run of one table."""
-    place = done.place if done else place
-    if not is_finished(place):
+    tables = home_manifest(path_of(place))
+    if tables is None and not is_finished(place):
         left = storage_at(place).who_was_here(place, counted=False)
         if left is not None and left.run_id:
             raise OutputFailed(
@@ -474,29 +445,23 @@ def _finished_table(place: str, done: _CutShort | None, observe: Observer) -> tu
             )
         raise OutputFailed(
             f"{place} has no interrupted run",
-            "start one with: unloader run",
+            "start one with: unloader run; a run that is still planning has no files there yet",
         )
-    manifest = read_manifest(path_of(place))
+    manifest = tables or read_manifest(path_of(place))
     ended = done.run if done else None
-    if ended is not None and ended.run_id == manifest.run_id:
-        route = manifest.route.name if manifest.route else ""
-        follow(of_route(ended, route), manifest, place, observe)
-    if not commit(manifest, place, observe, is_own=False):
-        observe(Notice(text=_NOTHING_LEFT.format(place)))
-    return (manifest,)
-
-
-def _finished_tables(home: str, done: _CutShort | None, observe: Observer) -> TablesManifest:
-    """Return the manifest of a finished run of several tables; first do what follows it."""
-    manifest = read_tables_manifest(path_of(home))
-    if done is not None and is_of_tables(done.record):
-        run = first_of_tables(done.record, home)
-        if run.run_id == manifest.run_id:
+    if done is not None and ended is not None and ended.run_id == manifest.run_id:
+        # The process died before it had done what follows.
+        if isinstance(manifest, Manifest):
+            route = manifest.route.name if manifest.route else ""
+            follow(of_route(ended, route), manifest, place, observe)
+        else:
             to = options_of_tables(done.record).destination
-            following = Following.of_run(run, home, to)
+            following = Following.of_run(ended, place, to)
             following.after_all(manifest, observe)
             following.raise_failed()
-    return manifest
+    if isinstance(manifest, TablesManifest) or not commit(manifest, place, observe, is_own=False):
+        observe(Notice(text=f"the run in {place} is finished: there is nothing left to do"))
+    return manifest if isinstance(manifest, TablesManifest) else (manifest,)
 
 
 def _check_no_table_of_a_run(place: str) -> None:

@@ -1,20 +1,29 @@
-"""The start of a new run."""
+"""The start of a new run, and the finished run that makes it unnecessary (`--skip-finished`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
+from unloader.errors import OutputFailed
 from unloader.events import Observer, SettingUsed
+from unloader.lakehouse.lake_formats import lake_kind
+from unloader.manifest.model import Manifest
+from unloader.manifest.read import home_manifest, read_manifest
 from unloader.model import Request
-from unloader.resolve.jobs import digest_of_tables_job
+from unloader.request.directory_names import existing, has_fields, home_template
+from unloader.resolve.broken_run import is_finished
+from unloader.resolve.jobs import digest_of_job, digest_of_tables_job
 from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedRun
 from unloader.retention.following import Following
 from unloader.run.run import Manifests, check_before, run
 from unloader.run.workers import check_ceilings, workers_for
 from unloader.selection.choice import TablesRequest
+from unloader.storage.place_names import is_kept, path_of
+from unloader.storage.storage_lookup import storage_at
 
 Stop = Callable[[], bool]
 """Asked several times a second; True ends the run cleanly."""
@@ -55,3 +64,68 @@ def tell_settings(requests: Iterable[Request], observe: Observer) -> None:
                     text=setting.text,
                 )
             )
+
+
+def finished(asked: TablesRequest) -> Manifests | None:
+    """Return the manifests of a finished run of the job; None if there is none.
+
+    With `{date}` it is one of today, and so it is for a table of a lakehouse.
+
+    Raises:
+        OutputFailed: A place cannot be looked at.
+    """
+    if not asked.is_single:
+        template = home_template(asked.options.destination)
+        if not asked.options.destination or not is_kept((template or ".",)):
+            return None
+        job = asked.options.job or digest_of_tables_job(asked)
+        for home in filter(_is_over, _places(template or ".")):
+            tables = home_manifest(path_of(home))
+            if tables is not None and tables.job == job:
+                return tables
+        return None
+    found: list[Manifest] = []
+    for each in asked.common.of_outputs():
+        job = digest_of_job(each)
+        manifests = map(_manifest_at, filter(_is_over, _places(each.output.destination)))
+        same = [manifest for manifest in manifests if manifest is not None and manifest.job == job]
+        if not same:
+            return None
+        found.append(same[0])
+    return tuple(found) if len({each.run_id for each in found}) == 1 else None
+
+
+def _places(destination: str) -> Sequence[str]:
+    """Return where a finished run may be: that of today, if the place is another one each day."""
+    if not is_kept((destination,)):
+        return ()
+    today = f"{datetime.now(UTC):%Y%m%d}"
+    if lake_kind(destination) is not None:
+        from unloader.lakehouse.lake_runs import homes, uncommitted
+
+        left = dict(uncommitted(destination))
+        return [
+            home
+            for home in homes(destination)
+            if path_of(home).name.startswith(today) and home not in left
+        ]
+    if has_fields(destination):
+        return existing(destination, today, storage_at(destination).levels)
+    return (destination,)
+
+
+def _is_over(place: str) -> bool:
+    """Return whether nothing is left to do there by `resume`."""
+    try:
+        return storage_at(place).who_was_here(place, counted=False) is None
+    except OSError:
+        return False  # The run that follows says so.
+
+
+def _manifest_at(place: str) -> Manifest | None:
+    if not is_finished(place) or home_manifest(path_of(place)):
+        return None
+    try:
+        return read_manifest(path_of(place))
+    except OutputFailed:
+        return None  # It is damaged. The run that follows reports that.

@@ -129,7 +129,9 @@ def status_of(place: str, tables: Mapping[str, RecordedTable] | None = None) -> 
         return _of_finished(place, finished)
     except FileNotFoundError:
         raise OutputFailed(
-            f"{place} does not exist", "give the directory that was given with --to"
+            f"{place} does not exist",
+            "give the directory that was given with --to; if the run is still planning, wait until "
+            "it unloads, or end it with a signal",
         ) from None
     except OSError as error:
         raise OutputFailed(
