@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -28,6 +28,7 @@ from unloader.model import (
     Projection,
     Request,
     SecretReference,
+    SourceSpec,
 )
 from unloader.placement.seating import Seating, SeatPlan
 from unloader.redaction import holds_sql_password
@@ -52,11 +53,11 @@ class ResolvedTransform(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     written: Projection
     """The columns that are written."""
     columns: tuple[OutputColumn, ...]
-    """The same, each with where it comes from and how it is masked."""
+    """The same columns, each with its origin and its mask."""
 
     @property
     def declared(self) -> Projection:
-        """The columns that are written, with the source's types where they still say something."""
+        """The columns that are written; changed values have no type of the source."""
         known = zip(self.written.columns, self.columns, strict=True)
         return replace(
             self.written,
@@ -90,11 +91,11 @@ class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def task_transform(self) -> TransformOptions | None:
-        """What a worker is told to do to the rows."""
+        """What a worker does to the rows."""
         return None if self.transform is None else self.transform.options
 
     def spec(self, directory: str) -> OutputSpec:
-        """Return what a writer is given that writes into a directory."""
+        """Return the specification for a writer that writes into a directory."""
         return self.options.spec(directory, self.format, self.compression)
 
 
@@ -110,8 +111,7 @@ class ResolvedRun(
 
     run_id: str
     request: Request
-    """What was asked, as it was asked. Limits, retries and checks, of which nothing was left to be
-    decided, stand here alone."""
+    """What was asked for, unchanged. Limits, retries and checks are only here."""
     server_version: str
     extract: Extract
     """What is read: source, snapshot, table or query, and how each column is read."""
@@ -121,9 +121,9 @@ class ResolvedRun(
     """The machine that the seats are on."""
     seating: Seating
     withheld: tuple[str, ...] = ()
-    """Options whose value holds a password, so that they are not kept and must be given again."""
+    """Options whose value may contain a password. They are not stored, and must be given again."""
     session_sql_proof: str = ""
-    """Tells whether statements given again are the same, without telling what they are."""
+    """Shows whether statements that are given again are the same, without the statements."""
 
     @property
     def output(self) -> ResolvedOutput:
@@ -132,7 +132,7 @@ class ResolvedRun(
 
     @property
     def written(self) -> Projection:
-        """The columns that the first output writes; others are read for the others, or a filter."""
+        """The columns that the first output writes, out of the columns of the scan."""
         if self.request.routes is None:
             return self.output.written(self.extract.projection)
         return self.output.written(projection_of_output(self.extract.projection, 0))
@@ -148,7 +148,7 @@ class ResolvedRun(
         )
 
     def without_secrets(self) -> ResolvedRun:
-        """Return the run as it may be written where the user asks for it."""
+        """Return the run as a plan file may contain it."""
         statements = self.request.source.session.session_sql
         return self._with_session_sql(
             tuple(each for each in statements if not holds_sql_password(each))
@@ -157,62 +157,64 @@ class ResolvedRun(
     def with_source(
         self, secret: SecretReference | None, session_sql: tuple[str, ...]
     ) -> ResolvedRun:
-        """Return the run with what its record does not hold.
+        """Return the run with what its record does not contain.
 
         Args:
             secret: Where the password is found now; None is where it was.
             session_sql: The statements that `is_session_sql` takes.
         """
-        run = self
-        if secret is not None:
-            asked = replace(self.request, source=replace(self.request.source, secret=secret))
-            read = replace(self.extract, source=replace(self.extract.source, secret=secret))
-            run = replace(self, request=asked, extract=read)
-        return run._with_statements(session_sql)
+
+        def now(source: SourceSpec) -> SourceSpec:
+            session = replace(source.session, session_sql=session_sql)
+            return replace(source, secret=secret or source.secret, session=session)
+
+        asked = replace(self.request, source=now(self.request.source))
+        read = replace(self.extract, source=now(self.extract.source))
+        return replace(self, request=asked, extract=read)
 
     def with_encryption(self, encryption: EncryptionOptions, number: int = 0) -> ResolvedRun:
         """Return the run with other places where the keys of the files of an output are found."""
-        outputs = list(self.outputs)
-        options = replace(outputs[number].options, encryption=encryption)
-        outputs[number] = replace(outputs[number], options=options)
-        asked, key = self.request, replace(encryption, key_proof="")
-        if not number:
-            asked = replace(asked, output=replace(asked.output, encryption=key))
-        if asked.routes is not None:
-            routes = list(asked.routes)
-            own = replace(routes[number].output, encryption=key)
-            routes[number] = replace(routes[number], output=own)
-            asked = replace(asked, routes=tuple(routes))
-        return replace(self, outputs=tuple(outputs), request=asked)
+
+        def now(at: int, options: OutputOptions) -> OutputOptions:
+            had = options.encryption
+            if at != number or had is None:
+                return options
+            return replace(options, encryption=replace(encryption, key_proof=had.key_proof))
+
+        return self._with_options(now)
 
     def with_masking_keys(self, keys: tuple[MaskingKey, ...]) -> ResolvedRun:
         """Return the run with other places where the keys of masks are found."""
         if all(output.transform is None for output in self.outputs):
             return self
 
-        def moved(options: OutputOptions) -> OutputOptions:
-            known = options.transform
-            if known is None:
-                return options
-            return replace(options, transform=with_key_places(known, keys))
-
-        asked = replace(self.request, output=moved(self.request.output))
-        if asked.routes is not None:
-            routes = (replace(each, output=moved(each.output)) for each in asked.routes)
-            asked = replace(asked, routes=tuple(routes))
-        outputs = (
-            output
-            if output.transform is None
-            else replace(
-                output,
-                options=moved(output.options),
-                transform=replace(
-                    output.transform, options=with_key_places(output.transform.options, keys)
-                ),
+        def now(_: int, options: OutputOptions) -> OutputOptions:
+            had = options.transform
+            return (
+                options if had is None else replace(options, transform=with_key_places(had, keys))
             )
-            for output in self.outputs
+
+        run = self._with_options(now)
+        outputs = []
+        for each in run.outputs:
+            had = each.transform
+            if had is not None:
+                had = replace(had, options=with_key_places(had.options, keys))
+            outputs.append(replace(each, transform=had))
+        return replace(run, outputs=tuple(outputs))
+
+    def _with_options(self, now: Callable[[int, OutputOptions], OutputOptions]) -> ResolvedRun:
+        """Return the run with a change to the options of each output, by its number."""
+        asked, routes = self.request, self.request.routes
+        if routes is not None:
+            routes = tuple(
+                replace(each, output=now(at, each.output)) for at, each in enumerate(routes)
+            )
+        outputs = tuple(
+            replace(each, options=now(at, each.options)) for at, each in enumerate(self.outputs)
         )
-        return replace(self, outputs=tuple(outputs), request=asked)
+        asked = replace(asked, output=now(0, asked.output), routes=routes)
+        return replace(self, request=asked, outputs=outputs)
 
     def seated(self, seats: SeatPlan) -> ResolvedRun:
         """Return the run with the seats of its workers on the machine as it is now.
@@ -231,19 +233,10 @@ class ResolvedRun(
         had = self.request.source.session.session_sql
         if kept == had:
             return self
-        withheld = (*self.withheld, "session-sql")
-        run = replace(self._with_statements(kept), withheld=withheld)
-        return replace(run, session_sql_proof=proof_of(_encoded(had)))
-
-    def _with_statements(self, kept: tuple[str, ...]) -> ResolvedRun:
-        source = self.request.source
-        asked = replace(source, session=replace(source.session, session_sql=kept))
-        used = self.extract.source
-        read = replace(used, session=replace(used.session, session_sql=kept))
         return replace(
-            self,
-            request=replace(self.request, source=asked),
-            extract=replace(self.extract, source=read),
+            self.with_source(None, kept),
+            withheld=(*self.withheld, "session-sql"),
+            session_sql_proof=proof_of(_encoded(had)),
         )
 
     def to_json(self) -> dict[str, Any]:
