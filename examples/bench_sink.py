@@ -41,7 +41,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from unloader.storage.streams.stream import open_for_reader
+from unloader.storage.stream_relay import open_for_reader
 from writers.files.checksums import CHECKSUMS, open_digest
 from writers.files.sink import Sink
 from writers.model import Compression, OutputSpec, TextFormat

@@ -19,7 +19,6 @@ from unloader.request.directory_names import above as above_of
 from unloader.request.directory_names import directories_above, directory_name, has_fields
 from unloader.resolve.places import directories_of, directory_values
 from unloader.storage.place_names import (
-    RealPlaces,
     absolute,
     destination_kind,
     path_of,
@@ -143,10 +142,10 @@ def home_of(template: str, runs: Sequence[ResolvedRun]) -> str:
 
 def _check_free(home: str, runs: Sequence[ResolvedRun]) -> None:
     """Check that no output of a table goes to the home itself."""
-    here, places = real(home), RealPlaces()
+    here = real(home)
     for run in runs:
         for number, output in enumerate(run.outputs):
-            if here in map(places.of, directories_of(output.options)):
+            if here in map(real, directories_of(output.options)):
                 route = run.request.routes[number].name if run.request.routes else ""
                 label = f"{run.extract.table.label}{f', route {route},' if route else ''}"
                 raise at_home(label, home)

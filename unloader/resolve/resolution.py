@@ -79,7 +79,7 @@ from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.sources.many_tables import hold_tables
 from unloader.sources.projection import with_origin
-from unloader.storage.place_names import RealPlaces, destination_kind, is_one_stream
+from unloader.storage.place_names import destination_kind, is_one_stream, real
 from unloader.transforms.model import TransformOptions
 from unloader.tuning.codec_choice import chosen
 from writers.codecs.choice import Choice
@@ -295,9 +295,8 @@ class PreparedRun(Struct, kw_only=True):
         """Refuse the tables whose directory is that of another table, or contains it."""
         there: dict[PurePath, tuple[int, str]] = {}
         found: dict[int, tuple[int, str]] = {}
-        places = RealPlaces()
         taken = [
-            (places.of(place), number)
+            (real(place), number)
             for number, several in outputs.items()
             for output in several
             for place in directories_of(output.options)

@@ -35,7 +35,7 @@ from unloader.resolve.broken_run import first_of_tables, options_of_tables, read
 from unloader.resolve.homes import home_above, is_of_tables, recorded_tables
 from unloader.resolve.resolved import ResolvedRun
 from unloader.status.clearing import clear
-from unloader.storage.directories.leftovers import strangers
+from unloader.storage.directories.directory_leftovers import strangers
 from unloader.storage.place_names import absolute
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN, RUN_RECORD, WhoWasHere

@@ -35,11 +35,11 @@ from unloader.resolve.homes import is_dropped
 from unloader.run.outputs import continued
 from unloader.run.table import RunState, Table
 from unloader.sources.abilities import kept_until
-from unloader.storage.directories.leftovers import is_removed
+from unloader.storage.directories.directory_leftovers import is_removed
 from unloader.storage.place_names import absolute, destination_kind, is_kept, relative
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN, RunStorage
-from unloader.storage.streams.stream import FROM_THE_START
+from unloader.storage.stream_relay import FROM_THE_START
 from writers.errors import WriteError
 
 MOST_NAMED = 20

@@ -23,7 +23,7 @@ from unloader.resolve.resolved import ResolvedRun
 from unloader.run.journal import Progress
 from unloader.storage.place_names import NULL_ROWS, pipe_template
 from unloader.storage.storage_protocol import LiveStorage
-from unloader.storage.streams.stream import FROM_THE_START, Patience, Stream
+from unloader.storage.stream_relay import FROM_THE_START, Patience, Stream
 from writers.files.syncing import Steps
 from writers.model import ParquetFormat, TextFormat
 

@@ -1,5 +1,4 @@
-"""Places that a run's bytes go to: local directories, named pipes, standard output.
+"""Places for the output of a run: local directories, object stores, named pipes, standard output.
 
-`base` has the protocols and `model` their types. A room that knows bytes and names: what the files
-hold, which units they come from and what a manifest says is not its business.
+This package handles bytes and names. It does not know which work units the files come from.
 """

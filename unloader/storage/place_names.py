@@ -120,30 +120,6 @@ def real(place: str) -> str:
     return f"{found.scheme}://{found.bucket}/{found.key}".rstrip("/")
 
 
-class RealPlaces:
-    """`real` for many places: a directory above several of them is looked up once.
-
-    Use it for a moment only: links may change, and the found directories are remembered.
-    """
-
-    def __init__(self) -> None:
-        self._above: dict[str, str] = {}
-
-    def of(self, place: str) -> str:
-        """Return `real(place)`.
-
-        Raises:
-            FormatError: As `path_of`.
-        """
-        above, name = os.path.split(place)
-        if is_location(place) or name in ("", ".", ".."):
-            return real(place)
-        if above not in self._above:
-            self._above[above] = os.path.realpath(above)
-        found = os.path.join(self._above[above], name)
-        return os.path.realpath(found) if os.path.islink(found) else found
-
-
 def relative(place: str, home: str) -> str:
     """Return a place as it is seen from another one.
 

@@ -25,7 +25,7 @@ def storage_at(place: str) -> Storage:
         from unloader.storage.objects.object_storage import ObjectStorage
 
         return ObjectStorage()
-    from unloader.storage.directories.local import LocalDirectories
+    from unloader.storage.directories.directory_storage import LocalDirectories
 
     return LocalDirectories()
 

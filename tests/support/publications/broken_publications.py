@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from publications.staged_runs import as_bytes, manifest_of, taken
-from unloader.storage.directories.publication import TWIN
-from unloader.storage.directories.recovery import complete
+from unloader.storage.directories.directory_publishing import TWIN
+from unloader.storage.directories.directory_recovery import complete
 from unloader.storage.storage_protocol import RUN, Move
 
 OLD = {"a.csv": 0, "b.csv": 1, "c.csv": 0, "d.csv": 1}

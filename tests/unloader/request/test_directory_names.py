@@ -17,7 +17,7 @@ from unloader.request.directory_names import (
     is_dated,
 )
 from unloader.request.file_names import NameValues, file_name
-from unloader.storage.directories.local import LocalDirectories
+from unloader.storage.directories.directory_storage import LocalDirectories
 
 VALUES = DirectoryValues(
     schema="S.1", table="T+(x", date="20261122", run_id="20261122T013000Z-0a1b2c"

@@ -19,7 +19,7 @@ from unloader import api
 from unloader.errors import OutputFailed
 from unloader.events import Event, UnitFinished
 from unloader.model import SourceSpec
-from unloader.storage.directories.local import LocalDirectories
+from unloader.storage.directories.directory_storage import LocalDirectories
 from unloader.storage.storage_protocol import RUN_RECORD
 
 SIZES = {"large": 9000, "middle": 2000, "small": 10, "empty": 0}

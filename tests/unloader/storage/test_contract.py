@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from publications.storage_promises import check_storage
 
-from unloader.storage.directories import leftovers, publishing, run_directories
-from unloader.storage.directories.local import LocalDirectories
+from unloader.storage.directories import directory_lock, directory_publishing, run_directories
+from unloader.storage.directories.directory_storage import LocalDirectories
 from unloader.storage.storage_protocol import (
     Cleaning,
     Completed,
@@ -35,10 +35,10 @@ def test_local_directories(
     """Directories keep all promises, exchanged or filled, one or two, wherever they are interrupted."""
     places = [tmp_path / f"m{number}" / "out" for number in range(several)]
     # Only this process asks for a lock meanwhile.
-    monkeypatch.setattr(leftovers, "_TRY_SECONDS", 0.001)
+    monkeypatch.setattr(directory_lock, "_TRY_SECONDS", 0.001)
 
     if one_by_one:
-        monkeypatch.setattr(publishing, "_against_exchange", lambda _: "it must stay")
+        monkeypatch.setattr(directory_publishing, "_against_exchange", lambda _: "it must stay")
     cuts = [partial(cut_short, monkeypatch, step)]
     check_storage(LocalDirectories(), [str(place) for place in places], cuts=cuts)
 
@@ -53,7 +53,7 @@ def cut_short(
     """Begin to commit, and die before a step."""
     with monkeypatch.context() as patch:
         patch.setattr(run_directories.RunDirectories, "_take_back", lambda *_: None)
-        patch.setattr(publishing, step, killed)
+        patch.setattr(directory_publishing, step, killed)
         with pytest.raises(Killed):
             run.commit(moves, manifest)
 

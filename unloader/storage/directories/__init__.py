@@ -1,1 +1,1 @@
-"""Local directories: staged files, published all at once or not at all."""
+"""Local directories: files are staged, and published all together or not at all."""

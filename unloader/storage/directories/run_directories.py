@@ -12,28 +12,31 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO
 
 from unloader.errors import OutputFailed
-from unloader.storage.directories.access import Access
-from unloader.storage.directories.earlier_runs import EarlierRuns
-from unloader.storage.directories.journal import SHORT_SECONDS, Journal, remove_unsynced
-from unloader.storage.directories.leftovers import LOCK, Holder, strangers
-from unloader.storage.directories.links import Above, foreign_link
-from unloader.storage.directories.publication import (
+from unloader.storage.directories.directory_access import Access
+from unloader.storage.directories.directory_journal import (
+    SHORT_SECONDS,
+    Journal,
+    remove_unsynced,
+)
+from unloader.storage.directories.directory_leftovers import STAGED, staged_files, strangers
+from unloader.storage.directories.directory_lock import LOCK, Holder, read_record, read_requests
+from unloader.storage.directories.directory_publishing import (
+    EarlierRuns,
     Placed,
     Publication,
     Share,
+    carrying_out,
+    check_real_room,
     read_publication,
+    take_back,
     twin_name,
 )
-from unloader.storage.directories.publishing import carrying_out, check_real_room, take_back
-from unloader.storage.directories.records import read_requests
-from unloader.storage.directories.recovery import complete, is_under_way
-from unloader.storage.directories.refusals import check_different
-from unloader.storage.directories.run_directory import RunDirectory
+from unloader.storage.directories.directory_recovery import complete, is_under_way
+from unloader.storage.directories.directory_staging import RunDirectory, check_different
 from unloader.storage.storage_protocol import (
     JOURNAL,
     MANIFEST,
@@ -48,14 +51,12 @@ from unloader.storage.storage_protocol import (
     host_name,
 )
 from writers.errors import WriteError
-from writers.files.publish import NamedLater, check_moves, remove_staged
+from writers.files.publish import NamedLater, check_moves, remove_staged, write_atomically
 from writers.files.regular import open_regular
 from writers.files.syncing import Steps, Wanted, alone, opened_for_sync
 from writers.model import UncompletedUpload
 
-_T = TypeVar("_T")
 _TRIES = 3
-_ABOVE = Above()
 _FILE_AND_MANIFEST = 2
 
 
@@ -63,39 +64,50 @@ class RunDirectories:
     """One or more directories, taken by one run; use it as a context manager."""
 
     def __init__(self, claim: Claim) -> None:
-        """Take all the directories or none; see `unloader.storage.storage_protocol.Storage.take`.
+        """Take all directories or no directory, by the rules of `Storage.take`.
 
         Raises:
-            OutputFailed: As there; or one is named twice, or lies in the `_run` of another.
+            OutputFailed: A directory cannot be taken.
         """
         paths = [Path(place) for place in claim.places]
-        self._one_of_many = bool(claim.home)
-        self._real_path = _ABOVE.real if self._one_of_many else os.path.realpath
-        resolved = check_different(paths, self._real_path)
+        resolved = check_different(paths)
         self.places = tuple(Place(name=str(path), address=os.path.abspath(path)) for path in paths)
-        """The directories, as they were written and absolute."""
         self.all: tuple[RunDirectory, ...]
         self.notices: tuple[str, ...] = ()
-        self._publishing = False
+        self._one_of_many = bool(claim.home)
         self._shared = claim.shared
-        self._home = os.path.abspath(claim.home) if claim.home else ""
+        self._publishing = False
         self._journals: dict[str, Journal] = {}
         self._unsynced: dict[tuple[int, str], None] = {}
+        """Staged files that may not be synced, in their order."""
         self._is_shown, self._show_lock = True, threading.Lock()
-        self._run_id = claim.run_id or os.urandom(6).hex()
         self._access = Access.of(claim.mode, claim.owner_group)
+        self._me = Holder(
+            run_id=claim.run_id or os.urandom(6).hex(),
+            pid=os.getpid(),
+            directories=resolved,
+            host=host_name(),
+            boot_id=boot_id(),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            home=os.path.abspath(claim.home) if claim.home else "",
+        )
         with self._take(paths) as undo:
-            if not claim.overwrite:
-                for directory in self.all:
-                    _on(directory, partial(directory.check_free, shared=claim.shared))
-            # What cannot be replaced in the end had better be known before the work.
-            self._earlier = EarlierRuns(self.all, claim.read_index)
-            self._me = holder = self._holder(resolved)
-            if claim.resumed:
-                for directory in self.all:
-                    _on(directory, partial(directory.go_on, holder, claim.is_record_of_it))
-            else:
-                self._begin(holder, (RUN_RECORD,) if claim.keeps_record else ())
+            for directory in () if claim.overwrite else self.all:
+                directory.check_free(shared=claim.shared)
+            # A run that cannot be replaced is refused before the work.
+            self._earlier = EarlierRuns(paths, claim.read_index)
+            for directory in self.all:
+                with directory.refused("prepare"):
+                    if claim.resumed:
+                        directory.resume(self._me, claim.is_record_of_it)
+                        continue
+                    left = directory.begin(
+                        self._me,
+                        durable=not self._one_of_many,
+                        flat=self._one_of_many and len(self.all) == 1,
+                        kept=(RUN_RECORD,) if claim.keeps_record else (),
+                    )
+                    self.notices += () if left.is_empty else (f"removed {left.text()}",)
             self.notices += tuple(
                 f"kept {path}: no run wrote it"
                 for directory in self.all
@@ -104,13 +116,32 @@ class RunDirectories:
             )
             undo.pop_all()
 
-    def _begin(self, holder: Holder, kept: Collection[str]) -> None:
-        durable, flat = not self._one_of_many, self._one_of_many and len(self.all) == 1
-        left = [
-            _on(directory, partial(directory.begin, holder, durable, kept=kept, flat=flat))
-            for directory in self.all
-        ]
-        self.notices += tuple(f"removed {each.text()}" for each in left if not each.is_empty)
+    def _take(self, paths: Sequence[Path]) -> ExitStack:
+        """Take all directories when nothing is being published into them; return the undo."""
+        for _ in range(_TRIES):
+            for path in () if self._one_of_many else paths:
+                self.notices += tuple(text for run in complete(path) for text in run.messages)
+            with ExitStack() as undo:
+                self.all = ()
+                for path in paths:
+                    directory = RunDirectory(path, self._access)
+                    undo.callback(directory.close)
+                    undo.callback(directory.give_back)
+                    self.all = (*self.all, directory)
+                # Another run may have begun to publish, and died, before the locks were ours.
+                if not any(map(self._is_under_way, self.all)):
+                    return undo.pop_all()
+        raise OutputFailed(
+            f"another run is being published into {' or '.join(str(path) for path in paths)}",
+            "wait until it ends, then start again",
+        )
+
+    def _is_under_way(self, directory: RunDirectory) -> bool:
+        # A new directory has no record and no twin.
+        if self._one_of_many and directory.is_new:
+            return False
+        # A look at the twins of a thousand tables would list a thousand names for each.
+        return is_under_way(directory.path, beside=not self._one_of_many)
 
     @property
     def first(self) -> RunDirectory:
@@ -118,30 +149,29 @@ class RunDirectories:
         return self.all[0]
 
     def check_names(self, finals: Iterable[tuple[int, str]]) -> None:
-        """Check that under none of these names lies a file that is not an earlier run's."""
-        earlier = self._earlier.files
+        """Check that no file has one of these names, except files of earlier runs."""
         for number, name in finals:
             path = f"{self.all[number].path}/{name}"
-            if name not in earlier[number] and os.path.lexists(path):
+            if name not in self._earlier.files[number] and os.path.lexists(path):
                 raise OutputFailed(
                     f"{path} already exists, and no earlier run wrote it",
                     "move it away, or choose another --to or --file-name",
                 )
 
     def staging(self, place: int) -> Staging:
-        """Return a directory on the file system that the files stay on."""
+        """Return a directory on the file system of the final files."""
         staged = str(self.all[place].staged)
         return Staging(label=staged, directory=staged)
 
     def marks(self) -> tuple[str, ...]:
-        """Return the locks, which tell whose the directories are."""
+        """Return the locks, which record the run."""
         return tuple(os.path.abspath(each.room / LOCK) for each in self.all)
 
     def check(self) -> None:
-        """Do nothing: workers find out themselves."""
+        """Do nothing: the workers notice a lost directory."""
 
     def open_staged(self, place: int, name: str) -> IO[bytes]:
-        """Make a file in the staging directory."""
+        """Make a file in the directory of staged files."""
         return open(self.staged_file(place, name), "xb")
 
     def staged_file(self, place: int, name: str) -> Path:
@@ -150,56 +180,68 @@ class RunDirectories:
 
     def keep(self, name: str, data: bytes) -> None:
         """Write a record into the first directory's `_run`, synced."""
-        self.first.write_record(_known(name), data)
+        write_atomically(self.first.room / _known(name), data)
         if name in self._journals:
             # It has the file that was there before.
             self._journals.pop(name).close()
 
     def recorded(self, name: str) -> bytes:
         """Return a record from the first directory's `_run`."""
-        read = partial(self.first.read_record, _known(name))
-        return _on(self.first, read, "read")
+        with self.first.refused("read"):
+            return read_record(self.first.room, _known(name))
 
     def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
-        """Keep them in mind, and have the journal sync them in front of its next line."""
+        """Sync staged files before the journal's next line."""
         new = dict.fromkeys(files)
         self._unsynced |= new
         paths = [self.staged_file(place, name) for place, name in new]
         self._journal(JOURNAL).sync_before(paths)
 
     def append(self, name: str, line: bytes) -> None:
-        """Append to a record in the first directory's `_run`; see `journal`."""
-        _on(self.first, partial(self._journal(name).append, line), "write the journal in")
+        """Append to a record in the first directory's `_run`."""
+        journal = self._journal(name)
+        with self.first.refused("write the journal in"):
+            journal.append(line)
 
     def _journal(self, name: str) -> Journal:
         if name not in self._journals:
-            path, staged = self.first.room / _known(name), self._apart()
-            patience = SHORT_SECONDS if self.first.staged == self.first.room else 0.0
-            make = partial(Journal, path, staged, self.all, patience_seconds=patience)
-            self._journals[name] = _on(self.first, make, "write the journal in")
+            with self.first.refused("write the journal in"):
+                self._journals[name] = Journal(
+                    self.first.room / _known(name),
+                    self._apart(),
+                    self.all,
+                    patience_seconds=SHORT_SECONDS if self.first.staged == self.first.room else 0.0,
+                )
         return self._journals[name]
 
+    def _apart(self) -> list[Path]:
+        """Return the directories of staged files, except a `_run` with staged files."""
+        return [each.staged for each in self.all if each.staged != each.room]
+
     def compare_upload(self, place: int, upload: UncompletedUpload) -> None:
-        """Refuse: nothing is uploaded here."""
+        """Refuse: directories have no uploads."""
         raise WriteError(f"{upload.name} is not in an object store.", "unload it again.")
 
     def discard_others(
         self, kept: Collection[tuple[int, str]], uploads: Collection[str] = ()
     ) -> None:
-        """Remove all staged files but these."""
+        """Remove all other staged files."""
+        stay = frozenset(kept)
         for number, directory in enumerate(self.all):
-            names = {name for place, name in kept if place == number}
-            _on(directory, partial(directory.remove_staged, names), "clear")
+            with directory.refused("clear"):
+                for entry in staged_files(directory.room):
+                    if (number, entry.name) not in stay:
+                        os.unlink(entry.path)
 
     def show(self, data: bytes) -> None:
-        """Replace the record of how far the run is, in the first directory's `_run`, unsynced."""
+        """Replace the status record in the first directory's `_run`, unsynced."""
         with self._show_lock:
             if not self._is_shown:
                 return
             try:
-                self.first.replace_status(data)
+                self.first.status.replace(data)
             except FileNotFoundError:
-                # While it is published it goes elsewhere, and nobody has looked at it before.
+                # A publication may move the `_run` before the first record.
                 if not self._publishing:
                     raise
 
@@ -212,39 +254,42 @@ class RunDirectories:
         return read_requests(self.first.room, self._me).change.encode()
 
     def discard(self, *stems: str) -> None:
-        """Remove whatever attempts with these stems have staged."""
+        """Remove the staged files with these stems."""
         for directory in self.all:
             remove_staged(directory.staged, stems)
 
     def commit(
-        self,
-        moves: Sequence[Move],
-        manifest: bytes,
-        then: Callable[[], None] = lambda: None,
+        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
     ) -> tuple[str, ...]:
-        """Publish: give every staged file its final name, the manifest last; see `publishing`."""
+        """Publish: give every staged file its final name, the manifest last."""
         return alone(self.committing(moves, manifest, then))
 
     def committing(
-        self,
-        moves: Sequence[Move],
-        manifest: bytes,
-        then: Callable[[], None] = lambda: None,
+        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
     ) -> Steps[tuple[str, ...]]:
-        """Do the same in steps."""
-        self._check_held()
-        self._earlier.check_unchanged()
-        self._check_moves(moves)
+        """Do what `commit` does, in steps."""
+        for directory in self.all:
+            if not directory.is_held(self._me.run_id):
+                raise OutputFailed(
+                    f"{directory.room / LOCK} was removed, replaced or made unreadable while the "
+                    "run was writing, so nothing is published",
+                    "find out which program did this, and unload again; the files of this run "
+                    f"are in {directory.staged}, if that directory still exists",
+                )
+        self._earlier.check_unchanged([directory.staged for directory in self.all])
+        for number, directory in enumerate(self.all):
+            ours = [(move.staged, move.final) for move in moves if move.place == number]
+            check_moves(directory.staged, ours, directory.path, self._earlier.files[number])
         for journal in self._journals.values():
-            # From here on the publication is to tell more.
-            _on(self.first, journal.rest, "write the journal in")
+            # From here on the record of the publication replaces the journal's lines.
+            with self.first.refused("write the journal in"):
+                journal.rest()
         for move in moves if not self._access.is_usual else ():
             self._access.give(self.staged_file(move.place, move.staged))
         with ExitStack() as opened:
-            told = self._told(moves, manifest, opened)
+            wanted = self._write_manifest(moves, manifest, opened)
             publication = self._publication(moves)
             for share in publication.shares:
-                # That they are the run's is known.
                 check_real_room(publication, share.room)
             self._publishing = True
             waiting = [then]
@@ -256,52 +301,25 @@ class RunDirectories:
 
             try:
                 began = time.monotonic()
-                yield from self._on_record(publication, told, moves)
+                yield from self._on_record(publication, wanted, moves)
                 for directory in self.all:
                     directory.is_durable(began)
-                # Until then machines that the lock does not reach see that it goes on.
+                # Until `clearing` machines that the lock does not reach see the status.
                 messages = yield from carrying_out(publication, clearing)
                 self._check_out(manifest)
                 return messages
             except BaseException as error:
                 self._take_back(publication, error)
-                if isinstance(error, OSError):
-                    raise self.first.refused("publish in", error) from error
-                raise
+                with self.first.refused("publish in"):
+                    raise
 
-    def _on_record(
-        self, publication: Publication, told: Sequence[Wanted], moves: Sequence[Move]
-    ) -> Steps[None]:
-        """Put the publication on record, once all that it tells of is on the disk."""
-        try:
-            yield told
-        except (OSError, WriteError):
-            remove_unsynced(
-                self.staged_file(move.place, move.staged)
-                for move in moves
-                # Whether the disk has them is not known.
-                if (move.place, move.staged) in self._unsynced
-            )
-            raise
-        yield from publication.writing()
-
-    def _apart(self) -> list[Path]:
-        """Return the directories of staged files that are not a `_run` itself."""
-        return [each.staged for each in self.all if each.staged != each.room]
-
-    def _check_moves(self, moves: Sequence[Move]) -> None:
-        earlier = self._earlier.files
-        for number, directory in enumerate(self.all):
-            ours = [(move.staged, move.final) for move in moves if move.place == number]
-            check_moves(directory.staged, ours, directory.path, earlier[number])
-
-    def _told(
+    def _write_manifest(
         self, moves: Sequence[Move], manifest: bytes, opened: ExitStack
     ) -> tuple[Wanted, ...]:
-        """Return all that is to be on the disk before it is on record that it is published.
+        """Write the manifest into `_run`; return the files to sync before the record.
 
-        What the record tells of must be found again, by its name as well as its bytes. The manifest
-        has its name in `_run` at once: it counts for nothing before there is a record.
+        After a power cut the files in the record must be found by their names, with their bytes.
+        The manifest has its name in `_run` before the record exists, and means nothing until then.
         """
         file = NamedLater(self.first.room / MANIFEST, manifest)
         opened.callback(file.close)
@@ -320,79 +338,51 @@ class RunDirectories:
         ]
         return (*way, *folders, *unsynced, file.descriptor)
 
-    def abandon(self, manifest: bytes | None) -> None:
-        """Keep what is staged with a partial manifest, or leave no trace."""
-        if self._publishing:
-            # What is on record is to be completed, and needs the manifest that is there.
-            return
-        self._show_no_more()
-        # A directory that was lost may be another run's by now.
-        held = [directory for directory in self.all if directory.is_held(self._run_id)]
-        for directory in self.all:
-            if directory not in held:
-                directory.leave_remains()
-        if manifest is not None:
-            for directory in held:
-                directory.write_record(MANIFEST, manifest)
-            return
-        for directory in reversed(held):
-            directory.leave_no_trace()
-
-    def close(self) -> None:
-        """Release the directories to others."""
-        for journal in self._journals.values():
-            journal.close()
-        for directory in self.all:
-            directory.close()
-
-    def __enter__(self) -> RunDirectories:
-        """Return the directories themselves."""
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Close them."""
-        self.close()
-
-    def _take(self, paths: Sequence[Path]) -> ExitStack:
-        """Take all directories once nothing is being published into them; return how to undo it."""
-        foreign = _ABOVE.foreign_link if self._one_of_many else foreign_link
-        for _ in range(_TRIES):
-            for path in () if self._one_of_many else paths:
-                self.notices += tuple(text for run in complete(path) for text in run.messages)
-            with ExitStack() as undo:
-                self.all = ()
-                for path in paths:
-                    directory = RunDirectory(path, self._access, foreign=foreign)
-                    undo.callback(directory.close)
-                    undo.callback(directory.give_back)
-                    self.all = (*self.all, directory)
-                # Another run may have begun to publish, and died, before the locks were ours.
-                if not any(self._is_under_way(directory) for directory in self.all):
-                    return undo.pop_all()
-        raise OutputFailed(
-            f"another run is being published into {' or '.join(str(path) for path in paths)}",
-            "wait until it ends, then start again",
-        )
-
-    def _is_under_way(self, directory: RunDirectory) -> bool:
-        # A `_run` that was not there before us holds no record, and nothing was beside it.
-        if self._one_of_many and directory.is_new:
-            return False
-        # To look beside the directories of many tables is to list as many names for each.
-        return is_under_way(directory.path, beside=not self._one_of_many)
-
-    def _check_held(self) -> None:
-        for directory in self.all:
-            if not directory.is_held(self._run_id):
-                raise OutputFailed(
-                    f"{directory.room / LOCK} was removed, replaced or made unreadable while the "
-                    "run was writing, so nothing is published",
-                    "find out which program did this, and unload again; the files of this run "
-                    f"are in {directory.staged}, if that directory still exists",
+    def _publication(self, moves: Sequence[Move]) -> Publication:
+        shares, replaced = [], self._earlier.replaced()
+        for number, directory in enumerate(self.all):
+            room, here = directory.room, Path(os.path.realpath(directory.path))
+            files = []
+            for move in moves:
+                if move.place == number:
+                    path = directory.staged / move.staged
+                    source = move.staged if path.parent == room else f"{STAGED}/{move.staged}"
+                    files.append(Placed(source, move.final, os.stat(path).st_size))
+            if directory is self.first:
+                files.append(Placed(MANIFEST, MANIFEST, os.stat(room / MANIFEST).st_size))
+            # Files of others in a shared directory must not move. And a new directory of one of
+            # many tables with one file and the manifest needs no twin: readers cannot see half of
+            # it, and this takes fewer steps.
+            few = self._one_of_many and directory.is_new and len(files) <= _FILE_AND_MANIFEST
+            shares.append(
+                Share(
+                    path=str(here),
+                    twin="" if self._shared or few else twin_name(here, self._me.run_id),
+                    files=tuple(files),
+                    replaced=tuple(sorted(replaced[number])),
                 )
+            )
+        owners = frozenset().union(*(directory.owners for directory in self.all))
+        return Publication(run_id=self._me.run_id, shares=tuple(shares), owners=owners)
+
+    def _on_record(
+        self, publication: Publication, wanted: Sequence[Wanted], moves: Sequence[Move]
+    ) -> Steps[None]:
+        """Write the record of the publication, after a sync of all that it names."""
+        try:
+            yield wanted
+        except (OSError, WriteError):
+            remove_unsynced(
+                self.staged_file(move.place, move.staged)
+                for move in moves
+                # It is unknown whether the disk has them.
+                if (move.place, move.staged) in self._unsynced
+            )
+            raise
+        yield from publication.writing()
 
     def _check_out(self, manifest: bytes) -> None:
-        """Check that what a reader finds now is this run."""
+        """Check that readers find this run now."""
         path = f"{self.first.path}/{MANIFEST}"
         try:
             with open(open_regular(path), "rb", buffering=0) as file:
@@ -405,52 +395,14 @@ class RunDirectories:
                 "find out which program changes files there, then unload again",
             )
 
-    def _publication(self, moves: Sequence[Move]) -> Publication:
-        shares, replaced = [], self._earlier.replaced()
-        for number, directory in enumerate(self.all):
-            here = Path(self._real_path(directory.path))
-            files = [
-                Placed(
-                    directory.source(move.staged),
-                    move.final,
-                    _size(f"{directory.staged}/{move.staged}"),
-                )
-                for move in moves
-                if move.place == number
-            ]
-            if directory is self.first:
-                files.append(Placed(MANIFEST, MANIFEST, _size(f"{directory.room}/{MANIFEST}")))
-            shares.append(
-                Share(
-                    path=str(here),
-                    twin=""
-                    if self._goes_in_singly(directory, files)
-                    else twin_name(here, self._run_id),
-                    files=tuple(files),
-                    replaced=tuple(sorted(replaced[number])),
-                )
-            )
-        owners = frozenset().union(*(directory.owners for directory in self.all))
-        return Publication(run_id=self._run_id, shares=tuple(shares), owners=owners)
-
-    def _goes_in_singly(self, directory: RunDirectory, files: Sequence[Placed]) -> bool:
-        """Tell whether files go into the directory one by one, and it is not exchanged as a whole.
-
-        What others have in it must not move. And where a run has many directories, each made for
-        one file and the manifest behind it, there is nothing that could be seen by half: this takes
-        fewer steps than a second directory.
-        """
-        few = self._one_of_many and directory.is_new and len(files) <= _FILE_AND_MANIFEST
-        return self._shared or few
-
     def _take_back(self, publication: Publication, error: BaseException) -> None:
-        """Undo what was begun.
+        """Undo a publication after an error.
 
         Raises:
-            OutputFailed: It cannot be undone; the record stays, so that it can be finished.
+            OutputFailed: It cannot be undone; the record stays, so that it can be completed.
         """
         try:
-            # The record tells which directories got their files one by one after all.
+            # The record shows which directories got their files one by one after all.
             rooms = (publication.home.room, publication.home.beside / RUN)
             read = (read_publication(room, publication.owners) for room in rooms)
             known = [found for found in read if found is not None]
@@ -463,36 +415,44 @@ class RunDirectories:
                 f"{self.first.path}",
             ) from error
 
+    def abandon(self, manifest: bytes | None) -> None:
+        """Keep the staged files with a partial manifest, or remove everything."""
+        if self._publishing:
+            # The publication on record needs the manifest that is there.
+            return
+        self._show_no_more()
+        # A directory that was lost may be another run's by now.
+        held = [directory for directory in self.all if directory.is_held(self._me.run_id)]
+        for directory in self.all:
+            if directory not in held:
+                directory.leave_remains()
+        for directory in reversed(held):
+            if manifest is None:
+                directory.leave_no_trace()
+            else:
+                write_atomically(directory.room / MANIFEST, manifest)
+
     def _show_no_more(self) -> None:
-        # Whoever clears or moves a directory must be alone in it.
+        # A process that clears or moves a directory must be alone in it.
         with self._show_lock:
             self._is_shown = False
 
-    def _holder(self, resolved: Sequence[str]) -> Holder:
-        return Holder(
-            run_id=self._run_id,
-            pid=os.getpid(),
-            directories=tuple(resolved),
-            host=host_name(),
-            boot_id=boot_id(),
-            started=datetime.now(UTC).isoformat(timespec="seconds"),
-            home=self._home,
-        )
+    def close(self) -> None:
+        """Release the directories to others."""
+        for journal in self._journals.values():
+            journal.close()
+        for directory in self.all:
+            directory.close()
 
+    def __enter__(self) -> RunDirectories:
+        return self
 
-def _on(directory: RunDirectory, act: Callable[[], _T], verb: str = "prepare") -> _T:
-    try:
-        return act()
-    except OSError as error:
-        raise directory.refused(verb, error) from error
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
 
 def _known(name: str) -> str:
-    # Whoever clears the directory removes only what it knows as a run's.
+    # A removal removes only files that it knows as a run's.
     if name not in RECORDS:
         raise ValueError(f"{name!r} is not the name of a record of a run")
     return name
-
-
-def _size(path: str) -> int:
-    return os.stat(path).st_size

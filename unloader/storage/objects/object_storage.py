@@ -66,7 +66,7 @@ class ObjectRun:
     """The places of one run; see `RunStorage`."""
 
     def __init__(self, claim: Claim) -> None:
-        """Take all the places or none, as `Storage.take`.
+        """Take all the places or none, by the rules of `Storage.take`.
 
         Raises:
             OutputFailed: A place cannot be taken.
@@ -227,12 +227,13 @@ class ObjectRun:
     ) -> None:
         """Remove all other staged objects and uploads."""
         self._abort_uploads(uploads)
+        stay = frozenset(kept)
         for number, room in enumerate(self._rooms):
             with refused("clear", room):
                 room.bucket.delete(
                     key
                     for key in room.staged(self._folder)
-                    if (number, key.rpartition("/")[2]) not in kept
+                    if (number, key.rpartition("/")[2]) not in stay
                 )
 
     def _abort_uploads(self, kept: Collection[str]) -> None:

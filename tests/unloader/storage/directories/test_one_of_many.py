@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from publications.staged_runs import as_bytes, manifest_of, stage, taken
 
-from unloader.storage.directories.recovery import complete_all
+from unloader.storage.directories.directory_recovery import complete_all
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.storage_protocol import JOURNAL
 

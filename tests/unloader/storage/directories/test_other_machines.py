@@ -15,9 +15,9 @@ from processes import command
 from processes.program import Program
 
 from unloader.errors import OutputFailed
-from unloader.storage.directories import leftovers, publishing
-from unloader.storage.directories.leftovers import Holder
-from unloader.storage.directories.local import LocalDirectories
+from unloader.storage.directories import directory_lock, directory_publishing
+from unloader.storage.directories.directory_lock import Holder
+from unloader.storage.directories.directory_storage import LocalDirectories
 from unloader.storage.storage_protocol import Claim, Index, Move, RunStorage, boot_id, host_name
 from writers.files import syncing
 
@@ -120,7 +120,7 @@ def test_a_run_that_died_elsewhere_is_taken_over(
     out: Path, monkeypatch: pytest.MonkeyPatch, holder: Holder
 ) -> None:
     """Nothing grows: it is dead, although a process with its number lives."""
-    monkeypatch.setattr(leftovers, "WATCH_SECONDS", 0.6)
+    monkeypatch.setattr(directory_lock, "WATCH_SECONDS", 0.6)
     left_by(replace(holder, directories=(str(out),)), out)
     assert any("run theirs" in text for text in taken_and_left(out))
 
@@ -129,7 +129,7 @@ def test_the_record_of_another_run_is_no_sign_of_life(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first directory of a dead run may be another run's by now."""
-    monkeypatch.setattr(leftovers, "WATCH_SECONDS", 0.6)
+    monkeypatch.setattr(directory_lock, "WATCH_SECONDS", 0.6)
     second = tmp_path / "second"
     both = (str(out), str(second))
     record = left_by(replace(ELSEWHERE, directories=both), out)
@@ -140,7 +140,7 @@ def test_the_record_of_another_run_is_no_sign_of_life(
 
 def test_on_one_machine_the_lock_alone_decides(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A living process of the number that the dead run had is nobody, and nothing is watched."""
-    monkeypatch.setattr(leftovers, "is_replaced", None)
+    monkeypatch.setattr(directory_lock, "is_replaced", None)
     here = replace(ELSEWHERE, host=host_name(), boot_id=boot_id(), directories=(str(out),))
     left_by(here, out)
     assert any("run theirs" in text for text in taken_and_left(out))
@@ -173,7 +173,7 @@ def test_a_run_that_is_published_shows_itself_until_it_clears_up(
 ) -> None:
     """Wherever its `_run` is by then; nothing of that is left behind."""
     if one_by_one:
-        monkeypatch.setattr(publishing, "_against_exchange", lambda _: "it must stay")
+        monkeypatch.setattr(directory_publishing, "_against_exchange", lambda _: "it must stay")
     run = taken(out)
     with run.open_staged(0, "1-a1.csv.part") as file:
         file.write(b"1\n")

@@ -15,9 +15,9 @@ from publications.staged_runs import as_bytes, content_of, finish, manifest_of, 
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import read_manifest
-from unloader.storage.directories import local, publishing, run_directories
-from unloader.storage.directories.leftovers import publishing_lines
-from unloader.storage.directories.local import LocalDirectories
+from unloader.storage.directories import directory_publishing, directory_recovery, run_directories
+from unloader.storage.directories.directory_leftovers import publishing_lines
+from unloader.storage.directories.directory_storage import LocalDirectories
 from unloader.storage.storage_protocol import JOURNAL, RUN, STATUS
 
 USER = 1002
@@ -72,7 +72,7 @@ def killed_halfway(out: Path) -> Callable[[], None]:
 
         directory = taken([out], overwrite=True, run_id="A")
         moves = stage(directory, "n1.csv", "n2.csv", content="A\n")
-        publishing.os.rename = halting  # type: ignore[attr-defined]
+        directory_publishing.os.rename = halting  # type: ignore[attr-defined]
         directory.commit(moves, as_bytes(manifest_of(["n1.csv", "n2.csv"], "A")))
 
     child = forked(publish)
@@ -95,7 +95,7 @@ def test_a_publisher_killed_before_the_lock_is_taken(
     finish(out, "o1.csv", "o2.csv")
     (out / "mine.txt").write_text("mine")
     kills = [killed_halfway(out)]
-    module = run_directories if comes == "run" else local
+    module = run_directories if comes == "run" else directory_recovery
     find = module.complete
 
     def then_killed(directory: Path) -> tuple[str, ...]:
@@ -109,8 +109,8 @@ def test_a_publisher_killed_before_the_lock_is_taken(
         taken([out], overwrite=True).close()
     else:
         with pytest.raises(OutputFailed, match=r"Next: run the same command again"):
-            local.clean([out], dry_run=False)
-        local.clean([out], dry_run=False)
+            directory_recovery.clean([out], dry_run=False)
+        directory_recovery.clean([out], dry_run=False)
     assert read_manifest(out).run_id == "A"
     found = content_of(out)
     assert (found["n1.csv"], found["n2.csv"], found["mine.txt"]) == ("A\n", "A\n", "mine")
@@ -177,7 +177,7 @@ def test_a_record_of_another_user_is_not_believed(shared: Path, comes: str) -> N
     if comes == "run":
         taken([shared / "dest"], overwrite=True).all[0].leave_no_trace()
     elif comes == "clean":
-        assert local.clean([shared / "dest"], dry_run=False).completed == ()
+        assert directory_recovery.clean([shared / "dest"], dry_run=False).completed == ()
     else:
         assert run_directories.complete(shared / "dest") == ()
     assert content_of(shared) == before
@@ -229,7 +229,7 @@ def test_the_room_of_another_user_is_not_used(shared: Path) -> None:
     as_user(plant)
     for act in (
         lambda: taken([out], overwrite=True),
-        lambda: local.clean([out], dry_run=False),
+        lambda: directory_recovery.clean([out], dry_run=False),
     ):
         with pytest.raises(
             OutputFailed, match=r"_run is a symbolic link or belongs to another user"

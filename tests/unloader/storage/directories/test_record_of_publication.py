@@ -10,9 +10,9 @@ import pytest
 from publications.staged_runs import as_bytes, content_of, manifest_of, stage, taken
 
 from unloader.errors import OutputFailed
-from unloader.storage.directories.leftovers import publishing_lines
-from unloader.storage.directories.publishing import carrying_out
-from unloader.storage.directories.recovery import complete, pending
+from unloader.storage.directories.directory_leftovers import publishing_lines
+from unloader.storage.directories.directory_publishing import carrying_out
+from unloader.storage.directories.directory_recovery import complete, pending
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.storage_protocol import JOURNAL, Leftover
 

@@ -12,7 +12,7 @@ from publications.staged_runs import as_bytes, manifest_of, taken
 
 from unloader.errors import OutputFailed
 from unloader.manifest.read import directories_of, read_manifest
-from unloader.storage.directories import local, publishing, run_directories
+from unloader.storage.directories import directory_publishing, directory_recovery, run_directories
 from unloader.storage.directories.run_directories import RunDirectories
 from unloader.storage.storage_protocol import JOURNAL, Move
 
@@ -161,11 +161,11 @@ def test_a_directory_that_is_not_mounted_gives_up_no_run(
         with monkeypatch.context() as patch:
             patch.setattr(run_directories.RunDirectories, "_take_back", lambda *_: None)
             if moment == "all exchanged":
-                patch.setattr(publishing, "_remove_old", _break_off)
+                patch.setattr(directory_publishing, "_remove_old", _break_off)
             else:
-                settle = publishing._settle
+                settle = directory_publishing._settle
                 patch.setattr(
-                    publishing,
+                    directory_publishing,
                     "_settle",
                     lambda publication, number: (
                         settle(publication, number) if number else _break_off()
@@ -179,10 +179,10 @@ def test_a_directory_that_is_not_mounted_gives_up_no_run(
     mount.rename(tmp_path / "unmounted")
     before = content_of(tmp_path)
     with pytest.raises(OutputFailed, match=rf"{pair[away]} are missing.*is it mounted"):
-        local.clean([pair[1 - away]], dry_run=False)
+        directory_recovery.clean([pair[1 - away]], dry_run=False)
     assert content_of(tmp_path) == before
     (tmp_path / "unmounted").rename(mount)
-    local.clean([pair[1 - away]], dry_run=False)
+    directory_recovery.clean([pair[1 - away]], dry_run=False)
     found = content_of(tmp_path)
     assert json.loads(found.pop("m0/x/_manifest.json"))["run_id"] == "two\n"
     assert found == {"m0/x/c.csv": "new\n", "m1/y/d.csv": "new\n"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from unloader.errors import OutputFailed
-from unloader.storage.streams.stream import NamedPipe, open_for_reader
+from unloader.storage.stream_relay import NamedPipe, open_for_reader
 
 
 @pytest.mark.parametrize("kind", ["file", "directory"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from processes import command
 
-from unloader.storage.streams.stream import Relay
+from unloader.storage.stream_relay import Relay
 
 DATA = os.urandom(3 << 20)
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from unloader.errors import Interrupted, OutputFailed
-from unloader.storage.streams.stream import Patience, Stream
+from unloader.storage.stream_relay import Patience, Stream
 
 PATIENT = Patience(
     open_seconds=30.0, stall_seconds=0.0, stop=lambda: False, notify=lambda text: None

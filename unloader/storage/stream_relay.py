@@ -1,16 +1,12 @@
 """One stream that takes all bytes of a run: standard output, or a named pipe.
 
-Nothing is staged and nothing can be taken back: the bytes of a worker go through the relay to the
-reader.
+Nothing is staged and nothing can be taken back. Workers write to a pipe of the parent, where a
+thread, the relay, passes the bytes on to the reader. Workers come and go between the units of one
+stream. A failed attempt may be repeated if none of its bytes has left, which the relay decides.
+Where it can, the kernel moves the bytes, so that they do not enter this process.
 
-A pipe cannot be opened for writing before a program reads it. Closing it again would end the data
-for the reader, so an open descriptor is kept until all is written.
-
-A thread of the parent that passes bytes from a pipe, which workers open, on to a descriptor.
-
-Workers come and go between the units of one stream, and a broken attempt may be repeated as long
-as nothing of it has left, which the relay decides. The kernel moves the bytes where
-it can: they do not enter this process.
+A pipe cannot be opened for writing before a program reads it. Closing it would end the data for the
+reader, so an open descriptor is kept until all is written.
 """
 
 from __future__ import annotations
@@ -57,7 +53,7 @@ class Stream:
     """Standard output or a named pipe, taken by one run."""
 
     def __init__(self, name: str, *, is_pipe: bool) -> None:
-        """Begin with nothing open.
+        """Open nothing yet.
 
         Args:
             name: The path of the pipe, or the name of standard output in messages.

@@ -1,9 +1,9 @@
-"""The journal of a run: lines that are appended at once and synced behind the run's back.
+"""The journal of a run in a directory: its lines are appended immediately and synced by a thread.
 
-A line is in the system's cache when `append` returns, so it outlives any kill of the process. A
-thread of its own carries it to the disk, about once a second: a sync waits for what all workers
-write to the same file system, and no worker should wait for that. One thread does it for all
-journals of the process: a run over many tables has one for each table that it is at.
+A line is in the system's cache when `append` returns, so it survives any kill of the process. A
+sync waits for the data that all workers write to the same file system, and no worker should wait
+for that. So one thread syncs all journals of the process about once a second. A run over many
+tables has a journal for each table in work.
 """
 
 from __future__ import annotations
@@ -14,31 +14,21 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Protocol
 
+from unloader.storage.directories.directory_staging import RunDirectory
 from writers.errors import WriteError
 from writers.files.regular import open_regular
-from writers.files.syncing import Steps, SyncThreads, Wanted, alone, opened_for_sync, together
+from writers.files.syncing import Steps, SyncThreads, alone, opened_for_sync, together
 
 SYNC_SECONDS = 1.0
 """Between two syncs; a power cut costs the lines since the last one."""
 
 SHORT_SECONDS = 5.0
-"""For so long the lines of a journal that may soon be done with are not synced (guess): a small
-table is most often published before that, and read in less time than its journal takes to sync."""
+"""The delay before the lines of a small table are synced (a guess). Such a table is usually read in
+less time than its journal takes to sync, and published before the end of the delay."""
 
 _TOGETHER = 16
-"""Journals that are synced at once (guess); who closes one of them waits for the others."""
-
-
-class Way(Protocol):
-    """A directory of the run, as far as what leads to it must be on the disk before the lines."""
-
-    def way(self) -> tuple[Wanted, ...]:
-        """Return what is to be synced; nothing once that was done."""
-
-    def is_durable(self, since: float) -> None:
-        """Take note that it is synced."""
+"""Journals that are synced together (a guess); the close of one of them waits for the others."""
 
 
 class Journal:
@@ -48,7 +38,7 @@ class Journal:
         self,
         path: Path,
         folders: Sequence[Path] = (),
-        directories: Sequence[Way] = (),
+        directories: Sequence[RunDirectory] = (),
         *,
         patience_seconds: float = 0.0,
     ) -> None:
@@ -56,9 +46,10 @@ class Journal:
 
         Args:
             path: The file.
-            folders: Directories whose names are synced before its lines, since those tell of them.
-            directories: What leads to them, which is synced before its lines, too.
-            patience_seconds: A line is not synced for so long, unless one before it is.
+            folders: Directories with the staged files that its lines name. They are synced before
+                the lines.
+            directories: Their ways are synced before the lines.
+            patience_seconds: The delay before a line is synced, unless an earlier line is due.
 
         Raises:
             OSError: The file system refused.
@@ -73,15 +64,15 @@ class Journal:
         self._lost: OSError | None = None
 
     def sync_before(self, files: Iterable[Path]) -> None:
-        """Sync files before the lines that follow; those that are gone by then are passed over."""
+        """Sync files before the lines that follow, except files that do not exist by then."""
         self._files += files
 
     def append(self, line: bytes) -> None:
         """Append a line.
 
         Raises:
-            OSError: The file system refused it, or an earlier one when that was synced. A line of
-                which only a part was taken is taken back.
+            OSError: The file system refused it, or the sync of an earlier line. A line that was
+                written in part is removed.
         """
         if self._error is not None:
             raise self._error
@@ -89,50 +80,46 @@ class Journal:
         try:
             written = os.write(self._descriptor, line)
             if written != len(line):
-                # What was refused says why.
+                # After a short write the next one reports the reason.
                 os.write(self._descriptor, line[written:])
         except OSError:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, size)
             raise
         if not _SYNCING.wake(self):
-            # The system refuses another thread, for memory or a limit: then it is done here.
-            self.carry()
+            # The system refused a thread, because of memory or a limit, so this one syncs.
+            alone(self.carrying())
 
     def rest(self) -> None:
-        """Sync nothing until the next line: all that the lines tell is told by something else.
+        """Sync nothing until the next line, because another record replaces the lines.
 
         Raises:
-            OSError: Files that the lines tell of could not be synced. They are gone.
+            OSError: Files that the lines name could not be synced. They are removed.
         """
         _SYNCING.rest(self)
         if self._lost is not None:
             raise self._lost
 
     def close(self) -> None:
-        """Sync what is left, and close the file; never raises."""
+        """Sync the rest, and close the file; never raises."""
         waiting = _SYNCING.leave(self)
         with suppress(OSError):
-            # Of a run that is published it is gone, and nothing of it is wanted any more.
+            # The file of a published run is removed, and not needed any more.
             if waiting and self._error is None and os.fstat(self._descriptor).st_nlink:
-                self.carry()
+                alone(self.carrying())
         with suppress(OSError):
             os.close(self._descriptor)
 
-    def carry(self) -> None:
-        """Sync the names of the files that the lines tell of, then the lines.
+    def carrying(self) -> Steps[None]:
+        """Sync the files that the lines name, and the ways to them, then the lines.
 
         Raises:
             OSError: The file system refused.
         """
-        alone(self.carrying())
-
-    def carrying(self) -> Steps[None]:
-        """Do the same in steps."""
         began = time.monotonic()
         try:
             way = [each for directory in self._directories for each in directory.way()]
-            # Of a run that was published they have been cleared away.
+            # The directories of a published run are removed.
             folders = [folder for folder in self._folders if os.path.lexists(folder)]
             files, self._files = self._files, []
             try:
@@ -148,7 +135,7 @@ class Journal:
             self._directories = ()
             os.fdatasync(self._descriptor)
         except OSError as error:
-            # A second sync would not tell of the lines that were lost in the first.
+            # A second sync would not report the lines that were lost in the first.
             self._error = error
             raise
         except WriteError as error:
@@ -157,9 +144,9 @@ class Journal:
 
 
 def remove_unsynced(files: Iterable[Path]) -> None:
-    """Remove staged files whose sync failed, so that nobody takes them for written.
+    """Remove staged files whose sync failed.
 
-    The next sync of them would succeed, whatever the disk has.
+    Their next sync would succeed even if the disk does not have them.
     """
     for path in files:
         with suppress(OSError):
@@ -167,7 +154,7 @@ def remove_unsynced(files: Iterable[Path]) -> None:
 
 
 def _opened(files: Iterable[Path], opened: ExitStack) -> Iterator[int]:
-    """Open files to be synced, but for those that have been published, and cleared away."""
+    """Open files to be synced, except files that were published and removed."""
     for path in files:
         try:
             yield opened_for_sync(path, opened)
@@ -177,7 +164,7 @@ def _opened(files: Iterable[Path], opened: ExitStack) -> Iterator[int]:
 
 
 def _of_the_system(error: OSError | WriteError) -> OSError:
-    """Return what the system said, which whoever writes the journal tells with its place."""
+    """Return the system's error; the caller adds the name of the journal's directory."""
     if isinstance(error, OSError):
         return error
     return error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))
@@ -189,14 +176,15 @@ class _Syncing:
     def __init__(self) -> None:
         self._change = threading.Condition()
         self._known: set[Journal] = set()
-        """Those that have had lines and are not closed."""
+        """Open journals that have had lines."""
         self._waiting: dict[Journal, float] = {}
-        """Those with lines that are not synced, the oldest first, and when that is to be done."""
+        """Journals with lines that are not synced, the oldest first, and when the sync is due."""
         self._in_hand: list[Journal] = []
+        """Journals that are being synced."""
         self._thread: threading.Thread | None = None
 
     def wake(self, journal: Journal) -> bool:
-        """Have a journal synced soon; return False if there is no thread to do it."""
+        """Let the thread sync a journal soon; return False without a thread."""
         with self._change:
             if self._thread is None:
                 thread = threading.Thread(target=self._work, name="journal", daemon=True)
@@ -208,19 +196,19 @@ class _Syncing:
             self._known.add(journal)
             if journal not in self._waiting:
                 self._waiting[journal] = time.monotonic() + journal.patience_seconds
-                # Behind others that wait nothing is due before them.
+                # A delayed journal that is not the first is not due before the others.
                 if not journal.patience_seconds or len(self._waiting) == 1:
                     self._change.notify_all()
         return True
 
     def rest(self, journal: Journal) -> None:
-        """Take a journal's lines as synced, once it is not in hand."""
+        """Treat a journal's lines as synced, as soon as it is not being synced."""
         with self._change:
             self._change.wait_for(lambda: journal not in self._in_hand)
             self._waiting.pop(journal, None)
 
     def leave(self, journal: Journal) -> bool:
-        """Forget a journal, which nobody syncs any more; return whether it has lines left."""
+        """Sync a journal no more; return whether it has lines that are not synced."""
         with self._change:
             while journal in self._in_hand:
                 self._change.wait()
@@ -249,7 +237,7 @@ class _Syncing:
                     self._change.wait_for(lambda: self._thread is not me, SYNC_SECONDS)
 
     def _await_some(self, me: threading.Thread) -> None:
-        """Wait until some are to be synced, or the thread is to end; called with the lock."""
+        """Wait until a sync is due or the thread is to end; the caller has the lock."""
         while self._thread is me:
             now = time.monotonic()
             due = min(self._waiting.values(), default=None)
@@ -263,7 +251,7 @@ class _Syncing:
             for journal in self._in_hand:
                 del self._waiting[journal]
         try:
-            # An error is the journal's: whoever appends the next line gets it.
+            # The journal keeps an error, and the next append raises it.
             for _ in together([journal.carrying() for journal in self._in_hand], threads):
                 pass
         finally:

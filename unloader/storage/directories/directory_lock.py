@@ -1,0 +1,320 @@
+"""The lock of a directory, the run that holds it, its status record and the requests to it.
+
+A lock of the file system decides on one machine, and over NFS with a lock service. Some network
+file systems keep locks to themselves on each machine. Then the only sign of life is the status
+record, which a run replaces about once a second.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import math
+import os
+import stat
+import time
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.json import Decoder, encode
+
+from unloader.storage.storage_protocol import REQUESTS, RUN, STATUS, Requests, boot_id, host_name
+from writers.files.regular import open_regular, read_regular
+from writers.files.staging import PART_SUFFIX
+
+LOCK = "lock"
+"""Name of the file that the running process locks; it records the run."""
+WATCH_SECONDS = 10.0
+"""A run on another machine whose status record is not replaced for this time is dead. A busy
+machine or a slow server may delay that by seconds."""
+_LOOK_SECONDS = 0.25
+_TRIES, _TRY_SECONDS = 4, 0.05
+
+
+class Holder(Struct, frozen=True, kw_only=True):
+    """The run that a `_run` belongs to."""
+
+    run_id: str = ""
+    pid: int = 0
+    directories: tuple[str, ...] = ()
+    """Of the run, absolute and without symbolic links."""
+    host: str = ""
+    """Name of the machine of its process."""
+    boot_id: str = ""
+    """Distinguishes one start of that machine from another."""
+    started: str = ""
+    """When the process took the directory, ISO 8601 in UTC."""
+    home: str = ""
+    """The directory with the record of the run, if this is the directory of one of many tables."""
+
+    @property
+    def process(self) -> str:
+        """The name of this process of the run: a resumed run has several processes."""
+        return " ".join((self.run_id, str(self.pid), self.boot_id, self.started))
+
+    def text(self) -> str:
+        """Return the known fields for a message."""
+        fields = (
+            ("run", self.run_id),
+            ("on", self.host),
+            ("process", self.pid),
+            ("since", self.started),
+        )
+        return ", ".join(f"{name} {value}" for name, value in fields if value)
+
+
+_HOLDER = Decoder(Holder)
+
+
+def owners_for(*directories: Path) -> frozenset[int]:
+    """Return the users whose records are trusted in these directories.
+
+    In a directory that all users may write to, such as /tmp, any user can make a file that looks
+    like a record.
+    """
+    users = {os.geteuid(), 0}
+    for directory in directories:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            users.add(os.stat(directory).st_uid)
+    return frozenset(users)
+
+
+def is_directory_of(path: Path, owners: Collection[int]) -> bool:
+    """Return whether a path is a directory of one of these users, and not a symbolic link."""
+    return _is(stat.S_IFDIR, path, owners)
+
+
+def is_file_of(path: Path, owners: Collection[int]) -> bool:
+    """Return whether a path is a file of one of these users, and not a symbolic link."""
+    return _is(stat.S_IFREG, path, owners)
+
+
+def _is(kind: int, path: Path, owners: Collection[int]) -> bool:
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return stat.S_IFMT(found.st_mode) == kind and found.st_uid in owners
+
+
+class Locked(Exception):
+    """Another process holds the lock, or lives on a machine that the lock does not reach."""
+
+
+def take_lock(room: Path, *, create: bool = True) -> int:
+    """Lock a `_run`; return the descriptor, which holds the lock until it is closed.
+
+    Args:
+        room: The `_run`, which exists.
+        create: Make the lock file if it does not exist.
+
+    Raises:
+        Locked: Another process holds it.
+        FileNotFoundError: It does not exist, or the run that held it has just removed it.
+        OSError: The file system refused.
+    """
+    path = f"{room}/{LOCK}"
+    descriptor = open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
+    try:
+        for tries in range(_TRIES, -1, -1):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                # Another process may only be asking; see `is_locked`.
+                if not tries:
+                    raise Locked from None
+                time.sleep(_TRY_SECONDS)
+        # A lock on a file that was removed or exchanged meanwhile protects nothing.
+        locked = os.fstat(descriptor)
+        if not os.path.samestat(locked, os.stat(path)):
+            raise FileNotFoundError(path)
+        # An empty file was made here just now, and names no run yet.
+        if locked.st_size and lives_elsewhere(room):
+            raise Locked
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def is_locked(room: Path) -> bool:
+    """Return whether a process holds a `_run`, on this machine or on one that the lock reaches.
+
+    A user who may only read it can ask too. A run that starts meanwhile tries again.
+    """
+    try:
+        descriptor = open_regular(room / LOCK)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def holder_of(room: Path, owners: Collection[int]) -> Holder:
+    """Return the run of a `_run` that these users have made, else an empty record.
+
+    Raises:
+        OSError: As `read_holder`.
+    """
+    if is_directory_of(room, owners) and is_file_of(room / LOCK, owners):
+        return read_holder(room)
+    return Holder()
+
+
+def read_holder(room: Path) -> Holder:
+    """Return the run that a `_run` belongs to, as far as its lock records it.
+
+    Raises:
+        OSError: The lock exists and cannot be read: the run must not be guessed.
+    """
+    try:
+        return _HOLDER.decode(read_regular(room / LOCK).partition(b"\n")[0])
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
+        return Holder()
+
+
+def write_holder(descriptor: int, holder: Holder) -> bytes:
+    """Write a run into a lock file; return its bytes. The caller syncs it.
+
+    Raises:
+        OSError: The file system refused.
+    """
+    try:
+        data = encode(holder) + b"\n"
+    except UnicodeEncodeError as error:
+        raise OSError(errno.EILSEQ, "its name is not text in UTF-8") from error
+    # In this order: a kill in between leaves a readable first line, then the end of the old one.
+    os.pwrite(descriptor, data, 0)
+    os.ftruncate(descriptor, len(data))
+    return data
+
+
+_found_dead: set[Holder] = set()
+"""Dead runs of other machines; each run is watched once."""
+
+
+def lives_elsewhere(room: Path) -> bool:
+    """Return whether the run of a `_run` that is not locked here lives on another machine.
+
+    The run is watched for seconds if its lock was written on another machine, or on this machine
+    before its last start. Its process id means nothing here.
+    """
+    holder = read_holder(room)
+    if holder in _found_dead:
+        return False
+    # A lock without these fields decides alone.
+    if holder.boot_id and boot_id():
+        is_elsewhere = holder.boot_id != boot_id()
+    else:
+        is_elsewhere = bool(holder.host) and holder.host != host_name()
+    if not is_elsewhere:
+        return False
+    rooms = dict.fromkeys((room, *(Path(each) / RUN for each in holder.directories[:1])))
+    if is_replaced([each / STATUS for each in rooms], holder.run_id):
+        return True
+    _found_dead.add(holder)
+    return False
+
+
+def is_replaced(records: Sequence[Path], run_id: str) -> bool:
+    """Watch status records; return whether one of them is replaced meanwhile.
+
+    Args:
+        records: Where the run may keep it.
+        run_id: The run; a record of another run does not count.
+    """
+    known: dict[Path, object] = {}
+    # Looks are counted, not seconds: a suspended machine makes no looks.
+    for waits in range(1 + math.ceil(WATCH_SECONDS / _LOOK_SECONDS)):
+        if waits:
+            time.sleep(_LOOK_SECONDS)
+        for path in records:
+            state = _state(path, run_id)
+            # A record that cannot be read for a moment is not a sign of life afterwards.
+            if state is not None and known.setdefault(path, state) != state:
+                return True
+    return False
+
+
+def _state(record: Path, run_id: str) -> object:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        # A network file system looks at the server again when a directory is opened.
+        os.listdir(record.parent)
+        with open(open_regular(record), "rb") as file:
+            document = json.load(file)
+            # A run on a full disk only changes the time of its record.
+            state = os.fstat(file.fileno()).st_mtime_ns, document["sequence"]
+        return state if document["run_id"] == run_id else None
+    return None
+
+
+def read_record(room: Path, name: str) -> bytes:
+    """Return a file of a `_run`; empty if it does not exist.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    try:
+        return read_regular(room / name)
+    except FileNotFoundError:
+        return b""
+
+
+class Status:
+    """The status record of a run in its `_run`, wherever that is moved."""
+
+    def __init__(self, room: Path) -> None:
+        self._room = room
+        self._descriptor: int | None = None
+
+    def replace(self, data: bytes) -> None:
+        """Replace the record; readers see the old one or the new one.
+
+        Raises:
+            OSError: The file system refused.
+        """
+        # By descriptor: the `_run` has another path after an exchange of directories.
+        if self._descriptor is None:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._descriptor = os.open(self._room, flags)
+        room, staged = self._descriptor, f"{STATUS}{PART_SUFFIX}"
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            with open(open_regular(staged, flags, dir_fd=room), "wb") as file:
+                file.write(data)
+            os.replace(staged, STATUS, src_dir_fd=room, dst_dir_fd=room)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(staged, dir_fd=room)
+            with suppress(OSError):
+                # A sign of life that needs no space.
+                os.utime(STATUS, dir_fd=room)
+            raise
+
+    def close(self) -> None:
+        """Close the `_run`."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+
+def read_requests(room: Path, holder: Holder) -> Requests:
+    """Return the requests to this process of a run."""
+    try:
+        # A network file system looks at the server again when a directory is opened.
+        if REQUESTS not in os.listdir(room):
+            return Requests()
+        return Requests.read(read_regular(room / REQUESTS), holder.process)
+    except PermissionError:
+        # Another user has made it unreadable, perhaps by intention.
+        return Requests(stop=True)
+    except OSError:
+        return Requests()

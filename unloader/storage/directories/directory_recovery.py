@@ -1,0 +1,453 @@
+"""Interrupted publications, which are completed, and the leftovers of dead runs, which are removed.
+
+The next command in a directory does it: a run, `verify` or `clean`. A run whose publication has
+begun is complete and counted, so it is completed and not removed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from unloader.errors import OutputFailed
+from unloader.storage.directories.directory_leftovers import (
+    leftover,
+    publishing_lines,
+    remove_room,
+    strangers,
+)
+from unloader.storage.directories.directory_lock import (
+    LOCK,
+    Locked,
+    holder_of,
+    is_directory_of,
+    is_file_of,
+    owners_for,
+    take_lock,
+)
+from unloader.storage.directories.directory_publishing import (
+    TWIN,
+    Publication,
+    Share,
+    carry_out,
+    check_found,
+    is_out,
+    read_publication,
+    take_back,
+    twin_name,
+)
+from unloader.storage.storage_protocol import (
+    MANIFEST,
+    RUN,
+    RUN_RECORD,
+    Cleaning,
+    Completed,
+    Leftover,
+)
+from writers.errors import WriteError
+from writers.files.regular import read_regular
+
+
+def complete(directory: Path) -> tuple[Completed, ...]:
+    """Complete interrupted publications into a directory; return their runs.
+
+    A run that is still publishing is left alone.
+
+    Raises:
+        OutputFailed: One cannot be completed; everything is as it was, and a later try may succeed.
+    """
+    found = []
+    here = Path(os.path.realpath(directory))
+    places = {here} if os.path.lexists(here / MANIFEST) else set()
+    for publication in pending(directory):
+        with _locked(publication) as ours:
+            if ours:
+                found.append(_finished(publication))
+                places |= {share.directory for share in publication.shares}
+    for place in places:
+        _clear_finished(place)
+    return tuple(found)
+
+
+def complete_all(directories: Iterable[Path]) -> tuple[Completed, ...]:
+    """Complete publications into many directories; their parents are listed only once.
+
+    Raises:
+        OutputFailed: As `complete`.
+    """
+    beside: dict[Path, set[str]] = {}
+    found: list[Completed] = []
+    for directory in directories:
+        here = Path(os.path.realpath(directory))
+        if here.parent not in beside:
+            beside[here.parent] = _with_twins(here.parent)
+        if here.name in beside[here.parent] or _has_more(here):
+            found += complete(directory)
+    return tuple(found)
+
+
+def _has_more(here: Path) -> bool:
+    """Return whether a directory without a twin may lead to a publication."""
+    room = here / RUN
+    if not os.path.lexists(room):
+        return False
+    try:
+        first = holder_of(room, owners_for(here)).directories[:1]
+        on_record = bool(publishing_lines(room)[1])
+    except OSError:
+        return True  # `complete` reports the reason.
+    return on_record or first not in ((), (str(here),))
+
+
+def _with_twins(parent: Path) -> set[str]:
+    """Return the names of the directories that have a twin, or seem to."""
+    try:
+        names = os.listdir(parent)
+    except OSError:
+        return set()
+    return {name[1:].rpartition(TWIN)[0] for name in names if name[0] == "." and TWIN in name}
+
+
+def pending(directory: Path) -> tuple[Publication, ...]:
+    """Return the publications that include a directory and are not cleared away.
+
+    Raises:
+        OutputFailed: The record of one cannot be read.
+    """
+    found: dict[str, Publication] = {}
+    try:
+        here = Path(os.path.realpath(directory))
+        owners = owners_for(here)
+        # The first directories of the runs that have files in this one or in its twins.
+        homes = [
+            Path(path) for room in _rooms(here) for path in holder_of(room, owners).directories[:1]
+        ]
+        for home in dict.fromkeys((here, *homes)):
+            for room in _rooms(home, owners):
+                publication = read_publication(room, owners)
+                if publication is not None:
+                    found.setdefault(publication.run_id, _rebased(publication, home))
+    except OSError as error:
+        raise OutputFailed(
+            f"cannot read what earlier runs left in {directory}: {error.filename}: "
+            f"{error.strerror or error}",
+            "give a shorter --to"
+            if error.errno == errno.ENAMETOOLONG
+            else "check the permissions of that directory, then run the same command again",
+        ) from error
+    return tuple(found.values())
+
+
+def is_under_way(directory: Path, *, beside: bool = True) -> bool:
+    """Return whether a publication into a directory is on record and its manifest not in place.
+
+    Args:
+        directory: The directory.
+        beside: Look also at its twins. The `_run` of a publication into this directory alone is
+            in a twin only after its manifest is in place.
+
+    Raises:
+        OutputFailed: The record of one cannot be read.
+    """
+    if not beside:
+        here = Path(os.path.realpath(directory))
+        publication = read_publication(here / RUN, owners_for(here))
+        if publication is None or len(publication.shares) == 1:
+            return publication is not None and not is_out(publication)
+    return any(not is_out(publication) for publication in pending(directory))
+
+
+def _rooms(directory: Path, owners: frozenset[int] = frozenset()) -> Iterator[Path]:
+    """Yield where the `_run` of a publication into a directory may be."""
+    yield directory / RUN
+    for twin in _twins(directory, owners):
+        yield twin / RUN
+
+
+def _twins(directory: Path, owners: frozenset[int]) -> list[Path]:
+    """Return the twins next to a directory that belong to its owner or to one of these users."""
+    owners |= owners_for(directory)
+    beginning = f".{directory.name}{TWIN}"
+    with suppress(OSError):
+        names = os.listdir(directory.parent)
+        found = [directory.with_name(name) for name in names if name.startswith(beginning)]
+        return sorted(twin for twin in found if is_directory_of(twin, owners))
+    return []
+
+
+def sweep(directory: Path) -> None:
+    """Remove empty twins of a directory; the caller has the directory's lock."""
+    here = Path(os.path.realpath(directory))
+    owners = owners_for(here)
+    for twin in _twins(here, owners):
+        if os.path.lexists(twin / RUN) and not is_directory_of(twin / RUN, owners):
+            continue
+        with suppress(OSError, Locked):
+            if (twin / RUN).exists() and os.listdir(twin) == [RUN]:
+                if os.listdir(twin / RUN) == [LOCK]:
+                    os.close(take_lock(twin / RUN, create=False))
+                    (twin / RUN / LOCK).unlink()
+                (twin / RUN).rmdir()
+            twin.rmdir()
+
+
+def sweep_one_of_many(directory: Path) -> None:
+    """Remove empty twins of the directory of one of many tables.
+
+    The directory around them is listed again only after a change: a list of a thousand names for
+    each of a thousand directories is a million names.
+    """
+    here = Path(os.path.realpath(directory))
+    with suppress(OSError):
+        changed = os.stat(here.parent).st_mtime_ns
+        if _beside.get(here.parent, (0, ()))[0] != changed:
+            if len(_beside) >= _MOST_BESIDE:
+                _beside.clear()
+            _beside[here.parent] = changed, _with_twins(here.parent)
+        if here.name in _beside[here.parent][1]:
+            sweep(here)
+
+
+_beside: dict[Path, tuple[int, Collection[str]]] = {}
+"""When a directory was last changed, and the names in it that have twins."""
+
+_MOST_BESIDE = 256
+"""A guess: tables are in the directory of the run, or in one for each schema."""
+
+
+def _clear_finished(here: Path) -> None:
+    """Remove the rest of a finished run that died while it cleared its directory; never raises.
+
+    The rest is at most a `_run` with its lock, and twins with no more than that. A user who may not
+    change them leaves them.
+    """
+    room, owners = here / RUN, owners_for(here)
+    with suppress(OSError, Locked):
+        if os.path.lexists(room):
+            if not is_directory_of(room, owners) or set(os.listdir(room)) - {LOCK}:
+                return
+        elif _twins(here, owners):
+            # Only the holder of the directory's lock may remove them.
+            room.mkdir()
+        else:
+            return
+        lock = take_lock(room)
+        try:
+            if os.listdir(room) == [LOCK]:
+                sweep(here)
+                (room / LOCK).unlink()
+                room.rmdir()
+        finally:
+            os.close(lock)
+
+
+def _rebased(publication: Publication, home: Path) -> Publication:
+    """Return a publication of one directory with its present path, if it was moved."""
+    share = publication.home
+    if share.path == str(home) or any(each.path == str(home) for each in publication.shares):
+        return publication
+    if len(publication.shares) > 1:
+        raise OutputFailed(
+            f"{home} had the path {share.path} when run {publication.run_id} was being published "
+            "into it",
+            f"move it back to {share.path}, then run the same command again",
+        )
+    name = twin_name(home, publication.run_id) if share.twin else ""
+    with suppress(OSError):
+        if share.twin and share.twin != name:
+            os.rename(home.with_name(share.twin), home.with_name(name))
+    return replace(publication, shares=(replace(share, path=str(home), twin=name),))
+
+
+@contextmanager
+def _locked(publication: Publication) -> Iterator[bool]:
+    """Hold the locks of a publication's directories; yield False if another process has one."""
+    with ExitStack() as held:
+        for share in publication.shares:
+            try:
+                for room in _held_rooms(publication, share):
+                    held.callback(os.close, take_lock(room, create=False))
+            except (Locked, FileNotFoundError):
+                yield False
+                return
+            except OSError as error:
+                raise _failed(publication, error.strerror or str(error)) from error
+        yield True
+
+
+def _held_rooms(publication: Publication, share: Share) -> Iterator[Path]:
+    for room in (share.room, share.beside / RUN):
+        if publication.holds(room):
+            yield room
+
+
+def _finished(publication: Publication) -> Completed:
+    """Complete a publication whose locks are held."""
+    record = b""
+    for room in _held_rooms(publication, publication.home):
+        # The publication does not need the record, so it may be unreadable.
+        with suppress(OSError):
+            if not record and is_file_of(room / RUN_RECORD, publication.owners):
+                record = read_regular(room / RUN_RECORD)
+    try:
+        was_out = is_out(publication)
+        messages = carry_out(publication)
+    except OSError as error:
+        raise _failed(publication, f"{error.filename}: {error.strerror or error}") from error
+    except WriteError as error:
+        raise _failed(publication, str(error)) from error
+    places = " and ".join(share.path for share in publication.shares)
+    when, done = "while", "the publication is completed"
+    if was_out:
+        when, done = "just after", "its leftovers are removed"
+    text = f"run {publication.run_id} was interrupted {when} it was published into {places}: {done}"
+    return Completed(
+        place=publication.home.path,
+        run_id=publication.run_id,
+        record=record,
+        messages=(text, *messages),
+    )
+
+
+def _failed(publication: Publication, why: str, how: str = "completed") -> OutputFailed:
+    return OutputFailed(
+        f"run {publication.run_id} is complete, but its publication into {publication.home.path} "
+        f"was interrupted and cannot be {how}: {why}",
+        f"fix the cause, then run: unloader verify {publication.home.path}; or abandon the run "
+        f"with: unloader clean {publication.home.path}",
+    )
+
+
+def clean(directories: Sequence[Path], *, dry_run: bool) -> Cleaning:
+    """Remove unpublished files of dead runs from directories; see `Storage.clear`.
+
+    Args:
+        directories: As they were given with `--to`.
+        dry_run: Change nothing.
+
+    Raises:
+        OutputFailed: A directory does not exist, a run is writing to it, or the system refused.
+    """
+    completed: list[str] = []
+    removed: list[Leftover] = []
+    kept: list[str] = []
+    with _cleaning():
+        chosen = _with_others(directories)
+    for directory in chosen:
+        with _cleaning(directory):
+            completed += _would_complete(directory) if dry_run else _complete_or_undo(directory)
+            foreign = strangers(directory / RUN)
+            kept += map(str, foreign)
+            left = _clear(directory, dry_run=dry_run)
+            removed += (each for each in left if each.run_id or not (each.is_empty and foreign))
+    return Cleaning(
+        dry_run=dry_run, completed=tuple(completed), removed=tuple(removed), kept=tuple(kept)
+    )
+
+
+@contextmanager
+def _cleaning(directory: Path | None = None) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputFailed(
+            f"cannot clean {directory or error.filename}: {error.strerror or error}",
+            "check the path and its permissions",
+        ) from error
+
+
+def _with_others(directories: Sequence[Path]) -> list[Path]:
+    """Return the directories, and the other directories of the runs that left files in them."""
+    found: dict[str, Path] = {}
+    for directory in directories:
+        if not directory.is_dir():
+            raise OutputFailed(
+                f"{directory} is not a directory", "give the directory that was given with --to"
+            )
+        found.setdefault(os.path.realpath(directory), directory)
+    for real, directory in tuple(found.items()):
+        owners = owners_for(directory)
+        holder = holder_of(directory / RUN, owners)
+        if real not in holder.directories:
+            # A copy: the run in the directories that its lock names may still be resumed.
+            continue
+        for other in holder.directories:
+            if holder.run_id and holder_of(Path(other) / RUN, owners).run_id == holder.run_id:
+                found.setdefault(other, Path(other))
+    return list(found.values())
+
+
+def _would_complete(directory: Path) -> tuple[str, ...]:
+    return tuple(
+        f"run {each.run_id} was interrupted while it was published into {each.home.path}: the "
+        "publication would be completed"
+        for each in pending(directory)
+    )
+
+
+def _complete_or_undo(directory: Path) -> tuple[str, ...]:
+    try:
+        return tuple(text for run in complete(directory) for text in run.messages)
+    except OutputFailed as error:
+        for publication in pending(directory):
+            with _locked(publication) as ours:
+                if ours:
+                    _undo(publication)
+        return (f"{error.message}; this publication is abandoned",)
+
+
+def _undo(publication: Publication) -> None:
+    """Stage the files of a publication again, and restore the run that it replaced."""
+    try:
+        out = is_out(publication)
+        # Files in a directory that is not mounted cannot be moved back.
+        check_found(publication, out=out)
+        if out:
+            raise _failed(publication, "its manifest already has its final name", "undone")
+        take_back(publication)
+    except OSError as error:
+        raise _failed(
+            publication, f"{error.filename}: {error.strerror or error}", "undone"
+        ) from error
+
+
+def _clear(directory: Path, *, dry_run: bool) -> list[Leftover]:
+    room = directory / RUN
+    if not room.is_dir():
+        if not dry_run:
+            sweep(directory)
+        return []
+    if not is_directory_of(room, owners_for(directory)):
+        raise OutputFailed(
+            f"{room} is a symbolic link or belongs to another user",
+            "run the same command as its owner, or find out which program created it",
+        )
+    try:
+        lock = take_lock(room, create=not dry_run)
+    except Locked:
+        raise OutputFailed(
+            f"a run is writing to {directory}",
+            f"wait until the run ends, or end it with: unloader stop {directory}",
+        ) from None
+    except FileNotFoundError:
+        # Without a lock no run has it; or its run has just ended.
+        return [leftover(directory)] if dry_run and room.is_dir() else []
+    try:
+        if not dry_run and is_under_way(directory):
+            # A run that had its lock until now has begun to publish, and died.
+            raise OutputFailed(
+                f"a run was interrupted a moment ago while it was published into {directory}",
+                "run the same command again, which completes the publication",
+            )
+        left = leftover(directory)
+        if not dry_run:
+            remove_room(room)
+            sweep(directory)
+        return [left]
+    finally:
+        os.close(lock)

@@ -1,1 +1,0 @@
-"""Standard output and named pipes: written bytes go to the reader immediately."""
