@@ -40,13 +40,13 @@ def command(context: click.Context, /, job: str, **values: Any) -> None:
             "JOB.toml does not end with .toml, and is not shown",
             "name it *.toml; see a table with: unloader describe SOURCE --table T",
         )
-    from unloader.cli.jobs import answer
-    from unloader.cli.jobs.checking import check_job
+
+    from unloader.cli.jobs import checking
 
     passwords = {name: value for name, value in values.items() if name.startswith("password_")}
-    found = check_job(job, passwords)
+    found = checking.check_job(job, passwords)
     if values["json"]:
-        render.emit_json(answer.document(found))
+        render.emit_json(checking.document(found))
     elif not values["quiet"] or found.mistakes:
-        render.emit(answer.text(found))
+        render.emit(checking.text(found))
     context.exit(found.exit_code)

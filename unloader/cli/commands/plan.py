@@ -76,7 +76,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     rules.validate_plan_file(values)
     if argument.job is not None or is_of_several(values):
         # Imported on use: most plans are of one table.
-        from unloader.cli.jobs.planning import plan_tables
+        from unloader.cli.jobs.tables import plan_tables
 
         plan_tables(context, argument, values)
         return

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
-from unloader.cli.options import measuring
+from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import given
 from unloader.cli.options.source_argument import SourceArgument, source_argument
@@ -52,8 +52,8 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     from unloader import api
     from unloader.cli.display import tuning_pages
 
-    measuring.validate(values, given(context), argument.url)
-    parts = measuring.measured_parts(values)
+    rules.validate_measuring(values, given(context), argument.url)
+    parts = rules.measured_parts(values)
     job = _job(context, argument, values)
     if values["save"] is not None:
         from unloader.tuning.ceiling_records import check_saveable

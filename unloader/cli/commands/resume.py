@@ -56,7 +56,7 @@ def command(context: click.Context, /, destination: PlacePath, **values: Any) ->
     """
     from unloader import api
     from unloader.cli.options.credentials import secret_of
-    from unloader.cli.options.encryption import keys_at
+    from unloader.cli.options.request_of import keys_at
 
     check_report(values)
     request = api.interrupted(destination)
@@ -88,6 +88,6 @@ def _masking_keys(values: Mapping[str, Any]) -> tuple[MaskingKey, ...]:
     """Return the places of the keys of masks, if they are given."""
     if not values["mask_key"]:
         return ()
-    from unloader.cli.options.transforming import given_keys
+    from unloader.cli.options.request_of import given_keys
 
     return given_keys(values["mask_key"])

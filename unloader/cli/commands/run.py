@@ -69,7 +69,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     _check_part(argument, values)
     if argument.plan is None and (argument.job is not None or is_of_several(values)):
         # Imported on use: most runs are of one table.
-        from unloader.cli.jobs.running import run_tables
+        from unloader.cli.jobs.tables import run_tables
 
         done = run_tables(context, argument, values)
         if done is not None:
@@ -83,7 +83,7 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
             _answer_empty(job.selection.part, units, values)
             return
     if values["skip_finished"]:
-        from unloader.cli.jobs.running import is_skipped
+        from unloader.cli.jobs.tables import is_skipped
 
         if is_skipped(job, values):
             return

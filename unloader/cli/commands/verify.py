@@ -50,7 +50,7 @@ def command(
     begin with _ or . are ignored.
     """
     from unloader.cli.options.credentials import connect_to
-    from unloader.cli.options.encryption import keys_at
+    from unloader.cli.options.request_of import keys_at
 
     if source is None and values["password_prompt"]:
         raise UsageError(

@@ -20,8 +20,7 @@ from unloader.cli.invocation import Invocation
 from unloader.cli.mistakes import usage_error
 from unloader.cli.options import rules
 from unloader.cli.options.credentials import connect_to
-from unloader.cli.options.origins import settings_of
-from unloader.cli.options.parameter import JobOption, given
+from unloader.cli.options.parameter import JobOption, given, settings_of
 from unloader.cli.options.request_of import request_of
 from unloader.cli.options.source_argument import check_statements, default_map
 from unloader.cli.options.tables import ONE_OF_SEVERAL, choice_of, table_names

@@ -1,4 +1,4 @@
-"""Where the password comes from when a command connects."""
+"""The source of a command, and the place of its password."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from unloader.cli.options.repeated_password import refuse_repeated
-from unloader.cli.options.request_of import session_of
+from unloader.cli.options.request_of import refuse_repeated, session_of
 from unloader.cli.options.rules import validate_source
 from unloader.cli.options.tables import table_names
 from unloader.cli.signals import seen_while_waiting

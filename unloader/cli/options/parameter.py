@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
-from unloader.cli.invocation import Invocation
+from unloader.cli.display import render
+from unloader.model import Setting
+from unloader.redaction import redact
 from unloader.request.option import Option
 from unloader.request.settings import at_home
 from unloader.request.value_types import PLACES, Choice, Kind, PathText, Whole
+from unloader.sources.options import unknown_to
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     ParamType = click.ParamType[Any]
 else:
     # Not generic before click 8.4.
@@ -25,6 +27,9 @@ else:
 
 GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 """The sources that set an option for this job; a variable may be set for all jobs."""
+
+_RAW = "unloader.raw"
+"""Key of a context's `meta`: the values as they were written."""
 
 
 class KindType(ParamType):
@@ -49,13 +54,10 @@ class KindType(ParamType):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Let the shell offer directories where a destination belongs."""
-        from click.shell_completion import CompletionItem
-
-        places = self.kind is PLACES
-        return [CompletionItem(incomplete, type="dir")] if places else []
+        return [CompletionItem(incomplete, type="dir")] if self.kind is PLACES else []
 
 
-def click_type(kind: Kind) -> ParamType:
+def _click_type(kind: Kind) -> ParamType:
     """Return click's type for a kind; its own where it has the same."""
     if isinstance(kind, Choice):
         return click.Choice(kind.choices)
@@ -72,28 +74,35 @@ class JobOption(click.Option):
     WITHOUT_VARIABLE = "unloader.without_variable"
     """Key of a context's `meta`: names of options that do not look at the environment there."""
 
-    _RAW = "unloader.raw"
-
     def __init__(self, declared: Option) -> None:
         """Make the parameter of what is declared."""
-        flags = (f"--{key.replace('_', '-')}" for key in declared.keys)
+        kind, initial, found = declared.kind, declared.initial, dict[str, Any]()
+        if not declared.is_flag:
+            found["type"] = _click_type(kind)
+            choice = isinstance(kind, Choice)
+            found["metavar"] = declared.metavar or (None if choice else kind.shown)
+        if declared.is_flag or isinstance(kind, Whole):
+            # Whole numbers as they are: click shows the range of an integer by its type.
+            found["default"] = initial
+        elif initial is not None and not declared.multiple:
+            found["default"] = kind.write(initial)
         super().__init__(
-            ["/".join(flags)],
+            ["/".join(f"--{key.replace('_', '-')}" for key in declared.keys)],
             is_flag=declared.is_flag,
             help=declared.help,
             required=declared.required,
             multiple=declared.multiple,
             show_default=declared.default_text or True,
-            **_value(declared),
+            envvar=declared.variables[0],
+            show_envvar=True,
+            **found,
         )
         self.declared = declared
         self.group = declared.group
-        self.envvar = declared.variables[0]
-        self.show_envvar = True
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         """Return the variable's text; UNLOADER_NO_HEADER=1 is --no-header, and so on."""
-        if self.name in ctx.meta.get(self.WITHOUT_VARIABLE, ()):
+        if self.envvar is None or self.name in ctx.meta.get(self.WITHOUT_VARIABLE, ()):
             return None
         value = super().resolve_envvar_value(ctx)
         for opposite in self.declared.variables[1:] if value is None else ():
@@ -101,11 +110,6 @@ class JobOption(click.Option):
             if text:
                 return str(not click.BOOL.convert(text, self, ctx))
         return value
-
-    def variable(self) -> str:
-        """Return the name of the variable that sets it now."""
-        names = self.declared.variables
-        return next((name for name in names if os.environ.get(name)), names[0])
 
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
         """Return the value as its type has it, and remember how it was written."""
@@ -120,7 +124,7 @@ class JobOption(click.Option):
                 converted = self._at_home(ctx, converted, place)
             parsed = self.is_flag or self.multiple
             kept = converted if parsed else str(converted) if is_path else value
-            ctx.meta.setdefault(self._RAW, {})[self.name] = kept
+            ctx.meta.setdefault(_RAW, {})[self.name] = kept
         return converted
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
@@ -165,29 +169,13 @@ class JobOption(click.Option):
             return f"the variable {self.envvar}"
         name = self.declared.name
         if ctx is not None and place is ParameterSource.DEFAULT_MAP:
-            invocation: Invocation = ctx.obj
-            return f"the key {name!r} of {invocation.set_in(self.declared.key)}"
+            return f"the key {name!r} of {ctx.obj.set_in(self.declared.key)}"
         return f"'--{name}'"
-
-
-def _value(declared: Option) -> dict[str, Any]:
-    """Return what click must know of the values: type, text shown for them, and default."""
-    kind, initial = declared.kind, declared.initial
-    if declared.is_flag:
-        return {"default": initial}
-    found: dict[str, Any] = {
-        "type": click_type(kind),
-        "metavar": declared.metavar or (None if isinstance(kind, Choice) else kind.shown),
-    }
-    if initial is not None and not declared.multiple:
-        # Whole numbers as they are: click shows the range of an integer by its type.
-        found["default"] = initial if isinstance(kind, Whole) else kind.write(initial)
-    return found
 
 
 def given_values(ctx: click.Context) -> Iterator[tuple[JobOption, Any]]:
     """Yield each option that is set anywhere, with a value that a job file may hold for it."""
-    raw = ctx.meta.get(JobOption._RAW, {})
+    raw = ctx.meta.get(_RAW, {})
     for option in ctx.command.params:
         if isinstance(option, JobOption) and option.name in raw:
             value = raw[option.name]
@@ -204,13 +192,56 @@ def given(ctx: click.Context) -> frozenset[str]:
 
     A value in [defaults] may be meant for other tables, like a variable.
     """
-    found = (name for name in ctx.params if ctx.get_parameter_source(name) in GIVEN)
-    return frozenset(name for name in found if not is_default_of_job(ctx, name))
+    found = frozenset(name for name in ctx.params if ctx.get_parameter_source(name) in GIVEN)
+    in_file = [name for name in found if ctx.get_parameter_source(name) is GIVEN[1]]
+    job = ctx.obj.job_values if in_file else {}
+    return found - {name for name in in_file if name in job and job[name].is_default}
 
 
-def is_default_of_job(ctx: click.Context, name: str) -> bool:
-    """Return whether a parameter is set by [defaults] of a job file, for any table it has."""
-    if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT_MAP:
-        return False
-    given = ctx.obj.job_values.get(name)
-    return given is not None and given.is_default
+def settings_of(ctx: click.Context, kind: str) -> tuple[Setting, ...]:
+    """Return each option that is set on the command line, by a variable or in a file.
+
+    Variables that do not apply to the format or to this kind of source are left out, as the run
+    leaves them.
+    """
+    found, unknown = [], unknown_to(kind)
+    for parameter, value in given_values(ctx):
+        option = parameter.declared
+        applies = option.knows(ctx.params["format"]) and option.key not in unknown
+        if option.effect == "unrecorded" or not applies or value in (None, []):
+            continue
+        place = ctx.get_parameter_source(option.key)
+        found.append(
+            Setting(
+                name=option.name,
+                value=shown_value(option, value),
+                origin=_origin(ctx, option, place),
+                effect=option.effect,
+                from_variable=place is ParameterSource.ENVIRONMENT,
+            )
+        )
+    return tuple(found)
+
+
+def shown_value(option: Option, value: Any) -> str:
+    """Return the value of an option in one line, without a secret."""
+    if option.secret:
+        # A statement may hold a password, which no pattern is sure to find.
+        return f"{len(value)} statement{'s' if len(value) > 1 else ''}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return render.one_line(redact(text))
+
+
+def _origin(ctx: click.Context, option: Option, place: ParameterSource | None) -> str:
+    if place is ParameterSource.ENVIRONMENT:
+        names = option.variables
+        name = next((name for name in names if os.environ.get(name)), names[0])
+        return f"environment variable {name}"
+    if place is ParameterSource.DEFAULT_MAP:
+        given = ctx.obj.job_values.get(option.key)
+        path = ctx.obj.job_file if given is None else given.place.path
+        entry = f", {given.entry}" if given is not None and given.entry else ""
+        return f"{'plan' if ctx.obj.planned else 'job'} file {path}{entry}"
+    return "command line"

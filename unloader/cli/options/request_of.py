@@ -1,23 +1,21 @@
-"""From option values to a Request: the last place where anybody knows of options.
-
-Each option's value goes to the field that its declaration names. Only what several options decide
-together is written out here.
-"""
+"""From the values of options to a `Request`, and what several options decide together."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
-from unloader.cli.options.encryption import encryption_of
-from unloader.cli.options.repeated_password import refuse_repeated
+from unloader.cli.options.destination_rules import has_parquet_key
 from unloader.cli.options.tables import is_of_several, table_names
 from unloader.errors import UsageError
 from unloader.model import (
     ClusterOptions,
     ConcurrencyOptions,
+    EncryptionOptions,
     FixedWidths,
     OutputOptions,
     PlanOptions,
@@ -32,17 +30,30 @@ from unloader.model import (
     TableName,
     ValueOptions,
 )
+from unloader.redaction import holds_secret, learn
 from unloader.request.file_names import DEFAULT_TABLE_TEMPLATE
-from unloader.request.job_options import TRANSFORMING
+from unloader.request.masks import parse_key_place, parse_mask
 from unloader.request.names import parse_table
 from unloader.request.options import fields_of
-from unloader.request.value_types import ADAPTIVE
+from unloader.request.settings import at_home, parse_assignment
+from unloader.request.value_types import ADAPTIVE, plain_name
 from unloader.resolve.places import in_directory_of_part
 from unloader.storage.place_names import destination_kind, is_kept, is_one_stream
+from unloader.transforms.masking_keys import key_place
+from unloader.transforms.model import (
+    DEFAULT_KEY,
+    CastColumn,
+    ComputeColumn,
+    ConstantColumn,
+    KeepColumns,
+    MaskingKey,
+    RenameColumns,
+    Step,
+    Transform,
+    TransformOptions,
+)
+from writers.files.regular import read_named
 from writers.model import Compression, ParquetFormat, TextFormat
-
-if TYPE_CHECKING:
-    from unloader.transforms.model import TransformOptions
 
 _NO_DELIMITED_TEXT = {
     "delimiter": "",
@@ -156,15 +167,6 @@ def _output(values: Mapping[str, Any]) -> OutputOptions:
     )
 
 
-def _transform(values: Mapping[str, Any]) -> TransformOptions | None:
-    """Return what is done to the rows; None where nothing says so, which costs no import."""
-    if not any(values.get(key) for key in TRANSFORMING):
-        return None
-    from unloader.cli.options.transforming import transform_of
-
-    return transform_of(values)
-
-
 def _format(values: Mapping[str, Any]) -> TextFormat | ParquetFormat:
     """Return the layout of the files: of text a dialect, which single options override."""
     if values["format"] == "parquet":
@@ -215,3 +217,187 @@ def _check_format(options: OutputOptions, *, fixed: bool) -> None:
     except FormatError as error:
         # All of it was known from the options alone.
         raise UsageError(error.message, error.hint) from error
+
+
+def _transform(values: Mapping[str, Any]) -> TransformOptions | None:
+    """Return what is done to the rows, in the order of the options on the help page.
+
+    Raises:
+        UsageError: A key has two places, or a place is none.
+        ConfigError: A key is nowhere.
+    """
+    steps = tuple(_steps(values))
+    if not steps:
+        return None
+    places = _places(values.get("mask_key") or ())
+    names = Transform(steps=steps).key_names
+    keys = tuple(key_place(name, places.get(name, "")) for name in names)
+    return TransformOptions(steps=steps, keys=keys)
+
+
+def given_keys(items: Iterable[str]) -> tuple[MaskingKey, ...]:
+    """Return where the keys are found that `--mask-key` names.
+
+    Raises:
+        UsageError: A key has two places, or a place is none.
+        ConfigError: There is no such credential.
+    """
+    return tuple(key_place(name, place) for name, place in _places(items).items())
+
+
+def _places(items: Iterable[str]) -> dict[str, str]:
+    """Return the places of keys by their names."""
+    found: dict[str, str] = {}
+    for name, place in map(parse_key_place, items):
+        place = _expanded(place)
+        if found.setdefault(name or DEFAULT_KEY, place) != place:
+            raise UsageError(
+                f"--mask-key names two places for the key {name or DEFAULT_KEY}",
+                "give the keys names, such as --mask-key customers=file:PATH",
+            )
+    return found
+
+
+def _steps(values: Mapping[str, Any]) -> Iterator[Step]:
+    for name, text in _pairs(values, "expression"):
+        yield ComputeColumn(compute=name, sql=text)
+    for name, text in _pairs(values, "constant"):
+        yield ConstantColumn(constant=name, value=text)
+    for name, text in _pairs(values, "cast"):
+        yield CastColumn(cast=name, to=text.strip())
+    yield from map(parse_mask, values.get("mask") or ())
+    renames = tuple((name, plain_name(text.strip())) for name, text in _pairs(values, "rename"))
+    if renames:
+        yield RenameColumns(rename=renames)
+    kept = values.get("output_columns")
+    if kept:
+        yield KeepColumns(keep=tuple(map(plain_name, kept)))
+
+
+def _pairs(values: Mapping[str, Any], key: str) -> Iterator[tuple[str, str]]:
+    return map(parse_assignment, values.get(key) or ())
+
+
+def _expanded(place: str) -> str:
+    """Return a place with the home directory in it, which no shell has seen behind `file:`."""
+    kind, _, path = place.partition(":")
+    try:
+        return f"file:{at_home(path)}" if kind == "file" else place
+    except ValueError as error:
+        raise UsageError(f"the file of --mask-key: {error}", "write the path in full") from None
+
+
+_FORM = "give a public key, which begins with age1, or @FILE"
+
+
+def encryption_of(values: Mapping[str, Any]) -> EncryptionOptions | None:
+    """Return how the files are encrypted; None if they are not. The rules between options hold.
+
+    Raises:
+        UsageError: What stands for a recipient is none, or its file cannot be read.
+    """
+    if "encrypt_to" not in values:
+        return None  # A command that writes no rows.
+    if values["format"] != "parquet":
+        recipients = tuple(dict.fromkeys(_recipients(values["encrypt_to"])))
+        if not recipients:
+            return None
+        identity = keys_at(values).identity
+        return EncryptionOptions(recipients=recipients, identity=identity)
+    if not has_parquet_key(values["parquet_key_file"]):
+        return None
+    key, name = keys_at(values).key, values["parquet_key_name"] or ""
+    return EncryptionOptions(key=key, key_name=name)
+
+
+def keys_at(values: Mapping[str, Any]) -> EncryptionOptions:
+    """Return where the keys of files that are encrypted already are found, if anywhere."""
+    from unloader.secrets.encryption_keys import identity_reference, parquet_key_reference
+
+    return EncryptionOptions(
+        key=parquet_key_reference(_path(values["parquet_key_file"])),
+        identity=identity_reference(_path(values["decrypt_with"])),
+    )
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
+def _recipients(written: Iterable[str]) -> Iterator[str]:
+    for item in written:
+        if item.startswith("@"):
+            yield from _in_file(Path(item[1:]))
+        else:
+            yield _recipient(item)
+
+
+def _in_file(path: Path) -> Iterator[str]:
+    try:
+        text = read_named(path).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(
+            f"the file of --encrypt-to cannot be read: {reason}", "check its path"
+        ) from None
+    lines = [line.strip() for line in text.splitlines()]
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if not keys:
+        raise UsageError(f"the file {path} of --encrypt-to names no recipient", _FORM)
+    yield from map(_recipient, keys)
+
+
+def _recipient(text: str) -> str:
+    from writers.encryption.age import IDENTITY, RECIPIENT
+
+    text = text.strip()
+    if text.upper().startswith(IDENTITY):
+        learn(text)
+        raise UsageError(
+            "--encrypt-to has a private key, which every user of this machine may have seen",
+            "give the public key, which `age-keygen -y FILE` shows, and make a new private one",
+        )
+    if not text.startswith(RECIPIENT):
+        raise UsageError(
+            "a value of --encrypt-to is not a public key of age, and is not shown", _FORM
+        )
+    return text
+
+
+_NEVER_SHOWN = ("session_sql", "on_success", "on_failure")
+"""Options in no log and no manifest: a statement may need a password, a command a token."""
+
+
+def refuse_repeated(location: str, values: Mapping[str, Any]) -> None:
+    """Refuse what holds a secret itself: it would go into the manifest and the plan.
+
+    Hiding it there would not do: a condition with `***` in it means other rows.
+
+    Args:
+        location: Of the source.
+        values: Every option by its name with underscores.
+
+    Raises:
+        UsageError: One holds it.
+    """
+    for name, value in (("the source URL", location), *values.items()):
+        if name not in _NEVER_SHOWN and any(map(holds_secret, _texts(value))):
+            what = name if name == "the source URL" else "--" + name.replace("_", "-")
+            raise UsageError(
+                f"{what} holds the password of the source, or another secret that is in a file or "
+                "a variable of the environment; it would be shown and recorded",
+                "take it out; if it is there by chance, change the secret",
+            )
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the texts in a value, such as those of the pairs of a step or a route."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, Mapping):
+        yield from _texts(tuple(value.values()))
+    elif isinstance(value, Struct):
+        yield from _texts(astuple(value))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
 
 import click
 from msgspec.structs import replace
@@ -11,19 +12,23 @@ from msgspec.structs import replace
 from unloader.cli.invocation import Invocation
 from unloader.cli.options import rules
 from unloader.cli.options.credentials import connect_to
-from unloader.cli.options.origins import settings_of, shown_value
-from unloader.cli.options.parameter import JobOption, given, on_command_line
+from unloader.cli.options.parameter import (
+    JobOption,
+    given,
+    on_command_line,
+    settings_of,
+    shown_value,
+)
 from unloader.cli.options.request_of import request_of
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, Route, Setting, SourceSpec
+from unloader.request.job.entries import Entry, Given, Place
+from unloader.request.job.grammar import as_given
 from unloader.request.option import Option, of_command, of_scope
 from unloader.request.options import every_option
 from unloader.storage.place_names import KEPT, destination_kind
 
-if TYPE_CHECKING:
-    from unloader.request.job.entries import Entry
-
-_SELECTING = ("columns", "exclude")
+_ON_COMMAND_LINE = Place(path="--route")
 
 
 def asked_request(context: click.Context, url: str, values: Mapping[str, Any]) -> Request:
@@ -38,19 +43,18 @@ def asked_request(context: click.Context, url: str, values: Mapping[str, Any]) -
         UnloaderError: Something contradicts, or is missing.
     """
     entries = _entries(context, values)
-    if not entries:
-        rules.validate(values, given(context))
-        source = connect_to(url, values, given(context))
-        request = request_of(values, source, settings_of(context, source.kind))
-        _check_verify(request)
-        return request
-    return request_of_routes(context, url, values, entries)
+    if entries:
+        return _request_of_routes(context, url, values, entries)
+    rules.validate(values, given(context))
+    source = connect_to(url, values, given(context))
+    request = request_of(values, source, settings_of(context, source.kind))
+    _check_verify(request)
+    return request
 
 
-def request_of_routes(
+def _request_of_routes(
     context: click.Context, url: str, values: Mapping[str, Any], entries: Sequence[Entry]
 ) -> Request:
-    """Return the request for several routes; see `asked_request`."""
     names = [each.name or str(each.number) for each in entries]
     for name in names:
         if names.count(name) > 1:
@@ -78,7 +82,18 @@ def request_of_routes(
                 settings=_settings(entry, planned=context.obj.planned),
             )
         )
-    return _together(requests, routes)
+    first = requests[0]
+    if any(each.selection.where != first.selection.where for each in requests):
+        raise UsageError(
+            "routes have different values of where, and the database evaluates where once for all",
+            "write the condition of each route as its filter",
+        )
+    if len(routes) == 1 and first.output.filter is None:
+        return first
+    selection = replace(first.selection, columns=(), exclude=())
+    found = replace(first, selection=selection, routes=tuple(routes), fixed=None)
+    _check_verify(found)
+    return found
 
 
 def kept_routes(context: click.Context, values: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -96,47 +111,28 @@ def routes_of_plan(kept: Sequence[Mapping[str, Any]], path: str) -> list[Entry]:
         kept: What `kept_routes` gave.
         path: Of the plan file.
     """
-    from unloader.request.job.entries import Entry, Given, Place
+    return _routes_at(Place(path=path), ((each["name"], each["values"].items()) for each in kept))
 
-    place = Place(path=path)
+
+def _routes_at(
+    place: Place, routes: Iterable[tuple[str, Iterable[tuple[str, Any]]]]
+) -> list[Entry]:
     return [
         Entry(
             kind="route",
             number=number,
-            name=each["name"],
+            name=name,
             place=place,
-            values=tuple(
-                Given(key=key, value=value, place=place) for key, value in each["values"].items()
-            ),
+            values=tuple(Given(key=key, value=value, place=place) for key, value in pairs),
         )
-        for number, each in enumerate(kept, 1)
+        for number, (name, pairs) in enumerate(routes, 1)
     ]
-
-
-def _together(requests: Sequence[Request], routes: Sequence[Route]) -> Request:
-    first = requests[0]
-    if any(each.selection.where != first.selection.where for each in requests):
-        raise UsageError(
-            "routes have different values of where, and the database evaluates where once for all",
-            "write the condition of each route as its filter",
-        )
-    if len(routes) == 1 and first.output.filter is None:
-        return first
-    found = replace(
-        first,
-        selection=replace(first.selection, columns=(), exclude=()),
-        routes=tuple(routes),
-        fixed=None,
-    )
-    _check_verify(found)
-    return found
 
 
 def _check_verify(request: Request) -> None:
     if request.routes is not None and request.verify == "source":
         raise UsageError(
-            "--verify source compares one output without a filter",
-            "use --verify full",
+            "--verify source compares one output without a filter", "use --verify full"
         )
 
 
@@ -151,73 +147,20 @@ def _entries(context: click.Context, values: Mapping[str, Any]) -> Sequence[Entr
             f"--route cannot change the finished plan {context.obj.job_file}",
             "make a new plan with --route, or leave it out",
         )
-    from unloader.request.job.entries import Entry, Given, Place
-
-    place = Place(path="--route")
-    return [
-        Entry(
-            kind="route",
-            number=number,
-            name=name,
-            place=place,
-            values=tuple(Given(key=key, value=text, place=place) for key, text in pairs),
-        )
-        for number, (name, pairs) in enumerate(said, 1)
-    ]
+    return _routes_at(_ON_COMMAND_LINE, said)
 
 
 def _values_of(
     context: click.Context, values: Mapping[str, Any], entry: Entry
 ) -> tuple[dict[str, Any], frozenset[str]]:
-    """Return all options as they are for a route, and the names of those that it is told.
+    """Return all options as they are for a route, and the names of the options that it sets.
 
     What the job says above its routes is a default for each: it is passed over where it does not
     apply. The command line counts more than a route of a job file.
     """
-    options = {each.key: each for each in _of_routes()}
-    _check_keys(entry, options)
-    over = on_command_line(context) if _is_of_file(entry) else frozenset[str]()
-    told = {each.key: each.value for each in entry.values if each.key not in over}
-    inner = click.Command("run", params=[_RouteOption(options[key]) for key in told])
-    known = Invocation(
-        job_file=entry.place.path, job_values={each.key: each for each in entry.values}
-    )
-    own = inner.make_context(
-        "run", [], obj=known, default_map={k: _given(options[k], v) for k, v in told.items()}
-    ).params
-    found = dict(values)
-    if any(key in told for key in _SELECTING):
-        found.update(dict.fromkeys(_SELECTING, ()))
-    found.update(own)
-    above = {key for key in given(context) if key not in options}
-    return found, frozenset({*told, *above})
-
-
-class _RouteOption(JobOption):
-    """An option of one route: the variable of its name is of the whole job."""
-
-    def __init__(self, declared: Option) -> None:
-        super().__init__(_not_required(declared))
-
-    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """Return nothing."""
-        return None
-
-
-def _not_required(declared: Option) -> Option:
-    """Return an option as one that may be missing."""
-    return replace(declared, required=False)
-
-
-def _of_routes() -> tuple[Option, ...]:
-    return of_scope(of_command(every_option(), "run"), "route")
-
-
-def _check_keys(entry: Entry, options: Mapping[str, Option]) -> None:
+    options = _of_routes()
     for each in entry.values:
         if each.key not in options:
-            from difflib import get_close_matches
-
             name = each.key.replace("_", "-")
             near = get_close_matches(each.key, options, n=1, cutoff=0.5)
             raise UsageError(
@@ -226,6 +169,31 @@ def _check_keys(entry: Entry, options: Mapping[str, Option]) -> None:
                 if near
                 else "give it outside of the route, as --" + name,
             )
+    over = frozenset() if entry.place == _ON_COMMAND_LINE else on_command_line(context)
+    told = {each.key: each.value for each in entry.values if each.key not in over}
+    inner = click.Command("run", params=[_route_option(options[key]) for key in told])
+    known = Invocation(
+        job_file=entry.place.path, job_values={each.key: each for each in entry.values}
+    )
+    defaults = {key: as_given(options[key], value) for key, value in told.items()}
+    own = inner.make_context("run", [], obj=known, default_map=defaults).params
+    found = dict(values)
+    if "columns" in told or "exclude" in told:
+        found.update(columns=(), exclude=())
+    found.update(own)
+    above = {key for key in given(context) if key not in options}
+    return found, frozenset({*told, *above})
+
+
+def _route_option(declared: Option) -> JobOption:
+    """Return an option of one route, without its variable: that is of the whole job."""
+    option = JobOption(replace(declared, required=False))
+    option.envvar = None
+    return option
+
+
+def _of_routes() -> dict[str, Option]:
+    return {each.key: each for each in of_scope(of_command(every_option(), "run"), "route")}
 
 
 def _check_place(values: Mapping[str, Any], *, alone: bool) -> None:
@@ -239,32 +207,18 @@ def _check_place(values: Mapping[str, Any], *, alone: bool) -> None:
         )
 
 
-def _given(option: Option, value: Any) -> Any:
-    """Return a value in the form in which a job file has it."""
-    from unloader.request.job.grammar import as_given
-
-    return as_given(option, value)
-
-
-def _is_of_file(entry: Entry) -> bool:
-    return entry.place.path != "--route"
-
-
 def _settings(entry: Entry, *, planned: bool) -> tuple[Setting, ...]:
     """Return what a route says, for its manifest."""
-    options = {each.key: each for each in _of_routes()}
+    options = _of_routes()
     file = f"{'plan' if planned else 'job'} file {entry.place.path}"
-    where = file if _is_of_file(entry) else "command line"
-    found = []
-    for each in entry.values:
-        option = options[each.key]
-        if option.effect != "unrecorded":
-            found.append(
-                Setting(
-                    name=option.name,
-                    value=shown_value(option, each.value),
-                    origin=f"route {entry.name or entry.number}, {where}",
-                    effect=option.effect,
-                )
-            )
-    return tuple(found)
+    where = "command line" if entry.place == _ON_COMMAND_LINE else file
+    return tuple(
+        Setting(
+            name=option.name,
+            value=shown_value(option, value),
+            origin=f"route {entry.name or entry.number}, {where}",
+            effect=option.effect,
+        )
+        for option, value in ((options[each.key], each.value) for each in entry.values)
+        if option.effect != "unrecorded"
+    )

@@ -98,7 +98,7 @@ def test_statements_of_a_session_are_counted_and_not_shown(kind: str) -> None:
     import click
 
     from unloader.cli.commands.run import command
-    from unloader.cli.options.origins import settings_of
+    from unloader.cli.options.parameter import settings_of
 
     arguments = ["oracle://u@h/s", "--table", "T", "--to", "o"]
     arguments += ["--session-sql", "SET ROLE r IDENTIFIED BY secret"]

@@ -1,23 +1,25 @@
-"""Rules on where it goes: directories, streams, pipes, nowhere."""
+"""Rules between options on the destination: directories, object stores, tables, streams."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from unloader.cli.options.encryption import has_parquet_key
-from unloader.cli.options.rules.files import out_of_place
-from unloader.cli.options.rules.flags import flag
 from unloader.cli.options.tables import ONE_OF_SEVERAL, check_of_each_table, is_of_several
 from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
 from unloader.lakehouse.lake_formats import lake_kind
+from unloader.redaction import PARQUET_KEY_VARIABLE
 from unloader.request.directory_names import check_directory, home_template, is_dated
 from unloader.request.file_names import check_template
 from unloader.request.locations import looks_like_source
+from unloader.request.option import Circumstance, Option, of_command
+from unloader.request.options import every_option
 from unloader.request.value_types import ADAPTIVE
+from unloader.secrets.secret_places import USUAL_PARQUET_KEY, usual_credential
 from unloader.sources.registry import KINDS
 from unloader.storage.place_names import (
     NULL,
@@ -33,6 +35,38 @@ from unloader.storage.place_names import (
 from writers.errors import FormatError
 from writers.model import Compression
 from writers.objects.location import Location, is_location
+
+
+def flag(name: str) -> str:
+    """Return an option as it is typed."""
+    return "--" + name.replace("_", "-")
+
+
+def out_of_place(where: Circumstance, given: frozenset[str]) -> Iterator[Option]:
+    """Yield the given options that do not apply somewhere."""
+    for option in of_command(every_option(), "run"):
+        if option.key in given and where in option.not_for:
+            yield option
+
+
+def has_parquet_key(path: str | None) -> bool:
+    """Return whether a Parquet key is given: in a file, in the variable or by systemd."""
+    given = path is not None or PARQUET_KEY_VARIABLE in os.environ
+    return given or usual_credential(USUAL_PARQUET_KEY) is not None
+
+
+def check_variables() -> None:
+    """Refuse variables that are set and empty, as a script leaves them whose own source failed.
+
+    Raises:
+        UsageError: Names the variable.
+    """
+    for name in (PARQUET_KEY_VARIABLE, "UNLOADER_PARQUET_KEY_FILE", "UNLOADER_ENCRYPT_TO"):
+        if not os.environ.get(name, "set").strip():
+            raise UsageError(
+                f"{name} is set and empty, so the files would not be encrypted",
+                "give it a value, or unset it",
+            )
 
 
 def check_destination(values: Mapping[str, Any], given: frozenset[str]) -> None:
