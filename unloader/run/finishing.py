@@ -15,6 +15,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from unloader.errors import SourceError, UnloaderError, translate
 from unloader.events import Event, Observer
@@ -47,10 +48,8 @@ _GATHER_SECONDS = 0.1
 END_SECONDS = 600.0
 """Guess: a publication that takes longer is stuck in the file system."""
 
-
 Ended = tuple[Table, BaseException | None]
 """A table, and what went wrong with it."""
-
 
 Publish = Callable[[Sequence[Table], SyncThreads, Observer], Iterable[Ended]]
 
@@ -76,35 +75,42 @@ class Finisher:
             observe: Gets the events, by `collect`.
             at_once: A table is published when it is checked; otherwise `publish` is called.
         """
-        self._check = check
         self._observe = observe
-        self._at_once = at_once
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[Table | None] = queue.SimpleQueue()
         self._pending = 0
         self._ended: queue.SimpleQueue[Ended] = queue.SimpleQueue()
+        self._soon = threading.Event()
+
+        def checking(tables: Sequence[Table], threads: SyncThreads) -> Iterable[Ended]:
+            return check(tables, self._events.put)
 
         def publishing(tables: Sequence[Table], threads: SyncThreads) -> Iterable[Ended]:
             return publish(tables, threads, self._events.put)
 
-        self._soon = threading.Event()
+        def checked(ended: Ended) -> None:
+            table, error = ended
+            if error is None and at_once:
+                self._hand_on(table)
+            else:
+                self._ended.put(ended)
+
+        self._counting = _Threads(
+            checking, checked, self._soon, seconds=_COUNTED_SECONDS, together=_COUNTED_TOGETHER
+        )
         self._small = _Threads(
             publishing,
             self._ended.put,
-            most=_PUBLISHERS,
+            self._soon,
+            seconds=_GATHER_SECONDS,
             together=_PUBLISHED_TOGETHER,
-            soon=self._soon,
+            most=_PUBLISHERS,
         )
-        self._long = _Threads(
-            publishing, self._ended.put, most=_LONG_ONES, together=1, soon=self._soon
-        )
-        self._counter = threading.Thread(target=self._check_all, name="tables", daemon=True)
-        self._counter.start()
+        self._long = _Threads(publishing, self._ended.put, self._soon, most=_LONG_ONES)
 
     def take(self, table: Table) -> None:
         """Check a table, and publish it if that is its time; returns at once."""
         self._pending += 1
-        self._done.put(table)
+        self._counting.take(table)
 
     def publish(self, table: Table) -> None:
         """Publish a table that is checked; returns at once."""
@@ -144,69 +150,62 @@ class Finisher:
 
     def close(self) -> None:
         """Let the tables that are in hand come to their end, and begin no other."""
-        _empty(self._done)
-        self._done.put(None)
-        self._counter.join(END_SECONDS)
+        self._counting.close()
         self.hurry()
         self._small.close()
         self._long.close()
-
-    def _check_all(self) -> None:
-        while (table := self._done.get()) is not None:
-            self._soon.wait(_COUNTED_SECONDS)
-            tables = [table, *_more(self._done, _COUNTED_TOGETHER - 1)]
-            for each, error in _each_once(tables, lambda some: self._check(some, self._events.put)):
-                if error is None and self._at_once:
-                    self._hand_on(each)
-                else:
-                    self._ended.put((each, error))
 
     def _hand_on(self, table: Table) -> None:
         (self._long if table.takes_long else self._small).take(table)
 
 
 class _Threads:
-    """Threads that publish; they are started when there is something to do."""
+    """Threads that do something with tables; they are started when there is something to do."""
 
     def __init__(
         self,
-        publish: Callable[[Sequence[Table], SyncThreads], Iterable[Ended]],
+        act: Callable[[Sequence[Table], SyncThreads], Iterable[Ended]],
         ended: Callable[[Ended], None],
-        *,
-        most: int,
-        together: int,
         soon: threading.Event,
+        *,
+        seconds: float = 0.0,
+        together: int = 1,
+        most: int = 1,
     ) -> None:
         """Begin with none.
 
         Args:
-            publish: Publishes some tables.
+            act: Counts or publishes some tables.
             ended: Takes each of them.
-            most: How many threads there are at most.
-            together: How many tables each of them publishes at a time.
             soon: Set once tables are not to wait for others any more.
+            seconds: How long a table waits for others until then.
+            together: How many tables each thread takes at a time.
+            most: How many threads there are at most.
         """
-        self._publish = publish
+        self._act = act
         self._ended = ended
-        self._most = most
-        self._together = together
         self._soon = soon
+        self._seconds = seconds
+        self._together = together
+        self._most = most
         self._waiting: queue.SimpleQueue[Table | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
     def take(self, table: Table) -> None:
-        """Publish a table; returns at once."""
+        """Do it with a table; returns immediately."""
         started = len(self._threads) >= self._most or self._start()
         if not started and not self._threads:
             # The system refuses any thread: then it is done here.
             with SyncThreads() as threads:
-                self._publish_some([table], threads)
+                self._do([table], threads)
             return
         self._waiting.put(table)
 
     def close(self) -> None:
         """Let the tables that are in hand come to their end, and begin no other."""
-        _empty(self._waiting)
+        with suppress(queue.Empty):
+            while True:
+                self._waiting.get_nowait()
         for _ in self._threads:
             self._waiting.put(None)
         for thread in self._threads:
@@ -226,42 +225,29 @@ class _Threads:
         with SyncThreads() as threads:
             while (table := self._waiting.get()) is not None:
                 if self._together > 1:
-                    self._soon.wait(_GATHER_SECONDS)
-                some = [table, *_more(self._waiting, self._together - 1)]
-                self._publish_some(some, threads)
+                    self._soon.wait(self._seconds)
+                self._do([table, *self._more()], threads)
 
-    def _publish_some(self, tables: Sequence[Table], threads: SyncThreads) -> None:
-        for ended in _each_once(tables, lambda some: self._publish(some, threads)):
-            self._ended(ended)
+    def _more(self) -> Iterator[Table]:
+        """Yield further tables that wait."""
+        with suppress(queue.Empty):
+            for _ in range(self._together - 1):
+                table = self._waiting.get_nowait()
+                if table is None:
+                    self._waiting.put(None)
+                    return
+                yield table
 
-
-def _each_once(
-    tables: Sequence[Table], act: Callable[[Sequence[Table]], Iterable[Ended]]
-) -> Iterator[Ended]:
-    """Do something with tables; yield each once, those that it has not told of with its error."""
-    left = {each.number: each for each in tables}
-    try:
-        for each, error in act(tables):
-            del left[each.number]
-            yield each, error
-    except GeneratorExit:
-        raise
-    except BaseException as error:
-        for each in left.values():
-            yield each, error
-
-
-def _more(tables: queue.SimpleQueue[Table | None], most: int) -> Iterator[Table]:
-    """Yield those that wait, at most so many."""
-    for _ in range(most):
+    def _do(self, tables: Sequence[Table], threads: SyncThreads) -> None:
+        """Act on tables; hand each on once, those of which nothing was reported with the error."""
+        left = {each.number: each for each in tables}
         try:
-            table = tables.get_nowait()
-        except queue.Empty:
-            return
-        if table is None:
-            tables.put(None)
-            return
-        yield table
+            for each, error in self._act(tables, threads):
+                del left[each.number]
+                self._ended((each, error))
+        except BaseException as error:
+            for each in left.values():
+                self._ended((each, error))
 
 
 def known_failure(error: BaseException) -> AttemptFailure:
@@ -274,14 +260,6 @@ def known_failure(error: BaseException) -> AttemptFailure:
     if not isinstance(known, UnloaderError):
         raise error
     return failure_of(known)
-
-
-def _empty(tables: queue.SimpleQueue[Table | None]) -> None:
-    while True:
-        try:
-            tables.get_nowait()
-        except queue.Empty:
-            return
 
 
 _FEW_ROWS = 100_000
