@@ -25,10 +25,10 @@ from msgspec.structs import replace
 
 from numa.topology import detect
 from partition_planner.model import WorkUnit
-from unloader.engine.climbing import FEW, RowCount
+from unloader.engine.climbing import RowCount
 from unloader.engine.steering import Concurrency, CpuLimit, Held, LoadLimit, Steering, is_between
 from unloader.errors import ConfigError, UnloaderError
-from unloader.events import Event, ParallelismChanged
+from unloader.events import ParallelismChanged
 from unloader.model import ConcurrencyOptions, Request
 from unloader.nouns import counted
 from unloader.placement.seating import (
@@ -208,147 +208,111 @@ def watched_load(request: Request, catalog: Catalog) -> LoadWatch | None:
     return LoadWatch(open_load(catalog), lambda: open_load(catalog))
 
 
-class RunSteering(Struct, kw_only=True):
-    """What steers a run: nothing, as long as nobody has asked for it."""
+MOST_STEPS = 1000
+"""As many are kept for the manifest, the latest: a limit may come and go for days."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RunSteering:
+    """Steers the number of workers, once the options or `unloader set` ask for something.
+
+    Everything is called in the engine's thread.
+    """
 
     request: Request
     most: int
     """Workers that have a seat and may have a unit."""
     live: LiveRun
     pids: Callable[[], Mapping[int, int]]
+    """Returns the process of each worker."""
     load: LoadWatch | None
     seconds: Callable[[], float]
-    """Returns how long the run has been going on."""
-    current: SteeredRun | None = None
-    _from_s: float = 0.0
-    """When steering began, by those."""
-
-    def __post_init__(self) -> None:
-        """Begin where the options ask for it."""
-        if self.request.concurrency is not None:
-            self.current = self._new(self.request.concurrency)
-
-    @property
-    def first_workers(self) -> int:
-        """How many workers are wanted at first."""
-        return self.most if self.current is None else self.current.steering.control.places
-
-    def turn(self) -> SteeredRun | None:
-        """Take what is asked by hand; return what steers the run now."""
-        while (wish := self.live.wish()) is not None:
-            if self.current is None:
-                self.current = self._new(ConcurrencyOptions())
-            self.current.take(wish)
-        return self.current
-
-    def steps(self) -> tuple[ParallelismChanged, ...] | None:
-        """Return the steps for the manifest; None where the run was not steered.
-
-        Their times are those of its units and samples: since the run began.
-        """
-        if self.current is None:
-            return None
-        return tuple(
-            replace(step, seconds=round(self._from_s + step.seconds, 1))
-            for step in self.current.record()
-        )
-
-    def _new(self, options: ConcurrencyOptions) -> SteeredRun:
-
-        self._from_s = self.seconds()
-        return SteeredRun(
-            options=options,
-            most=self.most,
-            first=self._first() if options.adaptive else _FEWEST,
-            sessions_beside=sessions_beside_workers(self.request),
-            observe=self.live,
-            show=self._show,
-            pids=self.pids,
-            load=self.load,
-        )
-
-    def _first(self) -> int:
-        """Return how many begin where the best number is to be found: few for this machine."""
-        cpus = automatic_parallelism(detect(), self.request.seats)
-        return max(_FEWEST, cpus // _CPUS_A_WORKER)
-
-    def _show(self, status: ParallelismStatus) -> None:
-        self.live.parallelism = status
-
-
-MOST_STEPS = 1000
-"""As many are kept for the manifest, the latest: a limit may come and go for days."""
-
-
-@dataclass(slots=True, kw_only=True)
-class SteeredRun:
-    """Steers one run; everything is called in the engine's thread."""
-
-    options: ConcurrencyOptions
-    most: int
-    """Workers that have a seat."""
-    first: int = FEW
-    """Workers to begin with where the best number is to be found."""
-    sessions_beside: int
-    """Sessions of the run that no worker has."""
-    observe: Callable[[Event], None]
-    show: Callable[[ParallelismStatus], None]
-    """Takes what others see of it."""
-    pids: Callable[[], Mapping[int, int]] = dict
-    """Returns the process of each worker."""
-    load: LoadWatch | None = None
-    count: RowCount = field(default_factory=RowCount)
-    steps: list[ParallelismChanged] = field(default_factory=list)
+    """Returns how long the run has been active."""
     clock: Callable[[], float] = time.monotonic
-    steering: Steering[WorkUnit] = field(init=False)
+    count: RowCount = field(default_factory=RowCount)
+    steering: Steering[WorkUnit] | None = None
+    """None as long as nothing is asked for."""
+    _from_s: float = 0.0
+    """When steering began, in seconds of the run."""
+    _options: ConcurrencyOptions = field(default_factory=ConcurrencyOptions)
+    _steps: list[ParallelismChanged] = field(default_factory=list)
     _host: HostCpu = field(default_factory=HostCpu)
     _cpu: CpuLimit | None = None
     _load_limit: LoadLimit | None = None
     _status: ParallelismStatus | None = None
 
     def __post_init__(self) -> None:
-        """Begin with what the options say."""
+        """Begin where the options ask for it."""
+        if self.request.concurrency is not None:
+            self._begin(self.request.concurrency)
+
+    @property
+    def first_workers(self) -> int:
+        """How many workers are wanted at first."""
+        return self.most if self.steering is None else self.steering.control.places
+
+    def turn(self) -> Steering[WorkUnit] | None:
+        """Take what is asked by `unloader set`; return what steers the run now."""
+        while (wish := self.live.wish()) is not None:
+            steering = self.steering or self._begin(ConcurrencyOptions())
+            refused = self._refusal(wish)
+            if not refused:
+                self._take(wish, steering.control)
+            self._show(steering, taken=wish.id, refused=refused)
+        return self.steering
+
+    def steps(self) -> tuple[ParallelismChanged, ...] | None:
+        """Return the latest steps for the manifest; None where the run was not steered.
+
+        Their times are those of its units and samples: since the run began.
+        """
+        if self.steering is None:
+            return None
+        return tuple(
+            replace(step, seconds=round(self._from_s + step.seconds, 1)) for step in self._steps
+        )
+
+    def _begin(self, options: ConcurrencyOptions) -> Steering[WorkUnit]:
+        self._from_s, self._options = self.seconds(), options
+        first = _FEWEST
+        if options.adaptive:
+            # Few for this machine: the best number is to be found.
+            cpus = automatic_parallelism(detect(), self.request.seats)
+            first = max(_FEWEST, cpus // _CPUS_A_WORKER)
         control = Concurrency(
             most=self.most,
-            wanted=None if self.options.adaptive and self.most > 1 else self.most,
+            wanted=None if options.adaptive and self.most > 1 else self.most,
             began=self.clock(),
-            first=self.first,
+            first=first,
             count=self.count,
         )
-        self.steering = Steering(control=control, limits=self._limits, tell=self._tell)
+        self.steering = Steering(control=control, limits=self._limits, tell=self._report)
         self._follow_options()
+        return self.steering
 
-    def take(self, wish: Wish) -> None:
-        """Do what is asked, or say why not; either is seen by who asked."""
-        refused = self._refusal(wish)
-        if not refused:
-            changes = {
-                name: getattr(wish, name)
-                for name in ("max_sessions", "max_cpu", "slow_between")
-                if getattr(wish, name) is not None
-            }
-            changes = {name: value or None for name, value in changes.items()}
-            if wish.slow_parallelism is not None:
-                changes["slow_parallelism"] = wish.slow_parallelism
-            self.options = replace(self.options, **changes)
-            self._follow_options()
-            control, now = self.steering.control, self.clock()
-            if wish.parallelism is not None:
-                asked = {"adaptive": None, "auto": self.most}.get(
-                    str(wish.parallelism), wish.parallelism
-                )
-                number = asked if asked is None else int(asked)
-                control.ask(number if self.most > 1 else 1, now, wish.by)
-            if changes:
-                said = ", ".join(f"{name.replace('_', '-')} {_shown(getattr(wish, name))}"
-                                 for name in changes)  # fmt: skip
-                control.note_asked(f"{wish.by} asks for {said}", now)
-            self._tell()
-        self._show(taken=wish.id, refused=refused)
-
-    def record(self) -> tuple[ParallelismChanged, ...]:
-        """Return the latest steps."""
-        return tuple(self.steps)
+    def _take(self, wish: Wish, control: Concurrency) -> None:
+        """Do what is asked."""
+        changes = {
+            name: getattr(wish, name) or None
+            for name in ("max_sessions", "max_cpu", "slow_between")
+            if getattr(wish, name) is not None
+        }
+        if wish.slow_parallelism is not None:
+            changes["slow_parallelism"] = wish.slow_parallelism
+        self._options = replace(self._options, **changes)
+        self._follow_options()
+        now = self.clock()
+        if wish.parallelism is not None:
+            named = {"adaptive": None, "auto": self.most}
+            asked = named.get(str(wish.parallelism), wish.parallelism)
+            number = asked if asked is None else int(asked)
+            control.ask(number if self.most > 1 else 1, now, wish.by)
+        if changes:
+            said = ", ".join(
+                f"{name.replace('_', '-')} {_shown(getattr(wish, name))}" for name in changes
+            )
+            control.note_asked(f"{wish.by} asks for {said}", now)
+        self._report()
 
     def _refusal(self, wish: Wish) -> str:
         """Return why a wish cannot be granted; empty if it can."""
@@ -357,10 +321,11 @@ class SteeredRun:
                 f"the run has seats for {counted(self.most, 'worker')}, but the request asks for "
                 f"{wish.parallelism}"
             )
-        if wish.max_sessions and wish.max_sessions <= self.sessions_beside:
+        beside = sessions_beside_workers(self.request)
+        if wish.max_sessions and wish.max_sessions <= beside:
             return (
                 f"{wish.max_sessions} sessions leave no session for a worker: the run itself needs "
-                f"{self.sessions_beside}"
+                f"{beside}"
             )
         if wish.max_cpu and not (0 < wish.max_cpu <= 1 and self._host.readable()):
             return "the CPU load of the run's host cannot be read"
@@ -373,7 +338,7 @@ class SteeredRun:
         return ""
 
     def _follow_options(self) -> None:
-        known = self.options
+        known = self._options
         if known.max_cpu is None:
             self._cpu = None
         elif self._cpu is None:
@@ -401,13 +366,14 @@ class SteeredRun:
         return {name: held for name, held in found.items() if held is not None}
 
     def _sessions(self) -> Held | None:
-        most = self.options.max_sessions
-        if most is None or most - self.sessions_beside >= self.most:
+        most = self._options.max_sessions
+        if most is None:
             return None
-        return Held(places=most - self.sessions_beside, reason=f"--max-sessions {most}")
+        places = most - sessions_beside_workers(self.request)
+        return Held(places=places, reason=f"--max-sessions {most}") if places < self.most else None
 
     def _slow_hours(self) -> Held | None:
-        hours, most = self.options.slow_between, self.options.slow_parallelism
+        hours, most = self._options.slow_between, self._options.slow_parallelism
         if not hours or most >= self.most:
             return None
         here = time.localtime()
@@ -415,29 +381,29 @@ class SteeredRun:
             return None
         return Held(places=most, reason=f"--slow-between {hours} ({here.tm_zone})")
 
-    def _tell(self) -> None:
-        control = self.steering.control
-        for step in control.steps:
-            self.observe(step)
-        self.steps = [*self.steps, *control.steps][-MOST_STEPS:]
-        control.steps.clear()
-        self._show()
+    def _report(self) -> None:
+        steering = self.steering
+        assert steering is not None
+        for step in steering.control.steps:
+            self.live(step)
+        self._steps = [*self._steps, *steering.control.steps][-MOST_STEPS:]
+        steering.control.steps.clear()
+        self._show(steering)
 
-    def _show(self, **answer: str) -> None:
-        control, last = self.steering.control, self.steps[-1] if self.steps else None
+    def _show(self, steering: Steering[WorkUnit], **answer: str) -> None:
+        control, last = steering.control, self._steps[-1] if self._steps else None
         before = self._status
-        self._status = ParallelismStatus(
+        self._status = self.live.parallelism = ParallelismStatus(
             mode="adaptive" if control.is_adaptive else "fixed",
             workers=control.places,
             of=self.most,
-            paused=self.steering.paused,
+            paused=steering.paused,
             limit=control.limit.reason if control.limit is not None else "",
             since=last.seconds if last is not None else 0.0,
             reason=last.reason if last is not None else "",
             taken=answer.get("taken", before.taken if before else ""),
             refused=answer.get("refused", before.refused if before else ""),
         )
-        self.show(self._status)
 
 
 def _shown(value: object) -> str:

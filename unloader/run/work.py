@@ -146,8 +146,7 @@ class Units(Work[TableUnit]):
 
     def steering(self) -> Steering[Any] | None:
         """Return what holds the run to a number of workers."""
-        steered = self.steered.turn()
-        return None if steered is None else steered.steering
+        return self.steered.turn()
 
     def note(self, text: str) -> None:
         """Show the user a line."""
@@ -170,8 +169,7 @@ class Units(Work[TableUnit]):
         """Report a unit that a worker has taken."""
         table, unit = self._table(attempt), attempt.unit.unit
         table.history.started(place)
-        if (steered := self.steered.current) is not None:
-            steered.count.started(place)
+        self.steered.count.started(place)
         _show(
             table,
             UnitStarted(
@@ -193,8 +191,7 @@ class Units(Work[TableUnit]):
         if self.room is not None and payload.waiting_for:
             self.room.worker_waits(payload.waiting_for)
         table.history.advanced(place, payload.rows, payload.bytes)
-        if (steered := self.steered.current) is not None:
-            steered.count.reached(place, payload.rows)
+        self.steered.count.reached(place, payload.rows)
         _show(table, payload)
 
     def finished(self, place: int, attempt: Attempt[TableUnit], result: object) -> None:
@@ -222,9 +219,8 @@ class Units(Work[TableUnit]):
         size = sum(file.bytes for file in result.files)
         began = table.history.finished(place, result.rows, size, result.seconds + ago)
         self._began[attempt.unit.id] = began
-        if (steered := self.steered.current) is not None:
-            steered.count.reached(place, result.rows)
-            steered.count.ended(place)
+        self.steered.count.reached(place, result.rows)
+        self.steered.count.ended(place)
         _show(
             table,
             UnitFinished(
@@ -330,8 +326,7 @@ class Units(Work[TableUnit]):
     def _failed(self, place: int, verdict: Verdict[TableUnit], failure: AttemptFailure) -> None:
         attempt = verdict.assignment
         table, unit = self._table(attempt), attempt.unit.unit.id
-        if (steered := self.steered.current) is not None:
-            steered.count.ended(place)
+        self.steered.count.ended(place)
         table.output.failed(unit, attempt.attempt, failure.message)
         table.history.failed(place, unit, attempt.attempt, failure.message)
         _show(
