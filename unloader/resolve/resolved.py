@@ -40,7 +40,7 @@ from writers.codecs.choice import Choice
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 from writers.schema import read_schema, schema_text, selected
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 _AGAIN = "make the plan again: unloader plan SOURCE --output FILE"
 

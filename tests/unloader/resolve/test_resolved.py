@@ -151,8 +151,8 @@ def test_a_run_must_be_whole(name: str) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("format_version",), 3, "has format version 3, but this version of unloader reads 4"),
-        (("format_version",), 5, "has format version 5, but this version of unloader reads 4"),
+        (("format_version",), 3, "has format version 3, but this version of unloader reads 5"),
+        (("format_version",), 6, "has format version 6, but this version of unloader reads 5"),
         (("format_version",), "3", "not a plan: it has no format version"),
         (("request", "fetch_bytes"), 7, "edited"),
         (("request", "fetch_bytes"), "7", "Expected `int`, got `str` - at `$.request.fetch_bytes`"),
