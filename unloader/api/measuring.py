@@ -15,7 +15,7 @@ from unloader.tuning.codec_choice import SampleBudget
 
 if TYPE_CHECKING:
     from unloader.placement.survey import Survey
-    from unloader.tuning.ceiling_records import Ceilings
+    from unloader.tuning.ceilings import Ceilings
     from unloader.tuning.codec_choice import CodecReport
     from unloader.tuning.preflight_measuring import Budget
     from unloader.tuning.sizing_records import Question, Sizing

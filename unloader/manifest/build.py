@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, convert, field
 from msgspec.structs import replace
 
-from numa.topology import detect
 from partition_planner.model import KeyRange
 from unloader import __version__
 from unloader.events import ParallelismChanged
@@ -46,22 +44,12 @@ from unloader.redaction import redact
 from unloader.request.options import recorded
 from unloader.resolve.jobs import digest_of_job
 from unloader.resolve.resolved import ResolvedRun, missing_libraries
-from unloader.storage.place_names import destination_kind
-from unloader.tuning.ceiling_records import Ceilings, Efficiency, Mount
-from unloader.tuning.efficiency import (
-    RunRates,
-    efficiency,
-    existing_directory,
-    mount_of,
-    this_machine,
-)
 from writers.codecs.libraries import codec_library
 from writers.model import TextFormat
 from writers.schema import text_classes
 
 if TYPE_CHECKING:
     from unloader.transforms.model import OutputColumn
-    from unloader.tuning.ceiling_records import Ceilings, Efficiency
 
 
 class RunFacts(Struct, frozen=True, kw_only=True):
@@ -81,8 +69,6 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     """Where the workers were."""
     lowest_parallelism: int | None = None
     """Workers that the source let work when it took fewest sessions; None if it refused none."""
-    ceilings: Ceilings | None = None
-    """What the run is compared with, where that is wanted."""
     steps: tuple[ParallelismChanged, ...] | None = None
     """How many workers worked when; None where that was not steered."""
     kept: frozenset[str] = frozenset()
@@ -144,7 +130,6 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
             result=facts.verify_result,
             not_compared=facts.not_compared,
         ),
-        efficiency=_efficiency(facts, totals) if complete else None,
     )
 
 
@@ -179,14 +164,6 @@ def _filtered(units: tuple[FinishedUnit, ...]) -> int | None:
     """Return how many rows a filter left out; None where there was none."""
     found = [unit.filtered for unit in units if unit.filtered is not None]
     return sum(found) if found else None
-
-
-def _efficiency(facts: RunFacts, totals: TotalsRecord) -> Efficiency | None:
-    """Return how near the run came to its ceilings; without parts where none of them is its own."""
-    if facts.ceilings is None:
-        return None
-
-    return compared(facts.run, facts.ceilings, totals, resumed=bool(facts.kept))
 
 
 def _refusals(facts: RunFacts) -> tuple[str, ...]:
@@ -282,47 +259,6 @@ def _encryption(options: EncryptionOptions | None) -> EncryptionRecord | None:
         key_name=options.key_name,
         key_proof=options.key_proof,
     )
-
-
-def compared(
-    run: ResolvedRun, found: Ceilings, totals: TotalsRecord, *, resumed: bool
-) -> Efficiency:
-    """Return how near a run came to ceilings.
-
-    Args:
-        run: What was done.
-        found: The ceilings of the file that the run's request names.
-        totals: What came of it.
-        resumed: Another process did a part of it, of which the rates say nothing.
-    """
-    extract, options = run.extract, run.output.options
-    raw = None if resumed else totals.uncompressed_bytes
-    rates = RunRates(
-        machine=this_machine(detect()),
-        workers=len(run.seating.seats),
-        mounts=_mounts(options.destinations),
-        direct_io=options.direct_io,
-        kind=extract.source.kind,
-        location=redact(extract.source.location),
-        subject=extract.query if extract.query is not None else extract.table.label,
-        where=extract.where,
-        partitions=extract.partitions,
-        columns=len(run.written.columns),
-        format="csv" if isinstance(run.output.format, TextFormat) else "parquet",
-        rows_per_second=totals.rows_per_second,
-        bytes_per_second=totals.bytes_per_second,
-        uncompressed_bytes_per_second=(
-            round(raw / totals.seconds) if raw and totals.seconds else None
-        ),
-    )
-    return efficiency(found, os.path.basename(run.request.ceilings or ""), rates)
-
-
-def _mounts(destinations: tuple[str, ...]) -> tuple[Mount | None, ...]:
-    if destination_kind(destinations) != "directories":
-        return ()
-    places = (existing_directory(each) for each in destinations)
-    return tuple(None if place is None else mount_of(place) for place in places)
 
 
 def columns_record(run: ResolvedRun) -> tuple[ColumnRecord, ...]:

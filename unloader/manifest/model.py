@@ -18,7 +18,6 @@ from unloader.events import ParallelismChanged
 from unloader.model import FinishedUnit, LakeTable, Lossless, Setting, Snapshot, VerifyLevel
 from unloader.placement.evidence import NodeRecord, WorkerRecord
 from unloader.transforms.model import Masked, Step
-from unloader.tuning.ceiling_records import Efficiency
 from writers.codecs.choice import Choice
 from writers.model import Compression, ParquetFormat, TextFormat, WrittenFile
 
@@ -267,6 +266,31 @@ class RouteRecord(Record, frozen=True, kw_only=True):
     others: tuple[OtherRoute, ...]
     dropped: tuple[str, ...]
     """Names of those that had failed when this one was published."""
+
+
+class EfficiencyPart(Record, frozen=True, kw_only=True):
+    """How near a run came to one ceiling."""
+
+    what: Literal["disk", "source", "encoder"]
+    unit: Literal["bytes/s", "rows/s"]
+    rate: float
+    """Of the whole run, from its first step to its last."""
+    ceiling: float
+    share: float
+    """The rate divided by the ceiling."""
+    basis: str
+    """The conditions of the measured ceiling."""
+
+
+class Efficiency(Record, frozen=True, kw_only=True):
+    """A run compared with ceilings of the same machine, places and source."""
+
+    ceilings: str
+    """The file."""
+    taken_at: str
+    parts: tuple[EfficiencyPart, ...]
+    not_compared: tuple[str, ...]
+    """The parts without a comparison, and why."""
 
 
 class Manifest(Record, frozen=True, kw_only=True, tag_field="format_version", tag=FORMAT_VERSION):

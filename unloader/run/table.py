@@ -48,7 +48,7 @@ from unloader.worker.masked_failures import masks_any, source_words_left_out
 from writers.files.syncing import Steps
 
 if TYPE_CHECKING:
-    from unloader.tuning.ceiling_records import Ceilings
+    from unloader.tuning.ceilings import Ceilings
 
 
 class SharedCatalog:
@@ -329,7 +329,6 @@ class Table(Struct, kw_only=True):
             directories=directories,
             evidence=state.evidence,
             lowest_parallelism=state.lowest_parallelism,
-            ceilings=state.ceilings,
             steps=None if state.steering is None else state.steering.steps(),
             kept=frozenset(self.before.finished),
             failed_attempts=tuple(self.history.failures),
@@ -337,9 +336,11 @@ class Table(Struct, kw_only=True):
             samples=self.history.samples(),
         )
         manifest = build_manifest(facts, tuple(units), complete=complete)
-        found = manifest.efficiency
-        if found is None or found.parts:
+        if not complete or state.ceilings is None:
             return manifest
+        found = state.ceilings.compared(facts.run, manifest.totals, resumed=bool(facts.kept))
+        if found.parts:
+            return replace(manifest, efficiency=found)
         text = f"the run is not compared with {found.ceilings}: {'; '.join(found.not_compared)}"
         self.observe(Notice(text=text))
-        return replace(manifest, efficiency=None)
+        return manifest

@@ -28,7 +28,7 @@ from writers.objects.location import is_location
 from writers.registry import name_of
 
 if TYPE_CHECKING:
-    from unloader.tuning.ceiling_records import Ceilings
+    from unloader.tuning.ceilings import Ceilings
 
 ENTRY = "unloader.worker.process:work"
 """The function that does the tasks of a worker."""
@@ -175,7 +175,7 @@ def check_ceilings(request: Request) -> None:
         ConfigError: It cannot.
     """
     if request.ceilings is not None:
-        from unloader.tuning.ceiling_records import read_ceilings
+        from unloader.tuning.ceilings import read_ceilings
 
         read_ceilings(Path(request.ceilings))
 
@@ -187,7 +187,7 @@ def ceilings_of(request: Request, observe: Observer) -> Ceilings | None:
     """
     if request.ceilings is None:
         return None
-    from unloader.tuning.ceiling_records import read_ceilings
+    from unloader.tuning.ceilings import read_ceilings
 
     try:
         return read_ceilings(Path(request.ceilings))

@@ -18,9 +18,9 @@ from typing import Any
 from msgspec import Struct, field
 
 from numa.errors import TopologyError
+from numa.model import Topology
 from numa.quota import throttling
 from numa.topology import detect
-from unloader.tuning.efficiency import this_machine
 
 DISK_STATISTICS = Path("/proc/diskstats")
 _BLOCK_DEVICES = Path("/sys/class/block")
@@ -340,6 +340,13 @@ class Machine(Struct, frozen=True, kw_only=True):
     """That may be used, threads of one core counted once."""
 
 
+def usable_cores(topology: Topology) -> int:
+    """Return the number of cores that may be used; threads of one core are counted once."""
+    # A node that does not tell its cores has one for each of its CPUs.
+    cores = sum(len(node.cores or node.cpus) for node in topology.nodes)
+    return max(1, min(topology.usable_cpus, cores))
+
+
 def machine_of(directories: Sequence[str]) -> Machine:
     """Return the fixed properties of this machine.
 
@@ -363,7 +370,7 @@ def machine_of(directories: Sequence[str]) -> Machine:
         cpu_quota=topology.cpu_quota,
         output_disks=disks,
         link_speeds=link_speeds(),
-        cores=this_machine(topology).cores,
+        cores=usable_cores(topology),
     )
 
 

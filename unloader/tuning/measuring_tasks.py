@@ -14,10 +14,18 @@ from unloader.engine.schedule import Attempt, Schedule
 from unloader.errors import Interrupted, SourceError
 from unloader.failures import error_of
 from unloader.model import AttemptFailure, RetryOptions
-from unloader.tuning.ceiling_records import WriteSettings
 
 if TYPE_CHECKING:
     from unloader.model import Extract, UnitTask
+
+
+class WriteSettings(Struct, frozen=True, kw_only=True):
+    """How files were written: as the options of the run say."""
+
+    overlap_buffer: int
+    overlap_buffers: int
+    checksum: str
+    direct_io: bool
 
 
 class WriteTask(Struct, frozen=True, kw_only=True):
@@ -136,7 +144,7 @@ def measure_together(
     units = tuple(_One(id=f"{at:06d}", task=task) for at, task in enumerate(tasks))
     work = _Together(executor, len(units), stop)
     schedule = Schedule(units=units, retry=RetryOptions(retries=0))
-    executor.begin_with(len(units), len(units))
+    executor.start(len(units))
     engine = Engine(schedule=schedule, work=work, attempt_seconds=patience_seconds)
     engine.run(executor)
     failure = engine.failure or next(iter(schedule.given_up.values()), None)

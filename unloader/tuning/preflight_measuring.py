@@ -30,7 +30,7 @@ from unloader.resolve.resolution import PreparedTable, prepared
 from unloader.selection.choice import TablesRequest
 from unloader.sources.abilities import round_trip
 from unloader.storage.place_names import destination_kind
-from unloader.tuning.ceiling_records import (
+from unloader.tuning.ceilings import (
     Ceilings,
     CodecCeiling,
     ConnectionCeiling,
@@ -40,14 +40,16 @@ from unloader.tuning.ceiling_records import (
     Part,
     SourceCeiling,
     SourceLevel,
-    WriteSettings,
+    existing_directory,
+    mount_of,
+    this_machine,
 )
 from unloader.tuning.codec_choice import SampleBudget, measured_sample
-from unloader.tuning.efficiency import existing_directory, mount_of, this_machine
 from unloader.tuning.measuring_tasks import (
     ConnectTask,
     Fetched,
     FetchTask,
+    WriteSettings,
     WriteTask,
     Written,
     measure_together,

@@ -13,7 +13,7 @@ from unloader.manifest.read import manifest_data, parse_run, read_manifest
 from unloader.storage.place_names import PlacePath, path_of
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN
-from unloader.tuning.ceiling_records import read_ceilings
+from unloader.tuning.ceilings import read_ceilings
 from unloader.tuning.run_report import RunReport, TablesReport, run_report, tables_report
 from unloader.tuning.sweep_document import is_sweep, sweep_of
 from unloader.tuning.sweep_report import SweepPage, sweep_report

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 
 from unloader.events import ParallelismChanged
 from unloader.manifest.model import (
+    Efficiency,
     FailedAttemptRecord,
     Manifest,
     SampleRecord,
@@ -28,7 +29,6 @@ from unloader.manifest.model import (
     VerifiedRecord,
 )
 from unloader.model import Cause, FinishedUnit, Snapshot, Stages
-from unloader.tuning.ceiling_records import Efficiency
 
 FORMAT_VERSION: Literal[1] = 1
 

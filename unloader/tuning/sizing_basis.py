@@ -14,7 +14,7 @@ from unloader.manifest.model import Manifest
 from unloader.manifest.read import read_manifest
 from unloader.nouns import counted
 from unloader.tuning.analysis import Analysis
-from unloader.tuning.ceiling_records import Ceilings, EncoderCeiling, SourceLevel, read_ceilings
+from unloader.tuning.ceilings import Ceilings, EncoderCeiling, SourceLevel, read_ceilings
 from unloader.tuning.points import FOR_SIZE, MOST_POINTS, points_of
 from unloader.tuning.sizing_records import Basis, CodecSpace, Measured
 from unloader.tuning.sweep_document import SweepDocument, is_sweep, sweep_of

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from unloader.tuning.analysis import Analysis, KneeInterval, MeasuredLevel, Work
-from unloader.tuning.ceiling_records import Ceilings
+from unloader.tuning.ceilings import Ceilings
 from unloader.tuning.run_report import FORMAT_VERSION, Bar, bars_of
 from unloader.tuning.sweep_document import PARALLELISM, PointReport, SweepDocument, label
 

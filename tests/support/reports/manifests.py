@@ -9,6 +9,8 @@ from msgspec import structs
 
 from unloader.events import ParallelismChanged
 from unloader.manifest.model import (
+    Efficiency,
+    EfficiencyPart,
     FailedAttemptRecord,
     Manifest,
     OptionsRecord,
@@ -21,7 +23,6 @@ from unloader.manifest.model import (
 )
 from unloader.model import BoundSeat, FinishedUnit, Setting, Snapshot, Stages
 from unloader.placement.evidence import NodeRecord, WorkerRecord
-from unloader.tuning.ceiling_records import Efficiency, EfficiencyPart
 from writers.model import Compression, TextFormat, WrittenFile
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&amp;<svg/onload=alert(2)>{{7*7}}\u202e"

@@ -15,14 +15,14 @@ from unloader.tuning.analysis import (
     Spread,
     Work,
 )
-from unloader.tuning.ceiling_records import (
+from unloader.tuning.ceilings import (
     Ceilings,
     DiskCeiling,
     SourceCeiling,
     SourceLevel,
     WriteSettings,
 )
-from unloader.tuning.ceiling_records import Machine as CeilingsMachine
+from unloader.tuning.ceilings import Machine as CeilingsMachine
 from unloader.tuning.load_sampler import Moment
 from unloader.tuning.machine_load import CpuShares, MachineLoad, NodeLoad, ProcessShares
 from unloader.tuning.points import Load

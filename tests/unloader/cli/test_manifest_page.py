@@ -17,7 +17,7 @@ import pytest
 from long_tests import OTHER_ROUTES
 from msgspec import to_builtins
 
-from unloader.tuning.ceiling_records import ConnectionCeiling
+from unloader.tuning.ceilings import ConnectionCeiling
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Fields = dict[str, str]

@@ -12,8 +12,7 @@ from long_tests import OTHER_ROUTES
 from msgspec.structs import replace
 from processes import command
 
-from unloader.tuning.ceiling_records import Ceilings, Machine, read_ceilings
-from unloader.tuning.efficiency import RunRates, efficiency
+from unloader.tuning.ceilings import Ceilings, Machine, RunRates, efficiency, read_ceilings
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from processes import command
 from reports.sweeps import ceilings as reported_ceilings
 
 from unloader.errors import ConfigError, OutputFailed
-from unloader.tuning.ceiling_records import (
+from unloader.tuning.ceilings import (
     CodecCeiling,
     EncoderCeiling,
     SourceLevel,

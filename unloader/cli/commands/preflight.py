@@ -18,7 +18,7 @@ from unloader.cli.signals import stop_on_signals
 
 if TYPE_CHECKING:
     from unloader.model import Request
-    from unloader.tuning.ceiling_records import Part
+    from unloader.tuning.ceilings import Part
     from unloader.tuning.preflight_measuring import Budget
 
 
@@ -56,13 +56,13 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     parts = rules.measured_parts(values)
     job = _job(context, argument, values)
     if values["save"] is not None:
-        from unloader.tuning.ceiling_records import check_saveable
+        from unloader.tuning.ceilings import check_saveable
 
         check_saveable(Path(values["save"]))
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
         found = api.preflight(job, _budget(values, parts), observe=display, stop=stop)
     if values["save"] is not None:
-        from unloader.tuning.ceiling_records import save_ceilings
+        from unloader.tuning.ceilings import save_ceilings
 
         save_ceilings(Path(values["save"]), found)
     if values["json"]:

@@ -13,7 +13,7 @@ from unloader.tuning.sizing_arithmetic import shown as shown_number
 from unloader.tuning.sweep_document import Curve, Measurement, PointReport, SweepDocument, label
 
 if TYPE_CHECKING:
-    from unloader.tuning.ceiling_records import (
+    from unloader.tuning.ceilings import (
         Ceilings,
         CodecCeiling,
         ConnectionCeiling,

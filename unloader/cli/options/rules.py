@@ -27,7 +27,7 @@ from unloader.request.options import every_option
 from unloader.sources.options import unknown_to
 
 if TYPE_CHECKING:
-    from unloader.tuning.ceiling_records import Part
+    from unloader.tuning.ceilings import Part
 
 
 def check_formats(values: Mapping[str, Any], given: frozenset[str]) -> None:
@@ -423,7 +423,7 @@ def measured_parts(values: Mapping[str, Any]) -> tuple[Part, ...]:
     Raises:
         UsageError: `--without` names something else, or everything.
     """
-    from unloader.tuning.ceiling_records import PARTS
+    from unloader.tuning.ceilings import PARTS
 
     for name in values["without"]:
         if name not in PARTS:
