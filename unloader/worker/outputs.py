@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed, VerifyMismatch, translate
@@ -21,6 +20,7 @@ from writers.schema import selected
 
 if TYPE_CHECKING:
     from unloader.model import Projection
+    from unloader.transforms.transformer import Together
     from unloader.worker.transforming import TransformedWriter
     from writers.base import Writer
     from writers.content.sums import ColumnSums
@@ -62,26 +62,32 @@ class UnitOutput:
         self._changed: TransformedWriter | None = None
         self._looked_at = () if projection.filters is None else projection.filters[task.number]
         self._writer: Writer | None = None
+        self._held: Together
         self._filter: RowFilter | None = None
         self._sums: ColumnSums | None = None
-        self._held: list[Any] = []
-        """Batches that wait until there are enough of them for the filter."""
-        self._held_rows = self._held_bytes = 0
+        """Checksums of the rows that a filter keeps."""
 
     def open(self) -> None:
-        """Open its writer."""
-        if self._condition is None:
-            self._writer = open_for_columns(self._opened, self._schema, self.taken)
-            return
-
-        self.filtered = 0
-        self._filter = row_filter(self._condition, self._schema, self._looked_at)
+        """Open its writer, and its filter if it has one."""
         own = self._schema if self.taken is None else selected(self._schema, self.taken)
-        if self._checksums and self._transform is None:
-            from writers.content.sums import ColumnSums
+        if self._condition is not None:
+            from unloader.transforms.transformer import Together
 
-            self._sums = ColumnSums(own)
-        self._writer = self._opened(own)
+            self.filtered = 0
+            self._filter = row_filter(self._condition, self._schema, self._looked_at)
+            self._held = Together()
+            if self._checksums and self._transform is None:
+                from writers.content.sums import ColumnSums
+
+                self._sums = ColumnSums(own)
+        if self._transform is None:
+            self._writer = self._open_file(own)
+            return
+        from unloader.worker.transforming import TransformedWriter
+
+        self._writer = self._changed = TransformedWriter(
+            self._transform, own, self._open_file, checksums=self._checksums
+        )
 
     @property
     def writer(self) -> Writer:
@@ -107,26 +113,17 @@ class UnitOutput:
     def write(self, batch: Any) -> None:
         """Take a batch."""
         if self._filter is None:
-            self.writer.write(batch)
-            return
-        from unloader.transforms.transformer import TOGETHER_BYTES, TOGETHER_ROWS, held_bytes
-
-        if not batch.num_rows:
-            return
-        self._held.append(batch)
-        self._held_rows += batch.num_rows
-        self._held_bytes += held_bytes(batch)
-        if self._held_rows >= TOGETHER_ROWS or self._held_bytes >= TOGETHER_BYTES:
+            self.writer.write(batch if self.taken is None else batch.select(self.taken))
+        elif self._held.add(batch):
             self._write_held()
 
     def _write_held(self) -> None:
         """Write what the filter keeps of the batches that wait for it, each as a batch."""
-        held, self._held = self._held, []
-        self._held_rows = self._held_bytes = 0
-        if not held:
-            return
         assert self._filter is not None
         assert self.filtered is not None
+        held = self._held.take()
+        if not held:
+            return
         for batch, kept in zip(held, self._filter.kept(held), strict=True):
             own = batch if self.taken is None else batch.select(self.taken)
             if kept is not None:
@@ -139,15 +136,17 @@ class UnitOutput:
 
     def write_large(self, row: LargeRow) -> None:
         """Take one row with values of any size."""
-        if self._filter is None:
-            self.writer.write_large(row)
-            return
-        assert self.filtered is not None
-        self._write_held()
-        if not self._filter.keeps(row):
-            self.filtered += 1
-            return
-        own = _with_columns(row, self.taken)
+        if self._filter is not None:
+            assert self.filtered is not None
+            self._write_held()
+            if not self._filter.keeps(row):
+                self.filtered += 1
+                return
+        own = row
+        if self.taken is not None:
+            values = dict(row.values)
+            large = tuple((at, values[i]) for at, i in enumerate(self.taken) if i in values)
+            own = replace(row, row=row.row.select(self.taken), values=large)
         if self._sums is not None:
             own = self._sums.hashed(own)
         if own.values:
@@ -164,7 +163,8 @@ class UnitOutput:
         Raises:
             VerifyMismatch: The rows in the files and those left out are not those that were read.
         """
-        self._write_held()
+        if self._filter is not None:
+            self._write_held()
         self.files = self.writer.close()
         if self._filter is not None:
             self._filter.keep()
@@ -179,7 +179,6 @@ class UnitOutput:
 
     def abort(self) -> None:
         """Leave nothing behind."""
-        self._held.clear()
         if self._filter is not None:
             self._filter.close()
             self._filter = None
@@ -205,17 +204,6 @@ class UnitOutput:
             nulls=tuple(of_all.nulls[index] for index in self.taken),
             sums=tuple(of_all.sums[index] for index in self.taken),
         )
-
-    def _opened(self, schema: Any) -> Writer:
-        """Return the writer of its own columns, with its transform in front."""
-        if self._transform is None:
-            return self._open_file(schema)
-        from unloader.worker.transforming import TransformedWriter
-
-        self._changed = TransformedWriter(
-            self._transform, schema, self._open_file, checksums=self._checksums
-        )
-        return self._changed
 
 
 class Outputs:
@@ -264,14 +252,6 @@ class Outputs:
             output.abort()
 
 
-def _with_columns(row: LargeRow, taken: tuple[int, ...] | None) -> LargeRow:
-    if taken is None:
-        return row
-    values = dict(row.values)
-    own = tuple((at, values[index]) for at, index in enumerate(taken) if index in values)
-    return replace(row, row=row.row.select(taken), values=own)
-
-
 def columns_of(projection: Projection, output: int) -> tuple[int, ...] | None:
     """Return the columns of an output by index, in its order; None where it takes the whole scan.
 
@@ -283,55 +263,6 @@ def columns_of(projection: Projection, output: int) -> tuple[int, ...] | None:
         return None
     taken = projection.outputs[output]
     return None if taken == tuple(range(len(projection.columns))) else taken
-
-
-def open_for_columns(
-    open_file: Callable[[Any], Writer], schema: Any, taken: tuple[int, ...] | None
-) -> Writer:
-    """Return a writer that takes the batches of the whole scan.
-
-    Args:
-        open_file: Opens the writer of the output's own columns.
-        schema: Of the scan.
-        taken: As of `columns_of`. For None it is the output's own writer that is returned, so that
-            a single output pays nothing for the others.
-    """
-    if taken is None:
-        return open_file(schema)
-    return _ColumnsWriter(writer=open_file(selected(schema, taken)), taken=taken)
-
-
-class _ColumnsWriter(Struct, frozen=True, kw_only=True):
-    """A writer that gets some columns of each batch; a `Writer` itself."""
-
-    writer: Writer
-    taken: tuple[int, ...]
-
-    def write(self, batch: Any) -> None:
-        self.writer.write(batch.select(self.taken))
-
-    def write_large(self, row: LargeRow) -> None:
-        values = dict(row.values)
-        own = tuple((at, values[index]) for at, index in enumerate(self.taken) if index in values)
-        columns = row.row.select(self.taken)
-        if own:
-            self.writer.write_large(replace(row, row=columns, values=own))
-        else:
-            self.writer.write(columns)
-
-    def close(self) -> tuple[WrittenFile, ...]:
-        return self.writer.close()
-
-    def abort(self) -> None:
-        self.writer.abort()
-
-    @property
-    def bytes_written(self) -> int:
-        return self.writer.bytes_written
-
-    @property
-    def stages(self) -> StageSeconds:
-        return self.writer.stages
 
 
 WHAT = "the filter"

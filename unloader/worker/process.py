@@ -34,9 +34,9 @@ from unloader.redaction import guard_streams
 from unloader.sources.base import Reader
 from unloader.sources.registry import source_of
 from unloader.storage.storage_lookup import check_seen
-from unloader.worker.gate import GATE
 from unloader.worker.memory import peak_rss_bytes, tune
 from unloader.worker.progress import Report
+from unloader.worker.pump import GATE
 from unloader.worker.unit import copy_unit
 from writers.registry import load
 
@@ -188,17 +188,10 @@ def _worth_waiting(task: UnitTask, error: Exception, failure: AttemptFailure) ->
 def _unload(task: UnitTask, report: Report) -> UnitResult:
     started = time.perf_counter()
     reader = _process.reader_for(task.extract.source, task.extract.snapshot)
-    copied = copy_unit(task, reader, report)
-    return UnitResult(
-        unit=task.unit.id,
-        attempt=task.attempt,
-        rows=copied.rows,
-        files=copied.files,
-        stages=copied.stages,
+    result = copy_unit(task, reader, report)
+    return replace(
+        result,
         seconds=round(time.perf_counter() - started, 6),
         cpu_seconds=round(_process.cpu_since_last(), 6),
         peak_rss_bytes=peak_rss_bytes(),
-        content=copied.content,
-        filtered=copied.filtered,
-        outputs=copied.outputs,
     )

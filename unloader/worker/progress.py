@@ -36,7 +36,10 @@ class Progress(Struct):
     starved: Callable[[], float] = lambda: 0.0
     """Seconds that the work has waited for the source so far."""
     _starved_before: float = 0.0
+    last: UnitAdvanced | None = None
+    """The last report."""
     _reported: float = field(default_factory=time.monotonic)
+    _repeated: float = 0.0
     _is_held_up: bool = False
     """Then everything else that is waited for waits for that, too."""
 
@@ -58,14 +61,24 @@ class Progress(Struct):
     def waits(self, what: Waits) -> None:
         """Report what the work is waiting for; it counts as progress, so only a change is told."""
         what = "limit" if self._is_held_up else what
-        event = UnitAdvanced(
+        self.last = UnitAdvanced(
             worker=member.number,
             unit=self.unit,
             rows=self.rows,
             bytes=self.written,
             waits_for=what,
         )
-        self.report(event)
+        self.report(self.last)
+
+    def waits_for_room(self, place: str) -> None:
+        """Repeat the last report while a disk has no room; may be called by another thread."""
+        now = time.monotonic()
+        if now - self._repeated >= REPORT_SECONDS:
+            self._repeated = now
+            nothing = UnitAdvanced(worker=member.number, unit=self.unit, rows=0, bytes=0)
+            what = f"space on the disk of {place}"
+            known = self.last or nothing
+            self.report(replace(known, waiting_for=what, waits_for="destination"))
 
     def ends(self) -> None:
         """Tell that all rows are with the writers, which may take their time to end."""
@@ -78,25 +91,6 @@ class Progress(Struct):
         if due:
             self._reported = now
         return due
-
-
-class LastReport(Struct):
-    """Passes reports on, and repeats the last one while something is waited for."""
-
-    report: Report
-    last: UnitAdvanced
-    _repeated: float = 0.0
-
-    def __call__(self, event: UnitAdvanced) -> None:
-        self.last = event
-        self.report(event)
-
-    def wait(self, what: str) -> None:
-        """Repeat the last report; may be called by another thread."""
-        now = time.monotonic()
-        if now - self._repeated >= REPORT_SECONDS:
-            self._repeated = now
-            self.report(replace(self.last, waiting_for=what, waits_for="destination"))
 
 
 class RowEstimate(Struct):

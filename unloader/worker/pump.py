@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Generic, Literal, TypeVar
 
+from unloader.model import FetchOrder
 from writers.cpu_delay import cpu_delay
 
 T = TypeVar("T")
@@ -313,3 +314,52 @@ class Standstill:
 
 STANDSTILL = Standstill()
 """That of this process."""
+
+
+_LOOK_SECONDS = 0.1
+
+
+class Gate:
+    """Lets the parent hold up the fetch of a running attempt between two items.
+
+    An order names its attempt: one that comes late, when the worker has gone on to another unit,
+    holds up nothing. Items that were fetched by then are encoded and written; the session stays
+    open. Orders come from one thread, the fetch asks from another.
+    """
+
+    def __init__(self) -> None:
+        """Begin open."""
+        self._change = threading.Condition()
+        self._closed_for: tuple[str, int] | None = None
+
+    def take(self, order: object) -> None:
+        """Obey an order; any other payload of the parent is ignored."""
+        if not isinstance(order, FetchOrder):
+            return
+        with self._change:
+            self._closed_for = (order.unit, order.attempt) if order.paused else None
+            self._change.notify_all()
+
+    def pass_by(
+        self, unit: str, attempt: int, waits: Callable[[bool], None], over: threading.Event
+    ) -> None:
+        """Return immediately, or when the gate is opened for an attempt.
+
+        Args:
+            unit: Of the attempt.
+            attempt: Its number.
+            waits: Called with True once if it has to wait, and with False when the wait is over.
+            over: Ends the wait.
+        """
+        mine = (unit, attempt)
+        if self._closed_for != mine:
+            return
+        waits(True)
+        with self._change:
+            while self._closed_for == mine and not over.is_set():
+                self._change.wait(_LOOK_SECONDS)
+        waits(False)
+
+
+GATE = Gate()
+"""That of this process: a worker has one attempt at a time."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from unloader.transforms.masking_keys import masking_keys
-from unloader.transforms.transformer import TOGETHER_BYTES, TOGETHER_ROWS, Transformer, held_bytes
+from unloader.transforms.transformer import Together, Transformer
 
 if TYPE_CHECKING:
     from unloader.transforms.model import TransformOptions
@@ -61,8 +61,7 @@ class TransformedWriter:
             raise
         self._is_kept = False
         """It is another unit's now."""
-        self._held: list[Any] = []
-        self._held_rows = self._held_bytes = 0
+        self._held = Together()
         self._seconds = 0.0
         self._sums: ColumnSums | None = None
         if checksums:
@@ -74,12 +73,7 @@ class TransformedWriter:
 
     def write(self, batch: Any) -> None:
         """Take a batch; it is written with those that come with it."""
-        if not batch.num_rows:
-            return
-        self._held.append(batch)
-        self._held_rows += batch.num_rows
-        self._held_bytes += held_bytes(batch)
-        if self._held_rows >= TOGETHER_ROWS or self._held_bytes >= TOGETHER_BYTES:
+        if self._held.add(batch):
             self._flush()
 
     def write_large(self, row: LargeRow) -> None:
@@ -107,7 +101,7 @@ class TransformedWriter:
 
     def abort(self) -> None:
         """Stop, and remove every staged file."""
-        self._held.clear()
+        self._held.take()
         if not self._is_kept:
             self._transformer.close()
         self._writer.abort()
@@ -129,14 +123,9 @@ class TransformedWriter:
         return None if self._sums is None else self._sums.result()
 
     def _flush(self) -> None:
-        held, self._held = self._held, []
-        self._held_rows = self._held_bytes = 0
-        if not held:
-            return
         began = perf_counter()
-        changed = list(self._transformer.apply_together(held))
+        changed = list(self._transformer.apply_together(self._held.take()))
         self._seconds += perf_counter() - began
-        del held
         for batch in changed:
             self.rows += batch.num_rows
             self._write(batch)

@@ -2,62 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter, process_time, thread_time
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from numa.processes import member
 from unloader.errors import OutputFailed, VerifyMismatch
-from unloader.events import UnitAdvanced
 from unloader.model import (
     OutputResult,
     OutputTask,
     StageLoad,
     Stages,
+    UnitResult,
     UnitTask,
 )
 from unloader.sources.base import SHARES, ReadAgain, Reader, Text, TextReader
 from unloader.sources.reading import read_again, unit_batches, unit_text
-from unloader.worker.gate import GATE
 from unloader.worker.outputs import Outputs, UnitOutput
 from unloader.worker.progress import (
-    LastReport,
     Progress,
     Report,
     RowEstimate,
     WatchedValue,
     text_bytes,
 )
-from unloader.worker.pump import LITTLE_BYTES, Pump
+from unloader.worker.pump import GATE, LITTLE_BYTES, Pump
 from writers.base import EncodedWriter, Writer
 from writers.cpu_delay import cpu_delay
-from writers.model import ContentSums, StageSeconds, TextFormat, WrittenFile
+from writers.model import ContentSums, StageSeconds, TextFormat
 
 if TYPE_CHECKING:
-    from partition_planner.model import WorkUnit
-    from unloader.worker.dropping import DroppedText
+    from unloader.worker.dropping import Dropped
     from writers.large_rows import LargeRow
 
-
-class Copied(Struct, frozen=True, kw_only=True):
-    """What became of a unit."""
-
-    rows: int
-    """In the files; of several outputs those that were read."""
-    files: tuple[WrittenFile, ...]
-    stages: Stages
-    content: ContentSums | None = None
-    """Checksums of the values, where the task asks for them."""
-    filtered: int | None = None
-    outputs: tuple[OutputResult, ...] | None = None
-    """Of each where there are several; see `UnitResult`."""
+T = TypeVar("T")
 
 
-def copy_unit(task: UnitTask, reader: Reader, report: Report) -> Copied:
+def copy_unit(task: UnitTask, reader: Reader, report: Report) -> UnitResult:
     """Copy the rows of a unit from its source into staged files.
 
     Args:
@@ -65,19 +48,53 @@ def copy_unit(task: UnitTask, reader: Reader, report: Report) -> Copied:
         reader: An open reader of the task's source.
         report: Takes the progress now and then.
 
-    Whatever goes wrong comes through, and nothing is left in the staging directory then.
+    Returns:
+        The result, in which the seconds and the memory of the process are still 0.
+
+    Every error comes through, and leaves nothing in the staging directory.
     """
     from writers.files.room import told_of_waits
 
-    nothing = UnitAdvanced(worker=member.number, unit=task.unit.id, rows=0, bytes=0)
-    last = LastReport(report, nothing)
-    with told_of_waits(lambda place: last.wait(f"space on the disk of {place}")):
+    progress = Progress(task.unit.id, report)
+
+    def copy() -> UnitResult:
+        nonlocal progress
+        progress = Progress(task.unit.id, report)
+        return _copy_batches(task, reader, progress)
+
+    with told_of_waits(lambda place: progress.waits_for_room(place)):
         if task.extract.projection.route == "encoded":
-            return _copy_encoded(task, cast(TextReader, reader), Progress(task.unit.id, last))
-        return read_again(lambda: _copy_batches(task, reader, Progress(task.unit.id, last)))
+            return _copy_encoded(task, cast(TextReader, reader), progress)
+        return read_again(copy)
 
 
-def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
+def _pump(
+    task: UnitTask,
+    items: Callable[[], Iterator[T]],
+    size: Callable[[T], int],
+    progress: Progress,
+) -> Pump[T]:
+    pump = Pump(
+        items,
+        size=size,
+        most_bytes=task.fetch_bytes,
+        # The source says that there is little to be fetched.
+        expects_little=task.unit.bytes is not None and task.unit.bytes <= LITTLE_BYTES,
+        waits=progress.waits,
+        gate=partial(GATE.pass_by, task.run_unit, task.attempt, progress.held_up),
+    )
+    progress.starved = lambda: pump.starved_seconds
+    return pump
+
+
+def _result_of(task: UnitTask) -> Callable[..., UnitResult]:
+    unit, attempt = task.unit.id, task.attempt
+    return partial(
+        UnitResult, unit=unit, attempt=attempt, seconds=0.0, cpu_seconds=0.0, peak_rss_bytes=0
+    )
+
+
+def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> UnitResult:
     from writers.large_rows import LargeRow
     from writers.schema import read_schema
 
@@ -109,15 +126,7 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
         advance(batch.num_rows)
 
     before = _Clocks.now()
-    pump = Pump(
-        fetch,
-        size=_batch_bytes,
-        most_bytes=task.fetch_bytes,
-        expects_little=_is_little(task.unit),
-        waits=progress.waits,
-        gate=partial(GATE.pass_by, task.run_unit, task.attempt, progress.held_up),
-    )
-    progress.starved = lambda: pump.starved_seconds
+    pump = _pump(task, fetch, _batch_bytes, progress)
     try:
         outputs = Outputs(
             [
@@ -142,11 +151,12 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> Copied:
     sums = None if content is None else content.result()
     stages = _stages(pump, [each.stages for each in outputs.all], before, closing)
     found = _results(outputs, stages, sums)
+    result = _result_of(task)
     if len(projection.outputs) > 1:
         files = tuple(file for each in found for file in each.files)
-        return Copied(rows=progress.rows, files=files, stages=stages, outputs=found)
+        return result(rows=progress.rows, files=files, stages=stages, outputs=found)
     (only,) = found
-    return Copied(
+    return result(
         rows=only.rows,
         files=only.files,
         stages=stages,
@@ -217,9 +227,9 @@ class _Content:
 
 def _open_file(output: OutputTask, schema: Any) -> Writer:
     if output.drops == "rows":
-        from unloader.worker.dropping import DroppedRows
+        from unloader.worker.dropping import Dropped
 
-        return DroppedRows(output.stem)
+        return Dropped(output.stem)
     from writers.registry import open_writer
 
     spec = output.spec
@@ -228,11 +238,6 @@ def _open_file(output: OutputTask, schema: Any) -> Writer:
 
         spec = with_parquet_key(spec, output.encryption)
     return open_writer(spec, schema, output.stem, writes_header=output.writes_header)
-
-
-def _is_little(unit: WorkUnit) -> bool:
-    """Return whether the source says that there is little to be fetched."""
-    return unit.bytes is not None and unit.bytes <= LITTLE_BYTES
 
 
 def _batch_bytes(batch: Any) -> int:
@@ -253,7 +258,7 @@ def _check_repeatable(task: UnitTask) -> None:
         )
 
 
-def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Copied:
+def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> UnitResult:
     (output,) = task.outputs
     rows_in = RowEstimate()
     counted: list[int] = []
@@ -266,15 +271,12 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Cop
         progress.add(rows_in(piece), writer.bytes_written)
 
     before = _Clocks.now()
-    pump = Pump(
+    pump = _pump(
+        task,
         lambda: unit_text(reader, task.extract, task.unit, text, counted.append),
-        size=text_bytes,
-        most_bytes=task.fetch_bytes,
-        expects_little=_is_little(task.unit),
-        waits=progress.waits,
-        gate=partial(GATE.pass_by, task.run_unit, task.attempt, progress.held_up),
+        text_bytes,
+        progress,
     )
-    progress.starved = lambda: pump.starved_seconds
     try:
         pump.run(consume)
         progress.ends()
@@ -291,14 +293,14 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Cop
         writer.abort()
         raise
     stages = _stages(pump, [writer.stages], before, closing)
-    return Copied(rows=rows, files=files, stages=stages)
+    return _result_of(task)(rows=rows, files=files, stages=stages)
 
 
-def _open_encoded(output: OutputTask) -> EncodedWriter | DroppedText:
+def _open_encoded(output: OutputTask) -> EncodedWriter | Dropped:
     if output.drops == "rows":
-        from unloader.worker.dropping import DroppedText
+        from unloader.worker.dropping import Dropped
 
-        return DroppedText(output.stem)
+        return Dropped(output.stem)
     from writers.registry import open_encoded_writer
 
     return open_encoded_writer(output.spec, output.stem, output.header)

@@ -9,8 +9,7 @@ from functools import partial
 import pytest
 
 from unloader.model import FetchOrder
-from unloader.worker.gate import Gate
-from unloader.worker.pump import Pump
+from unloader.worker.pump import Gate, Pump
 
 ENOUGH_SECONDS = 180.0
 
