@@ -10,7 +10,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from long_tests import OTHER_ROUTES
 from oracle import leg as oracle_leg
 from oracle.leg import OracleLeg
 from oracle_server.model import Column, Moment, Type
@@ -96,20 +95,6 @@ def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
             yield from batch
 
 
-def _unloaded(source: tuple[str, dict[str, str]], to: Path, *options: str) -> bytes:
-    """Return the one file of an unload to CSV."""
-    url, environment = source
-    command.run(
-        "run", url, "--table", TABLE, "--to", str(to), "--file-per", "table", "--progress", "none",
-        *options, env=environment,
-    )  # fmt: skip
-    manifest = command.manifest_of(to)
-    assert manifest["totals"]["rows"] == ROWS
-    assert manifest["verified"]["result"] == "ok"
-    (file,) = to.glob("*.csv")
-    return file.read_bytes()
-
-
 def _records(content: bytes) -> list[bytes]:
     """Return records that say their own length, without knowing what is in them."""
     found, at = [], 0
@@ -118,49 +103,6 @@ def _records(content: bytes) -> list[bytes]:
         found.append(content[at:end])
         at = end
     return sorted(found)
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_bytes_do_not_depend_on_the_parallelism(
-    reference: OracleLeg, reference_file: Path, tmp_path: Path
-) -> None:
-    """One worker and eight write the bytes that the DuckDB file unloads to."""
-    source = (reference.url, reference.environment)
-    one, eight = (_unloaded(source, tmp_path / str(n), "--parallelism", str(n)) for n in (1, 8))
-    assert one == eight
-    wanted = _unloaded(
-        (f"duckdb://{reference_file}", {}), tmp_path / "duckdb", "--parallelism", "1"
-    )
-    if reference.is_real:
-        # Its hash puts rows into other partitions, and there is no order in a heap.
-        assert sorted(one.splitlines()) == sorted(wanted.splitlines())
-    else:
-        assert one == wanted
-
-
-@pytest.mark.long(OTHER_ROUTES)
-def test_parquet_has_the_rows_of_the_duckdb_file(
-    reference: OracleLeg, reference_file: Path, tmp_path: Path
-) -> None:
-    """DuckDB reads from the Parquet files exactly the rows it had itself."""
-    to = tmp_path / "out"
-    command.run(
-        "run", reference.url, "--table", TABLE, "--to", str(to), "--format", "parquet",
-        "--parallelism", "2", "--progress", "none", env=reference.environment,
-    )  # fmt: skip
-    kinds = {column.name: column.type for column in COLUMNS}
-    with duckdb.connect(str(reference_file), read_only=True) as connection:
-        files = f"read_parquet('{to}/*.parquet')"
-        described = connection.execute(f"DESCRIBE FROM {files}").fetchall()
-        assert {name: kind for name, kind, *_ in described} == kinds | {
-            "VALID_FROM": "TIMESTAMP", "VALID_TO": "TIMESTAMP",
-            "ITEM_NO": "BIGINT", "SERIAL_NO": "BIGINT",
-        }  # fmt: skip
-        cast = ", ".join(f"{name}::{kind} AS {name}" for name, kind in kinds.items())
-        ours, theirs = f"SELECT {cast} FROM {files}", f"FROM {TABLE}"
-        for left, right in ((ours, theirs), (theirs, ours)):
-            missing = connection.execute(f"SELECT count(*) FROM ({left} EXCEPT ALL {right})")
-            assert missing.fetchone() == (0,)
 
 
 @pytest.mark.parametrize("fetch", ["arrow", "tuples", "native"])

@@ -336,13 +336,3 @@ def native_floats(array: pa.Array, separator: str = ".") -> list[str | None]:
         _values(array), count, width, mark, slots.out, slots.stride, slots.lengths
     )
     return slots.texts()
-
-
-def native_integers(array: pa.Array) -> list[str | None]:
-    """Texts of int64 or uint64."""
-    slots, count = _Slots(20, len(array)), ctypes.c_size_t(len(array))
-    signed = int(pa.types.is_signed_integer(array.type))
-    _library().unloader_format_integers(
-        _values(array), count, signed, slots.out, slots.stride, slots.lengths
-    )
-    return slots.texts()

@@ -12,23 +12,6 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 
-class Described(NamedTuple):
-    """One column of a describe."""
-
-    name: str
-    number: int
-    precision: int
-    scale: int
-    size: int
-    charset: int
-    form: int
-    characters: int
-    nullable: bool
-    schema: str
-    type_name: str
-    position: int
-
-
 class Header(NamedTuple):
     """A row header."""
 
@@ -91,52 +74,6 @@ class Reply:
         assert data is not None
         assert len(data) == length
         return data
-
-    def described(self, *, field_version: int, wide_scale: bool) -> list[Described]:
-        """Read a describe."""
-        assert self.byte() == 0x10
-        assert len(self.text() or b"") == 23
-        self.integer()
-        count = self.integer()
-        if count:
-            self.byte()
-        columns = [self._column(field_version, wide_scale) for _ in range(count)]
-        assert len(self.double_text() or b"") == 7
-        for _ in range(4):
-            self.integer()
-        self.double_text()
-        return columns
-
-    def _column(self, field_version: int, wide_scale: bool) -> Described:
-        number, _flags, precision = self.raw(3)
-        if wide_scale and number in (2, 180, 181, 183, 231):
-            scale = self.integer()
-        else:
-            scale = struct.unpack("b", self.raw(1))[0]
-        size = self.integer()
-        assert (self.integer(), self.integer()) == (0, 0)
-        self.double_text()
-        self.integer()
-        charset, form, characters = self.integer(), self.byte(), self.integer()
-        if field_version >= 8:
-            self.integer()
-        nullable, name_length = self.raw(2)
-        name = self.double_text() or b""
-        assert name_length == len(name)
-        schema, type_name = self.double_text() or b"", self.double_text() or b""
-        position = self.integer()
-        self.integer()
-        if field_version >= 17:
-            assert (self.double_text(), self.double_text()) == (None, None)
-        if field_version >= 20:
-            assert self.integer() == 0
-        if field_version >= 24:
-            self.integer()
-            self.raw(2)
-        return Described(
-            name.decode(), number, precision, scale, size, charset, form, characters,
-            bool(nullable), schema.decode(), type_name.decode(), position,
-        )  # fmt: skip
 
     def header(self) -> Header:
         """Read a row header."""

@@ -42,14 +42,6 @@ class Reader:
         """Return one byte."""
         return self.raw(1)[0]
 
-    def u16(self) -> int:
-        """Return two bytes, the higher one first."""
-        return int.from_bytes(self.raw(2), "big")
-
-    def u16_little(self) -> int:
-        """Return two bytes, the lower one first."""
-        return int.from_bytes(self.raw(2), "little")
-
     def ub(self) -> int:
         """Return an integer with its length before it; the length's top bit is the sign."""
         length = self.u8()
@@ -218,13 +210,9 @@ VERSION = 59
 REEXECUTE_AND_FETCH = 78
 EXECUTE = 94
 LOB_OPERATION = 96
-LOGIN_TWO = 115
 LOGIN_ONE = 118
 PING = 147
-SESSION_RELEASE = 163
 PIPELINE_END = 200
-OPTION_PARSE = 0x1
-OPTION_BIND = 0x8
 OPTION_DEFINE = 0x10
 OPTION_EXECUTE = 0x20
 OPTION_FETCH = 0x40
