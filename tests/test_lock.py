@@ -44,6 +44,6 @@ def test_every_requirement_is_locked_in_a_version_that_it_allows() -> None:
 
 
 def test_it_names_no_place_to_install_from() -> None:
-    """Where packages come from is decided by whoever installs."""
+    """Where packages come from is decided by anyone who installs."""
     text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
     assert not re.search(r"://|^-|@", text, re.MULTILINE)

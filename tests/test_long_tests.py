@@ -34,7 +34,7 @@ def test_long_tests_are_left_out_aloud(
 ) -> None:
     """A folder of long tests is left out with its number and kind, or run as it was asked for."""
     env = {**os.environ, "UNLOADER_TEST_ALL": everything}
-    # Skipped at once: only whether they are collected counts here.
+    # Skipped immediately: only whether they are collected counts here.
     listed = ("--setup-plan",) if "-n" in arguments else ("--collect-only",)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *listed, *arguments],

@@ -63,7 +63,7 @@ LIBRARIES = {
     ),
 }
 FUZZED = ("encoder", "pages", "fetch", "copy")
-"""Those that are also targets of the fuzzer."""
+"""The ones that are also targets of the fuzzer."""
 
 
 @pytest.fixture(scope="module")

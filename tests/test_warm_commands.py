@@ -61,7 +61,7 @@ def _cold(arguments: tuple[str, ...], env: dict[str, str], cwd: Path) -> tuple[i
 
 @pytest.mark.parametrize("arguments", CALLS, ids=" ".join)
 def test_a_warm_call_is_as_any_other(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    """Exit status and both streams are the same, also with variables and a directory of its own."""
+    """Exit status and both streams are the same, also with variables and its own directory."""
     env = {**os.environ, "UNLOADER_PARALLELISM": "nonsense"}
     assert warm.unsuited(env) == []
     done = warm.run(arguments, env=env, cwd=tmp_path, timeout=180)

@@ -16,7 +16,6 @@ SCRIPT = ROOT / "examples" / "confirm_sweep.py"
 
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script as a module, which finds what lies beside it."""
     monkeypatch.syspath_prepend(SCRIPT.parent)
     spec = importlib.util.spec_from_file_location("confirm_sweep", SCRIPT)
     assert spec is not None

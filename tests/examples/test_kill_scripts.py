@@ -39,7 +39,7 @@ def test_every_resume_ends_whole_and_equal() -> None:
 
 @pytest.mark.long("faults of whole runs")
 def test_all_tables_are_one_state_in_the_end() -> None:
-    """Runs over several tables are killed while a writer goes on."""
+    """Runs over several tables are killed while a writer continues."""
     found = report(
         "random_table_kills.py", "--source", "postgres", "--tables", "6", "--big-tables", "1",
         "--big-rows", "2000", "--small-rows", "60", "--kills", "3", "--dir", HERE,

@@ -44,7 +44,7 @@ def test_what_is_wrong_is_named() -> None:
 
 @pytest.mark.long("long run")
 def test_the_rows_of_a_long_run_are_counted_and_its_time_is_cut_in_parts() -> None:
-    """What its rates are is left to whoever measures on a quiet machine."""
+    """What its rates are is left to anyone who measures on a quiet machine."""
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--rows", "1M", "--distinct", "40k", "--interval", "0.02",
          "--json"],

@@ -70,7 +70,6 @@ class Host:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    """A machine of its own."""
     return Host(tmp_path)
 
 
@@ -160,7 +159,6 @@ class FailedForGood(Failed):
 
 @pytest.fixture
 def airflow(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """A stand-in for Airflow, which is far too heavy for a test: it calls each task at once."""
     called: list[Any] = []
 
     def decorator(*functions: Callable[..., Any], **options: Any) -> Any:
@@ -197,7 +195,7 @@ def test_the_dag(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Totals go to the next task; what no attempt can mend is told apart. With a stand-in."""
+    """Totals go to the next task; what no attempt can mend is distinguished. With a stand-in."""
     job = host.directory / "etc" / "orders.toml"
     monkeypatch.setenv("PATH", f"{host.directory / 'bin'}:/usr/bin:/bin")
     monkeypatch.setenv("NIGHTLY_JOB", str(job))

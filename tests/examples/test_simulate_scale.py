@@ -7,7 +7,7 @@ from example_scripts import report
 
 
 def test_processes_and_hosts_are_lost() -> None:
-    """Their units are done by others, and the time says that nobody waited for them for long."""
+    """Their units are done by others, and the time says that no one waited for them for long."""
     found = report(
         "simulate_scale.py",
         "--hosts", "20", "--rows", "2e10", "--lost-hosts", "5", "--failing", "0.02",

@@ -17,7 +17,6 @@ ENV = {"UNLOADER_MASKING_KEY_DEFAULT": base64.b64encode(bytes(range(32))).decode
 
 @pytest.fixture
 def shop(tmp_path: Path) -> str:
-    """The page with directories of this test in the place of its own, and its database."""
     (tmp_path / "data").mkdir()
     with duckdb.connect(str(tmp_path / "data" / "shop.db")) as connection:
         connection.execute(
@@ -33,7 +32,7 @@ def shop(tmp_path: Path) -> str:
 
 
 def test_the_first_command_masks_three_columns(shop: str, tmp_path: Path) -> None:
-    """As it stands on the page."""
+    """As it is on the page."""
     block = re.search(r"^    (unloader run (?:.*\\\n)*.*)$", shop, re.MULTILINE)
     assert block is not None
     _, *arguments = shlex.split(block[1].replace("\\\n", " "))

@@ -88,7 +88,7 @@ def column(stored: pa.DataType, kind: Kind | None) -> bytes:
 
 
 def table(count: int) -> list[bytes]:
-    """Return so many dialects, the named ones first, the same at every call."""
+    """Return that many dialects, the named ones first, the same at every call."""
     found: list[bytes] = []
     plain = {"date_format": None, "timestamp_format": None, "timestamp_tz_format": None}
 

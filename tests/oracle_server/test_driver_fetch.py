@@ -288,7 +288,6 @@ CASES: dict[str, list[tuple[Type, list[Any]]]] = {
 
 
 def as_python(value: Any) -> Any:
-    """Return what the driver makes of a value."""
     if isinstance(value, Moment):
         return datetime(*value[:6], value.nanos // 1000)
     return value

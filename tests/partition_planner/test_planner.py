@@ -26,7 +26,6 @@ MIB = 1 << 20
 def table_of(
     *sizes: int | None, partitions: tuple[PartitionInfo, ...] | None = None, **changes: object
 ) -> TableInfo:
-    """A table of named partitions with so many MiB, 128 addresses each MiB."""
     made = tuple(
         PartitionInfo(
             name=f"p{at}",
@@ -49,7 +48,6 @@ def table_of(
 
 
 def slices(*extents: tuple[int, int]) -> tuple[PartitionInfo, ...]:
-    """Partitions that are nothing but their extents."""
     return tuple(
         PartitionInfo(name=f"p{at}", position=at, extents=(RowExtent(first=first, last=last),))
         for at, (first, last) in enumerate(extents)
@@ -67,7 +65,6 @@ def holding(extents: tuple[RowExtent, ...]) -> PartitionInfo:
 
 
 def numbered(*, rows: int, step: int) -> KeySample:
-    """Each so many-th of the keys 0 to `rows`, as text; its order is not that of the text."""
     return KeySample(column="ID", keys=tuple(map(str, range(step, rows, step))))
 
 
@@ -256,7 +253,7 @@ def test_extents_go_before_keys_and_keys_need_cheap_ranges() -> None:
 
 
 def test_a_partition_without_extents_stays_whole_beside_those_that_have_them() -> None:
-    """A partition whose rows lie nobody knows where is one unit, of its own size or an average."""
+    """A partition whose rows lie no one knows where is one unit, of its own size or an average."""
     table = table_of(1600, 1600, 1600)
     known, sized, unknown = table.partitions
     sized = structs.replace(sized, extents=())

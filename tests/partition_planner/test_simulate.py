@@ -38,7 +38,6 @@ def weights_of(kind: str, partitions: int) -> list[int]:
 
 
 def large_table(kind: str, partitions: int) -> TableInfo:
-    """The table over so many partitions; their rows and bytes sum to the table's."""
     weights = weights_of(kind, partitions)
     whole, before, made = sum(weights), 0, []
     for at, weight in enumerate(weights):
@@ -115,7 +114,7 @@ def heap(sample: int | None) -> TableInfo:
     """The table without partitions, its blocks in 5,000 extents of growing size over 12 files.
 
     Args:
-        sample: Take each so many-th block for an extent of its own; None takes the extents.
+        sample: Take each so many-th block for its own extent; None takes the extents.
     """
     sizes = [8 << min(7, at // 100) for at in range(5000)]
     extents, filled = [], [0] * 12

@@ -1,4 +1,4 @@
-"""Packages in a directory of their own, for processes that are to import them and no others.
+"""Packages in their own directory, for processes that are to import them and no others.
 
 They are fetched once, into `$XDG_CACHE_HOME/unloader-tests`, in the versions of a file of
 requirements.

@@ -35,7 +35,7 @@ def contents(*places: Path, pattern: str = "*") -> dict[str, bytes]:
 
 
 def merged(to: Path) -> dict[str, Any]:
-    """Merge the parts; return the manifest, as it was printed and as it lies there."""
+    """Merge the parts; return the manifest, as it was printed and as it is there."""
     printed = json.loads(command.run("merge", str(to), "--json"))
     manifest = command.manifest_of(to)
     assert printed == manifest

@@ -8,6 +8,6 @@ from unloader.model import Stages
 
 
 def stages(**own: Any) -> Stages:
-    """Return stages without seconds and bytes, except those that are given."""
+    """Return stages without seconds and bytes, except the ones that are given."""
     seconds = dict.fromkeys(("fetch_s", "encode_s", "write_s", "compress_s", "compress_cpu_s"), 0.0)
     return Stages(**{**seconds, "uncompressed_bytes": None, **own})

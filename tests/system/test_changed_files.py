@@ -132,7 +132,7 @@ def test_a_changed_file_is_another_snapshot(kind: str, tmp_path: Path) -> None:
 
 
 def test_an_unchanged_file_is_read_on(kind: str, tmp_path: Path) -> None:
-    """A run that was killed goes on where nobody has written."""
+    """A run that was killed continues where no one has written."""
     path, dest = tmp_path / "data.db", tmp_path / "out"
     source = make(kind, path)
     done = kill_after(2, dest, *job(source, dest))

@@ -65,7 +65,6 @@ def files(dest: Path) -> dict[str, bytes]:
 
 
 def units_of(dest: Path) -> int:
-    """Return how many units a run has that goes on; a large number before that is known."""
     try:
         return len(json.loads((dest / "_run" / "run.json").read_text())["plan"]["units"])
     except FileNotFoundError:
@@ -73,17 +72,16 @@ def units_of(dest: Path) -> int:
 
 
 FEW_UNITS = ("--unit-bytes", "2MB")
-"""Of a run with a short --stall-timeout, in which all are done while one worker stands still."""
+"""Of a run with a short --stall-timeout, in which all are done while one worker is still."""
 
 
 def one_stands(two: Cluster, source: str, dest: Path, *options: str) -> command.Running:
-    """Start a run of few units; return when all are done but one, whose worker stands still."""
     gates = [two.directory / name for name in ("stands", "waits")]
     for each in gates:
         each.touch()
     call = run(source, dest, *FEW_UNITS, *options, "--cluster", two.address)
     running = command.Running(*call)
-    # The other one goes on once the first one is sure to be there.
+    # The other one continues once the first one is sure to be there.
     running.wait_until(lambda: len(staged_units(dest)) >= 3, "units of both workers")
     gates[1].unlink()
     standing(running, dest)
@@ -91,7 +89,6 @@ def one_stands(two: Cluster, source: str, dest: Path, *options: str) -> command.
 
 
 def standing(running: command.Running, dest: Path) -> None:
-    """Wait until all units are done but the one whose worker stands still."""
     running.wait_until(
         lambda: len(staged_units(dest)) == units_of(dest) - 1, "the end of all units but one"
     )
@@ -148,7 +145,7 @@ def test_the_same_from_a_server_that_is_told_no_password(
 def test_the_same_from_oracle_with_a_password_of_each_machine(
     oracle: OracleLeg, tmp_path: Path
 ) -> None:
-    """Each worker finds the password in its own file; nobody sends it one."""
+    """Each worker finds the password in its own file; no one sends it one."""
     user = oracle.user()
     columns = (
         Column(name="I", type=Type(name="NUMBER", precision=9, scale=0), nullable=False),
@@ -197,7 +194,7 @@ def test_a_killed_dask_worker_costs_its_unit_one_attempt(source: str, tmp_path: 
 def test_one_that_was_cut_off_and_comes_back_publishes_nothing(
     two: Cluster, source: str, tmp_path: Path
 ) -> None:
-    """It goes on with its unit and writes its file, which counts for nothing, and then ends."""
+    """It continues with its unit and writes its file, which counts for nothing, and then ends."""
     stands, held, dest = two.directory / "stands", two.nodes[0], tmp_path / "out"
     running = one_stands(two, source, dest, "--stall-timeout", "5", "--retry-delay", "20")
     readers = held.unit_processes()
@@ -248,7 +245,7 @@ def test_those_that_had_nothing_to_do_take_the_place_of_others(source: str, tmp_
 def test_no_unit_outlives_its_run(
     two: Cluster, source: str, tmp_path: Path, number: signal.Signals, status: int
 ) -> None:
-    """A run that is interrupted ends its units at once, one that is killed in bounded time."""
+    """A run that is interrupted ends its units immediately, one that is killed in bounded time."""
     stands, dest = two.directory / "stands", tmp_path / "out"
     running = one_stands(two, source, dest, "--stall-timeout", "10")
     readers = [each for node in two.nodes for each in node.unit_processes()]
@@ -258,7 +255,7 @@ def test_no_unit_outlives_its_run(
     assert psutil.wait_procs(readers, timeout=command.PATIENCE_SECONDS)[1] == []
     stands.unlink()
     assert command.final_names(dest) == []
-    # It goes back to the cluster, or to where it is told.
+    # It goes back to the cluster, or to where it is reported.
     command.run("resume", str(dest), *(() if status == 130 else ("--cluster", "none")))
     command.run(*run(source, tmp_path / "here", *FEW_UNITS))
     assert files(dest) == files(tmp_path / "here")

@@ -1,4 +1,4 @@
-"""A number of workers that changes while a run goes on: by measuring, by limits, by hand."""
+"""A number of workers that changes while a run continues: by measuring, by limits, by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from processes.program import Program
 
 PARTS, ROWS = 4, 600
 SLOWED = "SELECT pg_advisory_lock(4711), pg_sleep(600)"
-"""While a session is at this the rows of the table come one by one, else at once."""
+"""While a session is at this the rows of the table come one by one, else immediately."""
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,6 @@ def started(url: str, dest: Path, workers: int, *options: str) -> Iterator[comma
 
 
 def live(dest: Path) -> dict[str, Any]:
-    """Return the record of how far a run is; empty where there is none yet."""
     try:
         found: dict[str, Any] = json.loads((dest / "_run" / "status.json").read_bytes())
     except FileNotFoundError:
@@ -110,7 +109,6 @@ class Sessions:
 
 @contextmanager
 def sessions(postgres: Any, url: str, sql: str, count: int = 1) -> Iterator[Sessions]:
-    """Keep so many sessions of the server at a statement, until the end or a `kill`."""
     command_line = [postgres.psql, "-X", "-q", "-c", sql, url]
     quiet = subprocess.DEVNULL
     busy = [Program(command_line, stdout=quiet, stderr=quiet) for _ in range(count)]
@@ -234,7 +232,7 @@ def test_adaptive_begins_with_few_and_writes_the_same(file: str, tmp_path: Path)
 
 @pytest.mark.long("runs under limits")
 def test_slow_hours_and_sessions_bound_a_fixed_number(file: str, tmp_path: Path) -> None:
-    """Slow hours let one worker work; sessions leave so many seats."""
+    """Slow hours let one worker work; sessions leave that many seats."""
     # One minute a day is not among them: another one then.
     minute = time.strftime("%H:%M", time.localtime(time.time() - 3600))
     later = time.strftime("%H:%M", time.localtime(time.time() - 3660))

@@ -52,7 +52,6 @@ def one_file(database: str, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture(scope="module")
 def slow(postgres: Any) -> str:
-    """A PostgreSQL table of two parts, of which one takes many minutes to read."""
     url: str = postgres.database("streams")
     postgres.run(
         "CREATE VIEW slow AS SELECT g AS id, repeat('x', 2000) AS s, pg_sleep(0.001)::text AS z "

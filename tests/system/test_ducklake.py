@@ -61,7 +61,7 @@ def test_the_promises_of_a_format(tmp_path: Path, env: dict[str, str]) -> None:
 def test_rows_are_part_of_the_table_at_once(
     source: str, tmp_path: Path, env: dict[str, str]
 ) -> None:
-    """A table is made, added to and replaced; each snapshot says which run it is of."""
+    """A table is made, added to and replaced; each snapshot states which run it is of."""
     lake = DuckLake.made(tmp_path, kind="sqlite:", env=env)
     place = lake.place("main.t")
     command.run(*asked(source, place, "create"), env=env)

@@ -131,7 +131,7 @@ def test_signal_while_counting_publishes_nothing(postgres: Any, tmp_path: Path) 
 
 
 def test_signal_while_waiting_for_a_lock(postgres: Any, tmp_path: Path) -> None:
-    """A signal ends the wait for somebody else's lock before anything is read."""
+    """A signal ends the wait for another user's lock before anything is read."""
     url = postgres.database("locked")
     postgres.run("CREATE TABLE locked (id int)", url=url)
     dest = tmp_path / "out"

@@ -43,7 +43,6 @@ def rows_of(home: Path, name: str) -> int:
 
 
 def check_others(home: Path) -> None:
-    """Check that all tables but the bad one are whole, and that of this nothing has a name."""
     found = {name: rows_of(home, f"main.{name}") for name in SIZES}
     assert found == {**SIZES, "bad": -1}
     assert not list((home / "main.bad").glob("*.csv"))

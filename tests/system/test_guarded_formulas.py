@@ -19,7 +19,6 @@ ROWS = [[str(-n), text] for n, text in enumerate(("'=HYPERLINK(1)", "'-1", "plai
 
 @pytest.fixture(params=["duckdb", "sqlite", "postgresql"])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database with texts that look like formulas, and with negative numbers that are none."""
     path = tmp_path / "t.db"
     rows = ", ".join(
         f"({-n}, '{text.replace(chr(39), chr(39) * 2)}')" for n, text in enumerate(VALUES)
@@ -42,7 +41,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_every_source_writes_the_same(source: str, tmp_path: Path) -> None:
-    """Texts are guarded, numbers not; the manifest says which columns were, and verify agrees."""
+    """Texts are guarded, numbers not; the manifest states which columns were, and verify agrees."""
     out = tmp_path / "out"
     run = ("run", source, "--table", "t", "--guard-formulas", "--verify", "full", "--to", str(out))
     command.run(*run, "--file-per", "table")

@@ -30,7 +30,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def expected(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The files of a run that nobody has disturbed."""
     home = tmp_path_factory.mktemp("undisturbed")
     command.run(*job(url, home))
     return files_of(home)
@@ -50,7 +49,7 @@ def files_of(home: Path) -> dict[str, bytes]:
 
 
 def published(home: Path) -> dict[str, int]:
-    """Return the tables that are published, with what tells whether they were replaced.
+    """Return the tables that are published, with what reports whether they were replaced.
 
     A hidden directory is one that is to take the place of another.
     """

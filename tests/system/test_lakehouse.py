@@ -259,7 +259,7 @@ def test_a_run_that_is_killed_at_its_commit(
 
 @pytest.mark.long("runs into tables of a lakehouse")
 def test_a_run_that_was_killed_behind_its_commit(source: str, the_lake: Lake) -> None:
-    """The table tells of the run, so that it is not committed again, although its receipt lacks."""
+    """The table reports the run, so that it is not committed again, although its receipt lacks."""
     command.run(*run(source))
     command.run(*run(source, "--save-mode", "append"))
     home = the_lake.home("t")

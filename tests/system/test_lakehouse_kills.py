@@ -201,7 +201,7 @@ def test_iceberg(
 ) -> None:
     """A run that has published, or has even written the table's next metadata, commits by resume.
 
-    Its commit waits for the catalog, which somebody else writes to, until it is killed.
+    Its commit waits for the catalog, which another user writes to, until it is killed.
     """
     prefix = f"iceberg-{moment}"
     made = on_s3(tmp_path, s3, monkeypatch, prefix)
@@ -259,7 +259,7 @@ def test_two_runs_at_once_by_way_of_glue(
 def test_iceberg_whose_receipt_was_not_written(
     source: str, tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a run leaves it that is killed behind its commit: the table tells of it."""
+    """As a run leaves it that is killed behind its commit: the table reports it."""
     made = on_s3(tmp_path, s3, monkeypatch, "receipts")
     command.run("run", source, "--table", "t", *_PLACE)
     (key,) = (key for key in s3.objects("receipts/") if key.endswith(BEHIND_IT))

@@ -37,7 +37,6 @@ def unload(source: str, to: str, *options: str) -> dict[str, Any]:
 
 
 def verified(*arguments: str) -> tuple[dict[str, Any], str]:
-    """Verify a run in which nothing differs; return the answer and what was reported meanwhile."""
     done = command.ended("verify", *arguments, "--json")
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)

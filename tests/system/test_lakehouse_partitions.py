@@ -175,7 +175,7 @@ def test_partitions_that_cannot_be_had(
 def test_partitions_are_for_a_table_that_is_made(
     source: str, the_lake: Lake, tmp_path: Path
 ) -> None:
-    """One that is there has its own, and each field has a name of its own; Delta has others."""
+    """One that is there has its own, and each field has its own name; Delta has others."""
     asked = ("--partition-by", "region")
     assert "has its own" in command.error_of(
         *run(source, *asked, "--save-mode", "append"), status=2

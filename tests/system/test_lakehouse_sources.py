@@ -77,7 +77,6 @@ def check_delta(root: Path, wanted: Rows) -> None:
 
 
 def _values(rows: Sequence[Sequence[Any]]) -> list[list[str]]:
-    """Return rows as text in which equal moments are equal, whatever zone they are told in."""
     return [
         [
             str(value.astimezone(UTC)) if getattr(value, "tzinfo", None) else repr(value)

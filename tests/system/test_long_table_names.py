@@ -23,7 +23,7 @@ def source(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("options", [(), ("--file-name", "{unit}.{ext}")])
 def test_only_that_table_fails(source: str, tmp_path: Path, options: tuple[str, ...]) -> None:
-    """The others are complete, and the error says how long its name is and what to do."""
+    """The others are complete, and the error states how long its name is and what to do."""
     to = ("--table", "*", "--to", str(tmp_path / "o" / "{table}"), *options)
     error = command.error_of("run", source, *to, "--on-table-failure", "continue", status=7)
     assert "has 300 bytes, and file systems take 255" in error

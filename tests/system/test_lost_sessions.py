@@ -100,7 +100,6 @@ class Oracle:
         return OracleSessions(self._server, chance)
 
     def assert_exact(self, to: Path) -> None:
-        """Let sort put the lines in order and compare them with those of the table."""
         files = sorted(str(path) for path in to.glob("*.csv"))
         found = subprocess.run(
             ["sort", "-n", *files], env={"LC_ALL": "C"}, capture_output=True, check=True

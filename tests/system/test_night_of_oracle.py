@@ -27,8 +27,6 @@ CUSTOMERS = 400
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What a job file says of one table."""
-
     name: str
     keys: str
     mask: str = ""
@@ -187,7 +185,6 @@ def test_a_night_is_what_runs_of_one_table_would_have_written(
 
 
 def _by_rows(home: Path, files: dict[str, bytes]) -> dict[str, Any]:
-    """Return what is to be equal: text as bytes, Parquet as values."""
     return {
         name: pq.read_table(home / name).to_pylist() if name.endswith(".parquet") else data
         for name, data in files.items()

@@ -109,7 +109,7 @@ def test_the_same_bytes_as_on_a_disk(
 
 @pytest.mark.long("runs into object stores")
 def test_a_changed_object_is_found(server: S3Server, source: str) -> None:
-    """Bytes that are others than those that were written are a difference, and no hang."""
+    """Bytes that are others than the ones that were written are a difference, and no hang."""
     place = server.place("changed")
     command.run(*run(source, place))
     name = min(files_of(server.objects("changed/")))
@@ -123,7 +123,7 @@ def test_a_changed_object_is_found(server: S3Server, source: str) -> None:
 
 @pytest.mark.long("runs into object stores")
 def test_an_earlier_run_is_replaced_as_a_whole(server: S3Server, source: str) -> None:
-    """Without --overwrite it stays; with it nothing of it is left but files of nobody's."""
+    """Without --overwrite it stays; with it nothing of it is left but files of no one's."""
     place = server.place("again")
     command.run(*run(source, place, "--file-name", "old-{unit}.{ext}"))
     before = server.objects("again/")
@@ -212,9 +212,9 @@ def test_faults_on_the_way(
 def test_a_store_that_stays_broken_ends_the_run(
     server: S3Server, source: str, tmp_path: Path
 ) -> None:
-    """It ends with one error, nothing has a final name, and resume goes on where it ended.
+    """It ends with one error, nothing has a final name, and resume continues where it ended.
 
-    A unit whose upload somebody has aborted meanwhile is read again, and that is said.
+    A unit whose upload someone has aborted meanwhile is read again, and that is said.
     """
     place = server.place("stays")
     with faulty(server, Rule("begin", "cut", FOR_EVER, key="0002")) as (broken, _):
@@ -360,7 +360,7 @@ def test_places_that_are_refused(source: str, place: str, expected: str) -> None
 
 @pytest.mark.long("runs into object stores")
 def test_marks_of_objects(server: S3Server, source: str) -> None:
-    """Storage class, encryption and tags are those that the place asks for."""
+    """Storage class, encryption and tags are the ones that the place asks for."""
     more = "&storage_class=STANDARD_IA&sse=AES256&tag=team:dwh&tag=kind:extract"
     command.run(*run(source, server.place("marked", more)))
     client = server.client()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PARENTS, CHILDREN = 300, 2_000
 NEW = 100_000
-"""From here on are the ids of rows that come while the run goes on."""
+"""From here on are the ids of rows that come while the run continues."""
 
 PARENT_ROWS = [(number, 1_000) for number in range(PARENTS)]
 CHILD_ROWS = [(number, number % PARENTS, 1_000) for number in range(CHILDREN)]

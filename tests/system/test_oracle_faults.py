@@ -94,7 +94,6 @@ def order_faults(server: OracleServer, kind: str, **options: object) -> list[Fau
 
 
 def assert_resumable(done: Outcome) -> None:
-    """Check that a run which finished no unit has left what it was to do, and no more."""
     assert command.final_names(done.destination) == []
     assert {"journal.jsonl", "run.json"} <= set(done.staged)
     assert not [name for name in done.staged if name.startswith("staged/")]
@@ -240,7 +239,7 @@ def test_only_unit_that_always_fails(
 def test_what_no_retry_can_heal_is_not_retried(
     server: OracleServer, tmp_path: Path, kind: str
 ) -> None:
-    """A table that was truncated or taken away ends the run at once, with status 4."""
+    """A table that was truncated or taken away ends the run immediately, with status 4."""
     fault = server.faults.add(
         Fault(kind=kind, statement=reading(MIDDLE), after_rows=2000, times=None)
     )

@@ -87,7 +87,6 @@ def lobs() -> Iterator[OracleServer]:
 
 @pytest.fixture(scope="module")
 def small_peak(lobs: OracleServer, tmp_path_factory: pytest.TempPathFactory) -> int:
-    """Return what the small LOBs take."""
     return peak(runs.unload(lobs, "SMALL", tmp_path_factory.mktemp("small") / "out"))
 
 

@@ -96,7 +96,6 @@ def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
 
 
 def _records(content: bytes) -> list[bytes]:
-    """Return records that say their own length, without knowing what is in them."""
     found, at = [], 0
     while at < len(content):
         end = at + 10 + int(content[at : at + 10])

@@ -19,7 +19,7 @@ from processes import command
 
 ROWS = 12_000
 QUICK = 500
-"""After so many transactions the writer takes its time: it must not run out of rows to change."""
+"""After that many transactions the writer takes its time: it must not run out of rows to change."""
 PAUSE_SECONDS = 0.02
 PARTITIONS = 6
 TABLE = "MOVING"
@@ -42,7 +42,6 @@ def _before(number: int) -> tuple[int, str]:
 
 
 def _after(transactions: int) -> Rows:
-    """Return the rows after so many transactions of the writer."""
     rows = {number: _before(number) for number in range(ROWS)}
     for i in range(1, transactions + 1):
         del rows[3 * i]
@@ -118,7 +117,6 @@ def _create(leg: OracleLeg) -> None:
 
 
 def _rows_of(dest: Path) -> Rows:
-    """Return the rows in the files of a run, each of which must be there once."""
     rows: Rows = {}
     for file in sorted(dest.glob("*.csv")):
         _, *records = oracle_expected.csv_records(file.read_text())
@@ -160,7 +158,7 @@ def test_output_is_one_state_while_a_writer_commits(
     assert manifest["verified"] == {
         "level": "count", "source_rows": len(rows), "result": "ok",
     }  # fmt: skip
-    # The same state can be counted and read again, although the table has gone on.
+    # The same state can be counted and read again, although the table has continued.
     assert oracle.run(f"SELECT VALUE FROM {TABLE} WHERE ID = 0")[0][0] != str(seen)
     command.run("verify", str(dest), oracle.url, env=environment)
     again = tmp_path / "again"

@@ -37,7 +37,7 @@ PARQUET_TYPES = {
     "D": "timestamp[ms]",
     **{f"TS_{digits}": "timestamp[us]" for digits in range(7)},
 }  # fmt: skip
-"""What docs/types.md says, but for text, which is all the others."""
+"""What docs/types.md says, except for text, which is all the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,6 @@ def _csv(file: Path) -> tuple[list[str | None], list[list[str | None]]]:
 
 
 def _texts(values: Sequence[str | None], kind: Type, *, is_real: bool) -> list[Any]:
-    """Return texts of one column as what is the same in every right text of a value."""
     if kind.name in FLOATS:
         return [None if text is None else oracle_expected.float_form(text, kind) for text in values]
     if is_real and "TIME ZONE" in kind.name:

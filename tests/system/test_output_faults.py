@@ -82,7 +82,7 @@ def test_failing_call_ends_the_run(
     after: int,
     options: tuple[str, ...],
 ) -> None:
-    """Whichever call fails, the status is 6, the file and the system's words are told."""
+    """Whichever call fails, the status is 6, the file and the system's words are reported."""
     dest = tmp_path / "out"
     error = command.error_of(
         "run", database, "--table", "t", "--to", str(dest), *QUIET, *options,

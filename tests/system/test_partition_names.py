@@ -69,7 +69,7 @@ def test_file_names_of_odd_partitions_are_safe_and_tell_them_apart(
 
 
 def test_a_map_in_duckdb_may_hold_such_names_too(tmp_path: Path) -> None:
-    """The source without a server of its own: the same names, the same files."""
+    """The source without its own server: the same names, the same files."""
     with duckdb.connect(str(tmp_path / "t.db")) as connection:
         connection.execute(
             "CREATE TABLE odd AS SELECT range AS k FROM range(3);"

@@ -178,7 +178,7 @@ WRONG = {
 def test_parts_that_do_not_belong_together_are_not_merged(
     url: str, tmp_path: Path, what: str
 ) -> None:
-    """One error says which, and there is no manifest over them."""
+    """One error states which, and there is no manifest over them."""
     to = tmp_path / "out"
     parts = _Damaged(url, to)
     getattr(parts, what)()

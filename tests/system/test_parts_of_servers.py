@@ -74,7 +74,7 @@ def test_parts_of_postgres_at_the_snapshot_of_the_plan(
 
 
 def test_without_a_keeper_the_snapshot_of_a_plan_is_gone(database: str, tmp_path: Path) -> None:
-    """The error says how the plan is to be made."""
+    """The error states how the plan is to be made."""
     to = tmp_path / "out"
     plan = planned(database, to)
     error = command.error_of("run", plan, "--part", "1/2", "--progress", "none", status=4)
@@ -83,7 +83,7 @@ def test_without_a_keeper_the_snapshot_of_a_plan_is_gone(database: str, tmp_path
 
 
 def test_a_plan_keeps_its_snapshot_with_its_file_alone(database: str, tmp_path: Path) -> None:
-    """Without a file nobody could use it. In a variable or a job file it is about runs."""
+    """Without a file no one could use it. In a variable or a job file it is about runs."""
     arguments = ("plan", database, "--table", "t", "--to", str(tmp_path / "out"))
     error = command.error_of(*arguments, "--keep-snapshot", "1h", status=2)
     assert "--output" in error

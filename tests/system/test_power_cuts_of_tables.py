@@ -34,7 +34,6 @@ def job(url: str, home: Path, *more: str) -> tuple[str, ...]:
 
 
 def recorded(place: Path, root: Path, *arguments: str) -> Recording:
-    """Run a command, and record what it changes below a directory."""
     library, log, recording = breaking.build(SOURCE, place), place / "record", Recording(root)
     variables = {
         **os.environ,
@@ -56,7 +55,6 @@ def files_of(home: Path) -> dict[str, bytes]:
 
 
 def wrong_in(home: Path, expected: dict[str, bytes]) -> str:
-    """Return what is unfinished under a final name, or missing beside a manifest."""
     for name, data in files_of(home).items():
         if expected.get(name) != data:
             return f"{name} is not whole"
@@ -75,7 +73,6 @@ def wrong_in(home: Path, expected: dict[str, bytes]) -> str:
 
 
 def wrong_after(url: str, home: Path, chance: random.Random) -> str:
-    """Go on from what a power cut has left, by one way or another; return what is wrong then."""
     if (home / "_manifest.json").exists():
         return ""
     before = {path: path.stat().st_ino for path in home.glob("[!._]*/_manifest.json")}
@@ -94,7 +91,7 @@ def wrong_after(url: str, home: Path, chance: random.Random) -> str:
 def test_a_power_cut_leaves_each_table_whole_or_unpublished(
     url: str, tmp_path: Path, publish: str
 ) -> None:
-    """Which steps reach the disk is chosen adversarially; from there the run can be gone on with."""
+    """Which steps reach the disk is chosen adversarially; from there the run can be continued."""
     root = tmp_path / "root"
     root.mkdir()
     home = root / "new" / "night"

@@ -27,7 +27,6 @@ CUT = ("even, cut", "4 nodes, cut")
 
 
 def script(*options: str) -> str:
-    """Return what the example prints."""
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *options],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -1,4 +1,4 @@
-"""A run that was broken off is continued: the same bytes, and no finished unit read again."""
+"""A run that was interrupted is continued: the same bytes, and no finished unit read again."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ BROKEN_RUNS = "broken runs"
 
 @pytest.fixture(scope="module")
 def undisturbed(database: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a run of the table gives that nobody disturbs."""
     dest = tmp_path_factory.mktemp("whole") / "out"
     command.run(*job(database, dest), "--quiet")
     return comparable(dest)
@@ -171,7 +170,7 @@ def test_an_interrupted_run_says_how_it_is_continued(
 def test_what_is_not_confirmed_is_read_again(
     database: str, undisturbed: dict[str, Any], tmp_path: Path
 ) -> None:
-    """A file that is changed, cut or gone costs its unit, and what nobody knows is removed."""
+    """A file that is changed, cut or gone costs its unit, and what no one knows is removed."""
     dest = tmp_path / "out"
     done = kill_after(5, dest, *job(database, dest))
     staged = dest / "_run" / "staged"
@@ -264,7 +263,7 @@ def test_a_run_that_goes_on_is_left_alone(database: str, tmp_path: Path) -> None
 
 
 def test_one_line_for_cron(database: str, tmp_path: Path) -> None:
-    """--resume-or-start begins, continues the same job, and begins anew where it was another."""
+    """--resume-or-start begins, continues the same job, and begins again where it was another."""
     dest = tmp_path / "out"
     line = (*job(database, dest), "--resume-or-start", "--overwrite")
     done = kill_after(3, dest, *line)
@@ -287,7 +286,7 @@ def test_one_line_for_cron(database: str, tmp_path: Path) -> None:
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_run_that_another_version_has_begun(database: str, tmp_path: Path) -> None:
-    """resume refuses it and says what there is; the line for cron begins anew and says so."""
+    """resume refuses it and says what there is; the line for cron begins again and says so."""
     dest = tmp_path / "out"
     line = (*job(database, dest), "--resume-or-start")
     kill_after(0, dest, *line)
@@ -340,7 +339,7 @@ def test_a_snapshot_that_ended_with_its_run_is_gone(postgres: Any, tmp_path: Pat
 def test_the_line_for_cron_finds_the_directory_of_the_broken_run(
     database: str, tmp_path: Path
 ) -> None:
-    """With a name for each run, the one that was broken off is continued in its own directory."""
+    """With a name for each run, the one that was interrupted is continued in its own directory."""
     to = tmp_path / "{table}" / "{run_id}"
     line = (*job(database, to), "--resume-or-start", "--quiet")
     command.run(*line)

@@ -40,8 +40,6 @@ UNITS = ("--split", "partition", "--numa", "off", "--progress", "log")
 
 @pytest.fixture
 def few(postgres: Any) -> Iterator[Callable[[int], str]]:
-    """A function that makes a database of which a role gets so many sessions, and returns its URL."""
-
     def made(limit: int) -> str:
         url: str = postgres.database("few sessions")
         postgres.run("DROP ROLE IF EXISTS few", url=url)
@@ -86,7 +84,7 @@ def first_attempt(running: command.Running) -> str:
 
 
 def test_a_file_that_is_written_when_the_run_begins_is_waited_for(tmp_path: Path) -> None:
-    """The parent's connection is tried again, which the log says; then the run goes on."""
+    """The parent's connection is tried again, which the log says; then the run continues."""
     path = tmp_path / "t.duckdb"
     with duckdb.connect(str(path)) as writer:
         writer.execute("CREATE TABLE t AS SELECT range AS i FROM range(10)")
@@ -171,7 +169,7 @@ def test_a_session_lost_while_the_run_plans_is_replaced(
 def test_a_listener_that_takes_no_more_sessions(
     server: OracleServer, tmp_path: Path, code: str, call: str
 ) -> None:
-    """With one session for two workers, one of them reads all; nobody uses up a retry."""
+    """With one session for two workers, one of them reads all; no one uses up a retry."""
     refused = server.faults.add(Fault(kind=code, call=call, skip=2, times=None))
     # The other one is up before all is read.
     server.faults.add(Fault(kind="stall", statement='"PAD"', over=refused.happened))

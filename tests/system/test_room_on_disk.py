@@ -1,4 +1,4 @@
-"""A disk that fills up while a run with --min-free goes on: a pause, and then all of it."""
+"""A disk that fills up while a run with --min-free continues: a pause, and then all of it."""
 
 from __future__ import annotations
 

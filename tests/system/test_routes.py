@@ -1,4 +1,4 @@
-"""One scan into several outputs: each is what a run of its own would have written."""
+"""One scan into several outputs: each is what its own run would have written."""
 
 from __future__ import annotations
 
@@ -130,7 +130,6 @@ exclude = ["price"]
 
 
 def three(to: Path) -> list[str]:
-    """Return three routes, of which the last one leaves rows out."""
     return routes(to, "a:to={to}/a", "b:to={to}/b,format=parquet", "c:to={to}/c,filter=id % 7 = 0")
 
 
@@ -165,7 +164,7 @@ def test_a_killed_run_is_resumed_by_any_of_its_directories(
 def test_a_plan_file_has_all_routes(
     source: str, tmp_path: Path, undisturbed: dict[str, dict[str, bytes]]
 ) -> None:
-    """It is run with nothing but its name, and no route can be changed or added."""
+    """It is run with only its name, and no route can be changed or added."""
     plan = tmp_path / "plan.json"
     _, *options = job(source, *three(tmp_path))
     command.run("plan", *options, "--output", str(plan), "--quiet")
@@ -197,7 +196,6 @@ def test_a_kill_between_two_publications(
 
 @pytest.fixture(scope="module")
 def awkward(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The URL of a table with one row that is no Latin-1."""
     path = tmp_path_factory.mktemp("duck") / "u.duckdb"
     with duckdb.connect(str(path)) as connection:
         connection.execute(
@@ -232,7 +230,7 @@ def test_a_route_that_fails_may_be_dropped(awkward: str, tmp_path: Path) -> None
 def test_a_dropped_route_is_resumed_alone(
     source: str, tmp_path: Path, undisturbed: dict[str, dict[str, bytes]]
 ) -> None:
-    """A file of somebody else in the way of one publication; without it resume publishes that."""
+    """A file of another user in the way of one publication; without it resume publishes that."""
     request = requested(*job(source, *three(tmp_path), "--on-route-failure", "drop"))
     foreign = tmp_path / "b" / next(iter(undisturbed["b"]))
 

@@ -52,7 +52,7 @@ OTHER_NAME = ("b", "c:to={to}/b,filter=id % 2 = 0")
 def test_a_changed_route_is_another_job(
     source: str, tmp_path: Path, place: str, route: str
 ) -> None:
-    """It begins anew, and each output is where it is asked for now, with the rows of now."""
+    """It begins again, and each output is where it is asked for now, with the rows of now."""
     assert kill_after(2, tmp_path / "a", *job(source, tmp_path, A, B), files=2)
     again = command.ended(*job(source, tmp_path, A, route), "--resume-or-start")
     assert again.returncode == 0, again.stderr

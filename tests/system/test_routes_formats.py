@@ -57,7 +57,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def as_route(name: str, to: Path, options: str, condition: str) -> str:
-    """Return options of a command line as those of a route."""
     words, found = shlex.split(options), [f'to="{to}"']
     while words:
         word = words.pop(0)
@@ -83,7 +82,7 @@ def check_equal(
     to: Path,
     env: dict[str, str] | None = None,
 ) -> None:
-    """Write all ways in one run, then each by a run of its own; compare the files.
+    """Write all ways in one run, then each by its own run; compare the files.
 
     Args:
         line: The run without its outputs.
@@ -205,7 +204,6 @@ LARGE = {
 
 
 def large_rows() -> Iterator[tuple[int, str, str]]:
-    """Yield a few rows, of which two do not fit the memory of a fetch."""
     for number in range(1, 6):
         text = 'Zoë "q" line\n' * (250_000 if number in (2, 4) else number)
         yield number, text, f"n{number}"

@@ -22,7 +22,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def job(to: Path, source: str, orders: Routes, items: Routes, above: str = "") -> str:
-    """Write a job file of two tables with routes of their own; return its path."""
     lines = [f'source = "{source}"', *([f'to = "{to}/{above}"'] if above else [])]
     for table, routes in (("orders", orders), ("items", items)):
         lines += ["[[table]]", f'table = "{table}"']

@@ -1,4 +1,4 @@
-"""What a run with several outputs tells of them: each one, and the whole."""
+"""What a run with several outputs reports them: each one, and the whole."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def routes(to: Path, fields: str = "") -> tuple[str, ...]:
-    """Return three routes, of which the first has a third of the rows."""
     return (
         *("--route", f"lake:to={to}/lake{fields},format=parquet,filter=id % 3 = 0"),
         *("--route", f"text:to={to}/text{fields}"),
@@ -56,7 +55,7 @@ Told = tuple[Path, Any, list[Any], str]
 
 
 def test_the_answer_has_every_route_and_the_whole(told: Told) -> None:
-    """Rows are those that were read, once; bytes and files those of all routes."""
+    """Rows are the ones that were read, once; bytes and files those of all routes."""
     to, answer, _, _ = told
     totals = [each["totals"] for each in answer["routes"]]
     assert [each["rows"] for each in totals] == [ROWS // 3, ROWS, ROWS]

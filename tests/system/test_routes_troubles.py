@@ -36,7 +36,6 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> FaultyCalls:
 
 
 def job(source: str, to: Path, *options: str) -> tuple[str, ...]:
-    """Return a run of some units into three routes, of which one has a third of the rows."""
     return (
         *("run", source, "--table", "orders", "--unit-bytes", "100kB", "--parallelism", "1"),
         *("--route", f"one:to={to}/one", "--route", f"full:to={to}/full,delimiter=;"),

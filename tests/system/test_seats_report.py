@@ -68,12 +68,12 @@ def test_the_manifest_proves_the_seats(database: str, tmp_path: Path) -> None:
         each["seat"]["memory_node"] for each in workers
     }
     assert manifest["warnings"] == []
-    # Nothing that was added stands in the way of whoever reads the manifest.
+    # Nothing that was added is in the way of anyone who reads the manifest.
     command.run("verify", str(tmp_path / "out"), database)
 
 
 def test_a_run_without_numa_looks_at_nothing(database: str, tmp_path: Path) -> None:
-    """--numa off leaves workers where they are and says that nobody looked."""
+    """--numa off leaves workers where they are and says that no one looked."""
     manifest = run(database, tmp_path / "out", "--numa", "off")
     assert [each["seat"]["cpus"] for each in manifest["workers"]] == [[], []]
     assert [each["local_share"] for each in manifest["workers"]] == [None, None]
@@ -108,7 +108,7 @@ def refused_run(
 
 
 def test_a_refused_memory_policy_is_in_the_manifest(database: str, tmp_path: Path) -> None:
-    """In a container that refuses policies the run is whole, and says which part was refused."""
+    """In a container that refuses policies the run is whole, and states which part was refused."""
     done = refused_run(database, tmp_path / "out", "--memory-policy", "bind")
     assert done.returncode == 0, done.stderr
     manifest = command.manifest_of(tmp_path / "out")
@@ -140,14 +140,11 @@ def test_a_refusal_that_costs_nothing_is_no_news(database: str, tmp_path: Path) 
 
 @dataclass
 class HeldUp:
-    """A run into a pipe that nobody drains: its worker stays in mid-unit until told to go on."""
-
     running: command.Running
     begun: threading.Event = field(default_factory=threading.Event)
     go_on: threading.Event = field(default_factory=threading.Event)
 
     def drain(self, pipe: Path) -> None:
-        """Read the pipe: nothing after its first bytes until told to."""
         with pipe.open("rb") as reader:
             reader.read(1)
             self.begun.set()
@@ -158,7 +155,6 @@ class HeldUp:
 
 @pytest.fixture
 def held_up(database: str, tmp_path: Path) -> Iterator[HeldUp]:
-    """A run whose worker has written its first bytes and goes on when told to."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     arguments = ("run", database, "--table", "t", "--to", f"pipe:{pipe}")
@@ -171,13 +167,13 @@ def held_up(database: str, tmp_path: Path) -> Iterator[HeldUp]:
     finally:
         case.go_on.set()
         case.running.process.kill()
-        # Where nobody ever wrote, the reader still waits for somebody to open the pipe.
+        # Where no one ever wrote, the reader still waits for someone to open the pipe.
         os.close(os.open(pipe, os.O_RDWR))
         reader.join(PATIENCE_SECONDS)
 
 
 def test_a_worker_moved_in_mid_run_is_told(held_up: HeldUp) -> None:
-    """Somebody rebinds a worker while it works: one line, and a warning in the manifest."""
+    """Someone rebinds a worker while it works: one line, and a warning in the manifest."""
     cpu = max(os.sched_getaffinity(0))
     held_up.running.wait_until(lambda: len(held_up.running.workers()) == 1, "its only worker")
     (worker,) = held_up.running.workers()

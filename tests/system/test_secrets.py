@@ -128,7 +128,7 @@ def seen_from_outside(processes: list[psutil.Process]) -> tuple[str, str]:
 @pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("place", ["file", "variable"])
 def test_a_run_that_is_looked_at_and_killed(protected: str, tmp_path: Path, place: str) -> None:
-    """No process shows the password while the run goes on, and none dumps its memory.
+    """No process shows the password while the run continues, and none dumps its memory.
 
     A worker crashes, then all are killed: nothing of what they said and left has the password. A
     variable is seen by who may read those of the process, and in no other place.
@@ -162,10 +162,10 @@ def test_a_run_that_is_looked_at_and_killed(protected: str, tmp_path: Path, plac
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_run_is_continued_with_a_password_from_elsewhere(protected: str, tmp_path: Path) -> None:
-    """resume looks where it is told: in the keyring, for the user of the run's URL."""
+    """resume looks where it is reported: in the keyring, for the user of the run's URL."""
     options, variables = placed("keyring", tmp_path / "home")
     out = tmp_path / "out"
-    # A unit behind the first fails, whoever reads it.
+    # A unit behind the first fails, anyone who reads it.
     fails = ("--where", "1 / (id - 19999) IS NOT NULL", "--consistency", "none", "--retries", "0")
     units = ("--unit-bytes", "64kB", "--parallelism", "1")
     begun = call(

@@ -43,7 +43,7 @@ def unload(source: str, to: Path, *options: str, status: int = 0) -> dict[str, A
     assert done.returncode == status, done.stderr
     if status:
         return {}
-    # The answer is the manifest, but for the digest of the file.
+    # The answer is the manifest, except for the digest of the file.
     written = manifest_in(to)
     assert written["digest"]
     assert {**json.loads(done.stdout), "digest": None} == {**written, "digest": None}
@@ -65,7 +65,6 @@ def manifest_in(to: Path) -> dict[str, Any]:
 
 
 def rows_of(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """Return what the run says of its tables."""
     return {
         f"{each['table']['schema']}.{each['table']['name']}": each["rows"]
         for each in manifest["tables"]
@@ -315,7 +314,7 @@ def test_what_makes_no_sense_is_refused(
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_hostile_names_have_directories_of_their_own(tmp_path: Path) -> None:
-    """In SQLite, where names that are equal but for their case are one table."""
+    """In SQLite, where names that are equal except for their case are one table."""
     names = [name for name in HOSTILE if name != "order"]
     path = tmp_path / "s.sqlite"
     with closing(sqlite3.connect(path)) as connection, connection:

@@ -140,7 +140,7 @@ def test_the_database_on_this_machine_is_told_apart(postgres: Any) -> None:
         "repeat('wide', 10000) AS w, pg_sleep(0.002)::text AS z FROM generate_series(1, 2500) g",
         url=url,
     )
-    # A connection of whoever has started the sweep is no session of it.
+    # A connection of anyone who has started the sweep is no session of it.
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()),
@@ -201,7 +201,7 @@ def test_what_cannot_be_swept(
     options: tuple[str, ...],
     text: str,
 ) -> None:
-    """A mistake is told before anything is measured, and nothing is made."""
+    """A mistake is reported before anything is measured, and nothing is made."""
     monkeypatch.chdir(tmp_path)
     status = 6 if "--csv" in options else 2
     error = command.error_of("sweep", database, "--table", "t", *options, *QUICK, status=status)

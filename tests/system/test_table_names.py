@@ -43,7 +43,6 @@ def url(postgres: Any) -> str:
 
 
 def unloaded(url: str, table: str, to: Path, *options: str) -> tuple[str, str]:
-    """Unload a table; return what the log calls it, and the rows."""
     done = command.ended(
         "run", url, "--table", table, "--to", str(to), "--no-header", "--progress", "log",
         *options,

@@ -54,7 +54,7 @@ def test_tables_that_match_are_unloaded_at_one_scn(oracle: OracleLeg, tmp_path: 
 def test_rights_on_tables_of_others_are_told_with_the_grants(
     oracle: OracleLeg, tmp_path: Path
 ) -> None:
-    """A table that may be read, but not as of an SCN, is told before anything is read."""
+    """A table that may be read, but not as of an SCN, is reported before anything is read."""
     owner, reader = oracle.user(), oracle.user()
     oracle.create("SHARED", (ID,), account=owner)
     oracle.run(f'GRANT SELECT ON "SHARED" TO "{reader.name}"', account=owner)

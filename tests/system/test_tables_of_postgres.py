@@ -51,12 +51,10 @@ def url(postgres: Any) -> str:
 
 @pytest.fixture(scope="module")
 def guest(url: str) -> str:
-    """The same as a user sees it who lacks some rights."""
     return url.replace("postgres@", "tables_guest@", 1)
 
 
 def unload(url: str, to: Path, *options: str, status: int = 0) -> str:
-    """Unload tables into directories below another; return what is on standard error."""
     done = command.ended(
         "run", url, "--to", f"{to}/{{schema}}.{{table}}", "--progress", "none", *options
     )
@@ -65,13 +63,12 @@ def unload(url: str, to: Path, *options: str, status: int = 0) -> str:
 
 
 def entries(to: Path) -> dict[str, dict[str, Any]]:
-    """Return what the manifest of the run says of each table, by its name."""
     document = json.loads((to / "_manifest.json").read_text("utf-8"))
     return {each["table"]["name"]: each for each in document["tables"]}
 
 
 def test_a_schema_is_unloaded_as_psql_sees_it(postgres: Any, url: str, tmp_path: Path) -> None:
-    """All its tables and no view; the rows are those that the database's own client copies."""
+    """All its tables and no view; the rows are the ones that the database's own client copies."""
     unload(url, tmp_path, "--table", "sales.*", "--table", "shut.inside", "--unit-bytes", "64KiB")
     found = entries(tmp_path)
     assert {name: each["rows"] for name, each in found.items()} == {
@@ -90,7 +87,7 @@ def test_a_schema_is_unloaded_as_psql_sees_it(postgres: Any, url: str, tmp_path:
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_hostile_names_are_matched_and_kept_apart(url: str, tmp_path: Path) -> None:
-    """Each has a directory of its own, or is told; patterns read letters as the database does."""
+    """Each has its own directory, or is reported; patterns read letters as the database does."""
     error = unload(url, tmp_path / "a", "--table", '"Odd *".*', status=2)
     assert "Odd *.a/b" in error
     assert "Odd *.a%2Fb" in error
@@ -128,7 +125,7 @@ def test_missing_rights_are_told_with_the_grants(guest: str, tmp_path: Path) -> 
 
 
 def test_the_others_are_unloaded_where_that_is_asked(guest: str, tmp_path: Path) -> None:
-    """The exit status says that not all are there, and the record of the run says which."""
+    """The exit status says that not all are there, and the record of the run states which."""
     options = ("--table", "sales.*", "--exclude", "secret", "--on-table-failure", "continue")
     error = unload(guest, tmp_path, *options, status=7)
     assert "sales.no_right" in error

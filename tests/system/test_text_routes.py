@@ -44,7 +44,6 @@ def unloaded(url: str, to: Path, *options: str) -> list[Path]:
 
 
 def rendered(name: str, kind: str) -> str:
-    """Return SQL for the text of a PostgreSQL column: its own, but for what docs/types.md lists."""
     base = {"flag": "boolean", "seen": "timestamptz", "cash": "money"}.get(kind, kind)
     text = f"format('%s', {name})"  # unlike a cast it keeps the blanks of char(n)
     if base == "boolean":

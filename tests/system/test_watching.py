@@ -39,7 +39,6 @@ def started(url: str, dest: Path | str, *options: str) -> command.Running:
 
 
 def record(dest: Path) -> dict[str, Any]:
-    """Return the record of how far a run is; empty where there is none yet."""
     try:
         found: dict[str, Any] = json.loads((dest / "_run" / "status.json").read_bytes())
     except FileNotFoundError:
@@ -48,7 +47,6 @@ def record(dest: Path) -> dict[str, Any]:
 
 
 def half_done(dest: Path) -> bool:
-    """Tell whether the quick units are done and the others are at work."""
     units = record(dest).get("units", {})
     return (units.get("done"), units.get("running")) == (2, 2)
 
@@ -66,7 +64,6 @@ def running(
 
 
 def seen(dest: Path, status: int = 0) -> dict[str, Any]:
-    """Return what `unloader status` says of a destination."""
     done = command.ended("status", str(dest), "--json")
     assert done.returncode == status, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -119,11 +116,11 @@ def test_a_run_is_seen_and_stopped_from_elsewhere(running: command.Running, tmp_
 def check_elsewhere(dest: Path, parts: str) -> None:
     """Check what is said of a run on a machine that the lock does not reach.
 
-    It is seen to go on by its record, and a second run is refused with its name.
+    It is seen to continue by its record, and a second run is refused with its name.
     """
     lock, kept = dest / "_run" / "lock", dest.parent / "lock"
     holder = json.loads(lock.read_text()) | {"host": "db77", "boot_id": "another"}
-    # A file that nobody has locked, as this machine would see it.
+    # A file that no one has locked, as this machine would see it.
     lock.rename(kept)
     lock.write_text(json.dumps(holder))
     assert (seen(dest)["state"], seen(dest)["host"]) == ("running", "db77")

@@ -66,7 +66,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_killed_run_leaves_what_it_was_to_do(parts: str, tmp_path: Path) -> None:
-    """Before the first row the whole run lies in `_run`: a kill at any later moment leaves it."""
+    """Before the first row the whole run is in `_run`: a kill at any later moment leaves it."""
     dest = tmp_path / "out"
     running = command.Running(
         *("run", parts, "--table", "p", "--to", str(dest), "--split", "partition"),
@@ -122,7 +122,7 @@ def test_a_run_with_a_finished_unit_is_in_nobodys_way(
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_what_a_partial_run_says_of_its_finished_units_is_true(parts: str, tmp_path: Path) -> None:
-    """Status 7 names the directory they stay in, and says that the next run starts anew: it does.
+    """Status 7 names the directory they stay in, and says that the next run starts again: it does.
 
     The first signal promises nothing of them either.
     """
@@ -192,7 +192,7 @@ def test_a_terminal_that_goes_away_stops_the_run(parts: str, tmp_path: Path) -> 
         preexec_fn=lambda: _control(child), env={**os.environ, "TERM": "xterm"},
     ) as process:  # fmt: skip
         os.close(child)
-        # What nobody reads fills the terminal, and whoever draws on it waits.
+        # What no one reads fills the terminal, and anyone who draws on it waits.
         os.set_blocking(parent, False)
 
         def is_staged() -> bool:

@@ -20,7 +20,6 @@ ROWS = 3_000
 
 
 def never() -> bool:
-    """Let it go on."""
     return False
 
 
@@ -46,7 +45,7 @@ def test_both_outputs_hold_the_table_and_are_verified(tmp_path: Path) -> None:
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_second_demo_takes_the_place_of_the_first(tmp_path: Path) -> None:
-    """The same directory serves again: the table is kept, or built anew for other rows."""
+    """The same directory serves again: the table is kept, or built again for other rows."""
     first = demo(tmp_path)
     built = first.database.stat().st_mtime_ns
     assert demo(tmp_path).database.stat().st_mtime_ns == built
@@ -87,7 +86,7 @@ def test_stopping_before_the_verification_raises_interrupted(tmp_path: Path) -> 
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_the_build_is_told_in_notices(tmp_path: Path) -> None:
-    """Whoever watches hears how many rows of the table are there, up to all of them."""
+    """Anyone who watches hears how many rows of the table are there, up to all of them."""
     seen: list[Event] = []
     run_demo(tmp_path, ROWS, parallelism=1, observe=seen.append, stop=never)
     built = [event.text for event in seen if isinstance(event, Notice) and "built" in event.text]

@@ -82,7 +82,6 @@ def has_entry(cls: type) -> bool:
 
 
 def is_base_only(cls: type) -> bool:
-    """Return whether a class only groups others, each of which has an entry."""
     return bool(cls.__subclasses__()) and all(has_entry(each) for each in cls.__subclasses__())
 
 
@@ -94,7 +93,7 @@ def test_every_error_of_a_leaf_has_a_way_into_the_tree(cls: type[Exception]) -> 
 
 @pytest.mark.parametrize("name", LEAF_ERRORS)
 def test_every_entry_names_an_error_that_is_there(name: str) -> None:
-    """The map holds text, so a renamed class would be missed by nobody but the user."""
+    """The map holds text, so a renamed class would be missed by no one but the user."""
     module, _, attribute = name.partition(":")
     assert issubclass(getattr(import_module(module), attribute), Exception)
 

@@ -64,7 +64,7 @@ def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_looks_like_a_password_is_hidden(text: str) -> None:
-    """Forms of logins, settings and SQL lose their password though nobody knows it."""
+    """Forms of logins, settings and SQL lose their password though no one knows it."""
     assert HIDDEN in redact(text)
     assert "hunter2" not in redact(text)
 
@@ -106,7 +106,6 @@ def test_our_own_sentences_are_left_alone() -> None:
 
 
 def texts_of(tree: ast.Module) -> Iterator[str]:
-    """Yield the texts of a module's code, with `x` for what is filled in."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     skipped: set[int] = set()
     for node in ast.walk(tree):

@@ -69,7 +69,7 @@ def archive(busybox: bytes, modules: Mapping[str, bytes], builtin: str) -> bytes
 def _add(
     name: str, modules: Mapping[str, bytes], inside: set[str], needed: dict[str, bytes]
 ) -> None:
-    """Add a module, after those that it needs."""
+    """Add a module, after the ones that it needs."""
     if name in inside or name in needed:
         return
     data = modules[name]

@@ -37,7 +37,7 @@ _KERNEL_ARGUMENTS = (
 # Drivers look for these and do without. Loading them, emulated, would take most of a run.
 _LEFT_OUT = ("numpy", "pandas", "polars")
 
-# What is installed for editing finds the checkout by a module of its own, in each process that starts.
+# What is installed for editing finds the checkout by its own module, in each process that starts.
 _START = """\
 rm -f {packages}/*.pth
 export PATH=/usr/local/bin:/usr/bin:/bin HOME=/root LANG=C.UTF-8
@@ -102,7 +102,7 @@ class Seen:
     """Its own memory at the last look, by node: what no file is behind."""
 
     def local_share(self, node: int) -> float:
-        """Return the part of its own memory that is on the node."""
+        """Return its own part memory that is on the node."""
         return self.own_bytes.get(node, 0) / sum(self.own_bytes.values())
 
 
@@ -201,7 +201,7 @@ def _command(rig: Rig, machine: Machine, share: Path) -> list[str]:
 
 def _run(command: list[str]) -> str:
     """Run QEMU to its end, at most for the time it has; return what the guest's console said."""
-    # The kernel ends it when we are killed, and nobody else could.
+    # The kernel ends it when we are killed, and no one else could.
     tied = ["setpriv", "--pdeathsig", "KILL", *command]
     with Program(
         tied, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT

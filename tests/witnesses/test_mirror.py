@@ -89,7 +89,7 @@ def _rows(text: str) -> list[tuple[Any, ...]]:
 
 
 def test_a_query_is_unloaded_from_another_oracle_server(postgres: Any, tmp_path: Path) -> None:
-    """Every value that comes through somebody else's server is the one PostgreSQL has."""
+    """Every value that comes through another user's server is the one PostgreSQL has."""
     try:
         command = mirror_command()
     except Missing as missing:

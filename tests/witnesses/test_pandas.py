@@ -42,7 +42,6 @@ FORMS = {
 
 @pytest.fixture(scope="module")
 def python() -> str:
-    """The Python of pandas' environment, or a skip that says why there is none."""
     try:
         return pandas_python()
     except Missing as missing:
@@ -58,7 +57,6 @@ def write(request: pytest.FixtureRequest) -> Callable[..., bytes]:
 
 
 def answers(python: str, *asked: dict[str, Any]) -> list[Any]:
-    """Return what the reader says to each line."""
     done = subprocess.run(
         [python, str(READER)],
         input="".join(f"{json.dumps(each)}\n" for each in asked),

@@ -234,7 +234,7 @@ def _go() -> Client:
     def make(directory: Path) -> None:
         for path in inputs:
             shutil.copy(path, directory)
-        # Read-only modules would be in the way of whoever clears the cache.
+        # Read-only modules would be in the way of anyone who clears the cache.
         _fetch(
             [go, "build", "-modcacherw", "-o", "witness", "."],
             directory,
@@ -261,7 +261,7 @@ def read(kind: Type, text: str | None) -> Any:
 
 
 def held(client: str, kind: Type, value: Any) -> Any:
-    """Return what a client has of a value: everything, but for what is said here."""
+    """Return what a client has of a value: everything, except for what is said here."""
     if value is None:
         return None
     if isinstance(value, Moment):

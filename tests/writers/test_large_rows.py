@@ -99,7 +99,6 @@ def formats(draw):
 
 @st.composite
 def rows(draw):
-    """Column kinds, values, and the cuts of those that are large (None where one is small)."""
     kinds = draw(st.lists(st.sampled_from(sorted(FIELDS)), min_size=1, max_size=3))
     values, cuts = [], []
     for kind in kinds:
@@ -344,7 +343,6 @@ FORMATS = {
 
 
 def batch() -> pa.RecordBatch:
-    """Return rows of which one is wide, in two columns of three."""
     text = ('Zoë,"q"\t\\' + "\n") * (WIDE // 11)
     return pa.RecordBatch.from_pydict(
         {

@@ -179,7 +179,7 @@ def test_a_library_of_another_version_is_not_used(
 
 @pytest.mark.parametrize("source", list(LIBRARIES))
 def test_a_fresh_build_is_usable(source: str) -> None:
-    """It lies beside its package, and the number in its source is the one that is asked for."""
+    """It is beside its package, and the number in its source is the one that is asked for."""
     module = LIBRARIES[source]
     found = re.search(r"ABI_VERSION = (\d+);", (ROOT / source).read_text("utf-8"))
     assert found is not None

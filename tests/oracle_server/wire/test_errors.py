@@ -74,7 +74,7 @@ def test_lengths_of_a_database_with_another_character_set() -> None:
 
 @pytest.mark.parametrize("mode", ["19c", "23ai"])
 def test_error_leaves_the_connection_usable(serve, connect, mode) -> None:
-    """An error comes after break and reset, with code and offset; then work goes on."""
+    """An error comes after break and reset, with code and offset; then work continues."""
     connection = connect(serve(mode=mode))
     cursor = connection.cursor()
     for _ in range(3):
@@ -89,7 +89,7 @@ def test_error_leaves_the_connection_usable(serve, connect, mode) -> None:
 
 @pytest.mark.parametrize("mode", ["23ai", *also(OTHER_ROUTES, "19c")])
 def test_call_timeout(serve, connect, mode) -> None:
-    """A call that takes too long is broken off by the client, and the connection stays usable."""
+    """A call that takes too long is interrupted by the client, and the connection stays usable."""
     server = serve(mode=mode)
     server.faults.add(Fault(kind="stall", statement="slow"))
     connection = connect(server)
@@ -128,7 +128,7 @@ def test_call_timeout_within_a_reply(server, connect) -> None:
 @pytest.mark.parametrize("mode", ["19c", "23ai"])
 @pytest.mark.parametrize("rows", [0, 5000])
 def test_cancel(serve, connect, mode, rows) -> None:
-    """A cancel ends a call with ORA-01013, in its first reply or a later one; work goes on."""
+    """A cancel ends a call with ORA-01013, in its first reply or a later one; work continues."""
     server = serve(mode=mode)
     fault = server.faults.add(Fault(kind="stall", statement="slow", after_rows=rows))
     connection = connect(server)

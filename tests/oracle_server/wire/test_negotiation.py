@@ -13,7 +13,7 @@ from oracle_server.wire.negotiation import (
 
 
 def test_accept_of_23ai() -> None:
-    """An ACCEPT of version 319 is what Free 23 sends, but for its 16 random bytes."""
+    """An ACCEPT of version 319 is what Free 23 sends, except for its 16 random bytes."""
     real = bytes.fromhex(
         "013f00010000000001000000003dc50000000000000000000000200000002000001a000000"
     )

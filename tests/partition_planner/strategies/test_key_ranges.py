@@ -28,7 +28,6 @@ def part(*keys: str, rows: int | None = None) -> Part:
 
 
 def ranges(drafts: list[Draft]) -> list[KeyRange]:
-    """The selectors, all of which are ranges of keys."""
     found = [draft.selectors[0] for draft in drafts if isinstance(draft.selectors[0], KeyRange)]
     assert len(found) == len(drafts)
     return found

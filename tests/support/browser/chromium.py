@@ -48,7 +48,7 @@ class Look:
     errors: tuple[str, ...]
     """Lines of the console that are no information."""
     requests: tuple[str, ...]
-    """Addresses that were asked for, but for the page itself and what lies in it."""
+    """Addresses that were asked for, except for the page itself and what is in it."""
     document_width: int
     window_width: int
     background: str

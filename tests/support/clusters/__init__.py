@@ -1,1 +1,1 @@
-"""Dask clusters as users start them: a scheduler and workers, each a command of its own."""
+"""Dask clusters as users start them: a scheduler and workers, each its own command."""

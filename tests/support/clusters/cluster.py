@@ -71,7 +71,7 @@ class Relay:
     """Listens, and passes on what comes."""
 
     def __init__(self, address: str) -> None:
-        """Stand in front of an address such as tcp://127.0.0.1:8786."""
+        """Stand before an address such as tcp://127.0.0.1:8786."""
         parts = urlsplit(address)
         self._target = (parts.hostname, parts.port)
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -123,7 +123,7 @@ class Node:
     """One Dask worker, or the nanny of one."""
 
     def __init__(self, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> None:
-        """Start it in a session of its own."""
+        """Start it in its own session."""
         self.log = log
         with log.open("ab") as out:
             self.process = Program(
@@ -136,7 +136,7 @@ class Node:
             )
 
     def tree(self) -> list[psutil.Process]:
-        """Return the process and all below it, those that have ended left out."""
+        """Return the process and all below it, the ones that have ended left out."""
         try:
             top = psutil.Process(self.process.pid)
         except psutil.NoSuchProcess:
@@ -232,7 +232,7 @@ class Cluster:
         host: str = "127.0.0.1",
         env: Mapping[str, str] | None = None,
     ) -> list[Node]:
-        """Start so many workers, and wait until they have joined.
+        """Start that many workers, and wait until they have joined.
 
         Args:
             count: How many.

@@ -258,7 +258,7 @@ def strings(draw: st.DrawFn, format: TextFormat) -> Columns:
 
 @st.composite
 def odd_ones(draw: st.DrawFn, format: TextFormat) -> Columns:
-    """Draw a nested or encoded column, an interval, or one of nothing but nulls."""
+    """Draw a nested or encoded column, an interval, or one of only nulls."""
     form = draw(st.sampled_from(("null", "duration", "interval", "list", "struct", "map")))
     if form == "null":
         return _field(pa.null()), st.none()

@@ -5,7 +5,7 @@ Written from Oracle Database Utilities, chapters "SQL*Loader Control File Refere
 
 "Specifying Data File Format and Buffering", "Fixed Record Format", "Variable Record Format",
 "Stream Record Format"
-    `fix n`: every record has n bytes. `var n`: n characters of a length stand in front of a
+    `fix n`: every record has n bytes. `var n`: n characters of a length stand before a
     record and count its bytes, not themselves. `str 'text'`: a record ends at the text, wherever
     it stands; enclosures do not protect it.
 "Specifying Delimiters", "Enclosed Fields"

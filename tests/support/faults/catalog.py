@@ -40,7 +40,7 @@ class Fault:
     options: tuple[str, ...] = ()
     """Further ones of the run."""
     overwrites: bool = False
-    """A finished run of other rows stands in the destination, and is to be replaced."""
+    """A finished run of other rows is in the destination, and is to be replaced."""
     refused: int = 0
     """Exit status of a resume that cannot go on, and changes nothing; 0 is that it can."""
     resume_options: tuple[str, ...] = ()

@@ -76,7 +76,7 @@ class Tree:
 
     @classmethod
     def of(cls, root: Path) -> tuple[Tree, dict[int, int]]:
-        """Return what lies in a directory, and the thing of each inode."""
+        """Return what is in a directory, and the thing of each inode."""
         tree, numbers = cls(), {os.stat(root).st_ino: ROOT}
         for folder, names, files in os.walk(root):
             here = numbers[os.stat(folder).st_ino]
@@ -223,7 +223,7 @@ class State:
 
     @property
     def label(self) -> str:
-        """How it is told."""
+        """How it is reported."""
         return f"{self.model}, after step {self.step}, {self.what}"
 
     def digest(self) -> str:
@@ -270,7 +270,7 @@ def states(recording: Recording, model: Model, seed: int) -> Iterator[State]:
 def _choices(
     recording: Recording, model: Model, moment: int, chance: random.Random
 ) -> Iterator[tuple[str, Choose, Choose]]:
-    """Yield which names and which bytes of those that are not safe are there."""
+    """Yield which names and which bytes of the ones that are not safe are there."""
     safe = _Safe(recording, model, moment)
     nothing: Choose = lambda step: False  # noqa: E731
     all_of: Choose = lambda step: True  # noqa: E731
@@ -350,7 +350,7 @@ SOURCE = Path(breaking.__file__).parent / "recorded_calls.c"
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """A command whose changes are recorded, and what stands there before it."""
+    """A command whose changes are recorded, and what is there before it."""
 
     name: str
     earlier: bool = False
@@ -401,7 +401,7 @@ class Crashes:
         return states(self.recording, model, seed)
 
     def wrong_at_once(self, state: State) -> str:
-        """Put a state in place; return what is wrong before anybody goes on, or nothing.
+        """Put a state in place; return what is wrong before anybody continues, or nothing.
 
         Whatever has a final name is all of one run, byte for byte.
         """
@@ -415,7 +415,7 @@ class Crashes:
         return self._other_than_whole(allowed=(self.expected, self.earlier))
 
     def wrong_after(self, chance: random.Random) -> str:
-        """Go on from the state that is in place; return what is wrong then, or nothing."""
+        """Continue from the state that is in place; return what is wrong then, or nothing."""
         job = self._job(*(("--overwrite",) if self.earlier else ()))
         was_done = self._is_new()
         if chance.random() < 0.5:
@@ -455,7 +455,7 @@ class Crashes:
 
     def _job(self, *more: str) -> list[str]:
         job = self.target.job(self.dest, *more)
-        # One worker: the order of the calls is the same each time, but for threads.
+        # One worker: the order of the calls is the same each time, except for threads.
         job[job.index("--parallelism") + 1] = "1"
         return job
 

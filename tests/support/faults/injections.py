@@ -112,7 +112,7 @@ class Calls(Injection):
 
 @dataclass(frozen=True, kw_only=True)
 class Clock(Injection):
-    """The wall clock jumps by so many seconds, three times a second."""
+    """The wall clock jumps by that many seconds, three times a second."""
 
     jumps: tuple[int, ...]
 
@@ -234,7 +234,7 @@ class LostTerminal(Injection):
     """The terminal goes away while the run draws its bar on it."""
 
     hangup: bool
-    """The kernel tells of it; without, the run is deaf to that, as under nohup."""
+    """The kernel reports it; without, the run is deaf to that, as under nohup."""
     options: tuple[str, ...] = ("--progress", "bar")
     _ends: dict[str, int] = field(default_factory=dict)
 

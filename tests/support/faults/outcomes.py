@@ -123,7 +123,7 @@ class Identity:
 
 
 def publication_has_begun(destination: Path) -> bool:
-    """Tell whether it is on record that a run gives its files their names."""
+    """Report whether it is on record that a run gives its files their names."""
     return any(line.startswith(RECORD_BEGINS) for line in _lines(destination)[-1:])
 
 
@@ -183,7 +183,7 @@ def final_identities(destination: Path) -> dict[str, tuple[Identity, ...]]:
 def unfinished_under_final_names(
     destination: Path, *, foreign: frozenset[str] = frozenset()
 ) -> str:
-    """Return what stands under a final name and is not whole; empty if nothing is.
+    """Return what is under a final name and is not whole; empty if nothing is.
 
     Either there is a manifest and every file that it lists, of that size, or there is nothing.
     """

@@ -25,7 +25,7 @@ LONGEST_SECONDS = 600
 MOST_RESUMES = 10
 
 COMPLETE = (0, 9)
-"""Exit statuses of a run that is whole; 9 is that nobody could be told."""
+"""Exit statuses of a run that is whole; 9 is that no one could be told."""
 
 
 class BrokenPromise(AssertionError):
@@ -48,7 +48,7 @@ class Report:
 
 @dataclass(kw_only=True)
 class Trials:
-    """Trials on one target, each in a directory of its own."""
+    """Trials on one target, each in its own directory."""
 
     target: Target
     place: Path
@@ -61,7 +61,7 @@ class Trials:
         Raises:
             BrokenPromise: One of them.
         """
-        # A comma stands between two directories in `--to`.
+        # A comma is between two directories in `--to`.
         directory = self.place / re.sub(r"\W+", "-", f"{fault.name}-{seed}")
         directory.mkdir(mode=0o755)
         try:

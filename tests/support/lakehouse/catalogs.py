@@ -25,7 +25,7 @@ class Lake:
     @property
     def env(self) -> dict[str, str]:
         """Variables that tell pyiceberg of the catalog."""
-        # Whoever finds it locked waits for minutes, not for five seconds.
+        # Anyone who finds it locked waits for minutes, not for five seconds.
         return {
             "PYICEBERG_CATALOG__LAKE__TYPE": "sql",
             "PYICEBERG_CATALOG__LAKE__URI": f"sqlite:///{self.root / 'catalog.db'}?timeout=180",
@@ -67,7 +67,7 @@ class Lake:
 
     @contextmanager
     def held(self, how: str) -> Iterator[None]:
-        """Hold the catalog up: nobody may read it (EXCLUSIVE), or write it (IMMEDIATE)."""
+        """Hold the catalog up: no one may read it (EXCLUSIVE), or write it (IMMEDIATE)."""
         connection = sqlite3.connect(self.root / "catalog.db", isolation_level=None)
         try:
             connection.execute(f"BEGIN {how}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from unloader.lakehouse.lake_formats import LakeFormat
 
 CountRows = Callable[[str], int]
-"""From a table's name to its rows, as somebody else reads them."""
+"""From a table's name to its rows, as another user reads them."""
 _ROWS = 100
 """More than DuckLake deletes from a file without an end of the file's record."""
 _NAME = "a%20b.parquet"

@@ -1,4 +1,4 @@
-"""The rules that seats are judged by, written anew: nothing here asks the code that deals them."""
+"""The rules that seats are judged by, written again: nothing here asks the code that deals them."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ def position(shape: tuple[int, ...], load: int) -> tuple[int, int, int]:
         if load < slots:
             return level, load, slots
         load -= slots
-    # Whoever is full begins anew, with one more round of all its CPUs.
+    # Anyone who is full begins again, with one more round of all its CPUs.
     return SHARED, load, sum(shape)
 
 

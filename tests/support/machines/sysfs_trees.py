@@ -13,7 +13,7 @@ from numa.recording import lay_out
 from numa.topology import recorded
 
 DATA = Path(__file__).parents[2] / "numa" / "data"
-"""One text a real machine; its first line says which."""
+"""One text a real machine; its first line states which."""
 
 # 15,000 little files cost a disk's file system 6 CPU seconds, memory's 0.1.
 SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -132,7 +132,7 @@ def even(
 
 
 def sized(*sizes: int, memory_kb: tuple[int, ...] = ()) -> TreeSpec:
-    """Return a machine of nodes with so many CPUs each, 0 for a memory-only one."""
+    """Return a machine of nodes with that many CPUs each, 0 for a memory-only one."""
     specs: list[NodeSpec] = []
     first = 0
     for place, size in enumerate(sizes):

@@ -84,7 +84,7 @@ class Place:
         return done.stderr
 
     def check(self) -> None:
-        """Fail if a clear value or the key stands in any file or its name, or in what was said."""
+        """Fail if a clear value or the key is in any file or its name, or in what was said."""
         (self.path / "seen").write_text("the directory is not empty")
         names = "\n".join(map(str, self.path.rglob("*")))
         files = {path: path.read_bytes() for path in self.path.rglob("*") if path.is_file()}

@@ -1,8 +1,8 @@
-"""A proxy in front of a store, which breaks what passes through it.
+"""A proxy before a store, which breaks what passes through it.
 
-Each rule breaks requests of one kind so many times. What is broken is what breaks in nature: the
+Each rule breaks requests of one kind that many times. What is broken is what breaks in nature: the
 store is busy, the line is cut, the answer is lost behind a request that was carried out. And a
-request may be held until the proxy ends, so that a run stands still there for a test.
+request may be held until the proxy ends, so that a run is still there for a test.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Rule:
     key: str = ""
     """What the path has to match."""
     skipped: int = 0
-    """So many requests pass first."""
+    """That many requests pass first."""
     done: int = field(default=0, init=False)
 
 
@@ -82,13 +82,13 @@ class Faults:
         return None
 
     def all_done(self) -> bool:
-        """Tell whether each rule has broken all that it was to break."""
+        """Report whether each rule has broken all that it was to break."""
         return all(rule.done == rule.times for rule in self.rules)
 
 
 @contextmanager
 def faulty(server: S3Server, *rules: Rule) -> Iterator[tuple[S3Server, Faults]]:
-    """Put a proxy in front of a server."""
+    """Put a proxy before a server."""
     faults = Faults(rules)
     host, _, port = server.endpoint.removeprefix("http://").partition(":")
 

@@ -22,7 +22,7 @@ from werkzeug.serving import make_server
 class OneAtATime:
     """An application that is called for one request after the other.
 
-    Each request is read before its turn comes, so a client that is slow holds nobody up.
+    Each request is read before its turn comes, so a client that is slow holds no one up.
     """
 
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:

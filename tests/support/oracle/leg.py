@@ -8,7 +8,7 @@
     UNLOADER_TEST_ORACLE_ADMIN_PASSWORD
 
 Tests speak SQL to either, through the driver. Every table and user they make is dropped at the end.
-A table that somebody else made is never touched: ours carry a comment."""
+A table that another user made is never touched: ours carry a comment."""
 
 from __future__ import annotations
 

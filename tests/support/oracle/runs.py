@@ -132,7 +132,7 @@ def natives(columns: Sequence[Column]) -> Natives:
 
 
 def create(server: OracleServer, columns: Natives, rows: Rows) -> None:
-    """Make SCOTT.T anew."""
+    """Make SCOTT.T again."""
     made = tuple(Column(name=name, type=kind) for name, (_, kind) in columns.items())
     if ("SCOTT", "T") in server.database.catalog.tables:
         server.database.drop_table("SCOTT", "T")
@@ -192,7 +192,7 @@ class RepeatedDatabase(Database):
         reference_table(self, rows, 1)
 
     def execute(self, session: SessionState, sql: str, binds: Iterable[Any] = ()) -> Answer:
-        """Run one statement; those that read or count the table find more of it."""
+        """Run one statement; the ones that read or count the table find more of it."""
         answer = super().execute(session, sql, binds)
         found = answer.rows
         if TABLE in sql and isinstance(found, EncodedRows):
@@ -244,7 +244,7 @@ def large_values(db: Database, name: str, size: int) -> Table:
 
 @contextmanager
 def closed_port(host: str) -> Iterator[int]:
-    """Yield a port that refuses connections, and that nobody else gets meanwhile."""
+    """Yield a port that refuses connections, and that no one else gets meanwhile."""
     with socket.socket() as bound:
         bound.bind((host, 0))
         port: int = bound.getsockname()[1]
@@ -313,7 +313,7 @@ def sha256(path: Path) -> str:
 def arguments(
     server: OracleServer, table: str, to: Path, *options: str, url: str = ""
 ) -> list[str]:
-    """Return the command line of a run as SCOTT, with retries that come at once."""
+    """Return the command line of a run as SCOTT, with retries that come immediately."""
     return [
         "run", url or server.url("scott"), "--table", table, "--to", str(to),
         "--progress", "log", "--retry-delay", "0.1", *options,
@@ -348,13 +348,13 @@ def ended(running: command.Running, to: Path) -> Outcome:
 
 
 def assert_no_connection_left(server: OracleServer) -> None:
-    """Check that the server has nobody to serve any more."""
+    """Check that the server has no one to serve any more."""
     command.wait_for(lambda: server.open_connections == 0, "the end of every connection")
 
 
 @contextmanager
 def undisturbed(server: OracleServer) -> Iterator[OracleServer]:
-    """Yield a server that has forgotten every earlier test; at the end nobody may be connected."""
+    """Yield a server that has forgotten every earlier test; at the end no one may be connected."""
     server.faults.clear()
     server.sessions.clear()
     server.connect_data.clear()

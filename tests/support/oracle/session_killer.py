@@ -56,7 +56,7 @@ class Killer:
 
 @dataclass(slots=True)
 class PostgresSessions:
-    """The sessions of a run in a database that nobody else uses; one that connects included."""
+    """The sessions of a run in a database that no one else uses; one that connects included."""
 
     url: str
     chance: random.Random

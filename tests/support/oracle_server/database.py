@@ -29,7 +29,7 @@ _CHANGES = {
 class Database(Definitions):
     """An Oracle database as far as reading goes; tests change it through its methods.
 
-    Every change is a commit of its own, which raises the SCN by one. All methods may be called
+    Every change is its own commit, which raises the SCN by one. All methods may be called
     from any thread.
     """
 

@@ -52,7 +52,7 @@ class Fault:
     """Set when it happens the first time."""
 
     def __post_init__(self) -> None:
-        """Refuse an order that nobody would carry out."""
+        """Refuse an order that no one would carry out."""
         if self.kind not in _KINDS and not _ORA.fullmatch(self.kind):
             raise ValueError(f"no fault {self.kind!r}")
         if self.call not in _CALLS:
@@ -89,7 +89,7 @@ class Fault:
         return Pause(self.seconds, self.deaf, self.over)
 
     def is_due(self, before: int, after: int, done: bool) -> bool:
-        """Tell whether a reply with the rows `before + 1` to `after` is the one.
+        """Report whether a reply with the rows `before + 1` to `after` is the one.
 
         A first reply without any row is one for a fault after no row.
         """

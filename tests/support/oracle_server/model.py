@@ -121,7 +121,7 @@ class Column:
 
 @dataclass(slots=True)
 class OracleError(Exception):
-    """What the server reports; the text is complete but for its `ORA-nnnnn: ` at the start."""
+    """What the server reports; the text is complete except for its `ORA-nnnnn: ` at the start."""
 
     code: int
     text: str

@@ -63,5 +63,5 @@ def closed(postgres: Any, url: str) -> Iterator[Gate]:
 
 
 def wait_at(gate: Gate, running: command.Running, sessions: int = 1) -> None:
-    """Wait until so many sessions of a run wait at the gate."""
+    """Wait until that many sessions of a run wait at the gate."""
     running.wait_until(lambda: gate.waiting() == sessions, f"{sessions} sessions at the gate")

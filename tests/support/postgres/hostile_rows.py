@@ -39,7 +39,7 @@ GENERATED = ", gen bigint GENERATED ALWAYS AS (id * 2) STORED"
 
 
 def create(rows: int, partitions: int = 32) -> str:
-    """Return SQL that builds the table with so many rows and hash partitions."""
+    """Return SQL that builds the table with that many rows and hash partitions."""
     leaves = "".join(
         f'CREATE TABLE "Hostile Schema"."select_{number}" PARTITION OF {NAME} '
         f"FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number});\n"

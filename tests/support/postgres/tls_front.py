@@ -1,6 +1,6 @@
 """A port that speaks TLS as PostgreSQL does, and hands everything on to a server's socket.
 
-The server of the tests is built without TLS. What stands in front of it here answers the request
+The server of the tests is built without TLS. What stands before it here answers the request
 for TLS with a certificate made for the occasion, as stunnel or a proxy in the cloud would.
 """
 
@@ -58,7 +58,7 @@ def certificate(directory: Path, host: str) -> Path:
 
 @contextmanager
 def front(url: str, pem: Path | None, *, long_records: bool = False) -> Iterator[int]:
-    """Listen in front of the server with this URL until the end; yield the port.
+    """Listen before the server with this URL until the end; yield the port.
 
     Args:
         url: Of a server on a socket of this machine.

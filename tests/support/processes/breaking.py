@@ -123,13 +123,13 @@ def _library() -> FaultyCalls | None:
 
 
 def held_behind(units: int, file: Path | None = None, *, files: int = 1) -> dict[str, str]:
-    """Return variables under which a run of one worker stands still once units are staged.
+    """Return variables under which a run of one worker is still once units are staged.
 
-    So many, or one more; without a C compiler it goes on.
+    So many, or one more; without a C compiler it continues.
 
     Args:
         units: How many.
-        file: It goes on when this file is gone. None: it never does.
+        file: It continues when this file is gone. None: it never does.
         files: At least as many as a unit has.
     """
     library = _library()
@@ -145,10 +145,10 @@ def held_behind(units: int, file: Path | None = None, *, files: int = 1) -> dict
 def kill_after(
     units: int, dest: Path, *arguments: str, env: dict[str, str] | None = None, files: int = 1
 ) -> dict[str, dict[str, Any]]:
-    """Start a command and kill all its processes once so many units are staged; return these.
+    """Start a command and kill all its processes once that many units are staged; return these.
 
     With no units it is killed once it is on record what the run is to do. It has one worker, and
-    its units so many files at most.
+    its units that many files at most.
     """
     variables = {**held_behind(units, files=files), **(env or {})}
     before = command.final_names(dest)

@@ -143,7 +143,7 @@ class Running:
 
 
 def final_names(destination: Path) -> list[str]:
-    """Return what lies under final names: everything but the run's own folder."""
+    """Return what is under final names: everything but the run's own folder."""
     if not destination.exists():
         return []
     return sorted(entry.name for entry in destination.iterdir() if entry.name != "_run")

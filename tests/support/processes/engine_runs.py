@@ -110,13 +110,13 @@ def unbound(count: int) -> Seating:
 def run_locally(
     engine: Engine[WorkUnit], workers: int, entry: str = ENTRY, **limits: float
 ) -> None:
-    """Run an engine over so many processes."""
+    """Run an engine over that many processes."""
     values: Any = limits
     with LocalExecutor(unbound(workers), entry, ProcessLimits(**values)) as executor:
         run_over(engine, executor, workers)
 
 
 def run_over(engine: Engine[WorkUnit], executor: Executor, places: int) -> None:
-    """Run an engine over so many places."""
+    """Run an engine over that many places."""
     executor.begin_with(places, places)
     engine.run(executor)

@@ -1,4 +1,4 @@
-"""What the workers of the engine's tests do: the id of a unit says how its attempts end.
+"""What the workers of the engine's tests do: the id of a unit states how its attempts end.
 
 The part before the dash decides: ok finishes, many does after 100 reports, chatter does after some
 reports with pauses, hang never ends without any, die kills its process, raise raises, final fails
@@ -34,7 +34,7 @@ def work(task: object, report: Callable[[object], None]) -> UnitResult | Attempt
     kind = unit.partition("-")[0]
     report(UnitAdvanced(worker=0, unit=unit, rows=1, bytes=2))
     if kind == "hang":
-        # Whoever looks for this process finds it.
+        # Anyone who looks for this process finds it.
         Path(os.environ["ENGINE_TASKS"], f"{os.getpid()}").touch()
         time.sleep(3600)
     if kind == "many":

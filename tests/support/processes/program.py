@@ -23,7 +23,7 @@ def below(process: int | None = None) -> list[psutil.Process]:
 
 
 def living(found: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Return those that have not ended, whether somebody knows of their end or not."""
+    """Return the ones that have not ended, whether someone knows of their end or not."""
     return [each for each in found if _lives(each)]
 
 
@@ -48,7 +48,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 LONGEST_SECONDS = 300
-"""A little less than half of what a test has: what waits for two programs still says which."""
+"""A little less than half of what a test has: what waits for two programs still states which."""
 
 
 class Program(subprocess.Popen[AnyStr]):

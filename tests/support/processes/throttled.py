@@ -18,7 +18,7 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 class NoThrottle(Exception):
-    """This machine lets nobody throttle a disk; the text says why."""
+    """This machine lets no one throttle a disk; the text says why."""
 
 
 class Throttled:
@@ -81,7 +81,7 @@ def _group() -> Path:
 
 
 def _disk_of(directory: Path) -> str:
-    """Return the numbers of the whole disk that a directory lies on."""
+    """Return the numbers of the whole disk that a directory is on."""
     number = os.stat(directory).st_dev
     entry = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve()
     if (entry / "partition").exists():

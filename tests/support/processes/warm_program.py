@@ -119,7 +119,7 @@ def _report(process: int, pid: int, answers: socket.socket) -> None:
 
 
 def _send(answers: socket.socket, number: int) -> bool:
-    """Send a number; return False where nobody waits for this call any more."""
+    """Send a number; return False where no one waits for this call any more."""
     try:
         answers.send(str(number).encode())
     except BrokenPipeError:
@@ -183,7 +183,7 @@ def _status() -> int:
 
 
 def _end(status: int) -> NoReturn:
-    """End this process as Python does, but for taking its modules apart.
+    """End this process as Python does, except for taking its modules apart.
 
     That would copy every page of memory that the fork shares, which takes longer than most calls.
     """

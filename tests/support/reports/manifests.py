@@ -96,7 +96,7 @@ def manifest(
 
 
 def options(**own: Any) -> OptionsRecord:
-    """Return options that are empty, 0, false or None, except those that are given."""
+    """Return options that are empty, 0, false or None, except the ones that are given."""
     empty = {
         each.name: None
         if type(None) in get_args(each.type)

@@ -1,7 +1,7 @@
 """Values that some route or dialect could write in another way, type by type, for each database.
 
 A table has one column for each entry and as many rows as the longest list of literals; a shorter
-list begins again. Each literal stands in the database's own SQL.
+list begins again. Each literal is in the database's own SQL.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from writers.model import TextFormat
 
 
 def made(path: Path, sizes: Mapping[str, int]) -> SourceSpec:
-    """Return a new DuckDB file with tables of so many rows."""
+    """Return a new DuckDB file with tables of that many rows."""
     with duckdb.connect(str(path)) as connection:
         for name, rows in sizes.items():
             connection.execute(
@@ -73,7 +73,7 @@ def break_off(requests: Sequence[Request], done: str, at: str, **options: Any) -
         nonlocal units
         units += isinstance(event, UnitFinished) and event.unit.startswith(f"{at}/")
         if units == 2:
-            # Of this unit nothing is on record yet. The thread that publishes goes on meanwhile.
+            # Of this unit nothing is on record yet. The thread that publishes continues meanwhile.
             wait_for(manifest.exists, "a published table")
             raise Interrupted("stopped by the test")
 

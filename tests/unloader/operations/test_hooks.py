@@ -127,7 +127,7 @@ def test_after_a_failure(source: str, to: tuple[str, ...], tmp_path: Path) -> No
 
 
 def test_a_command_that_fails_after_a_run(source: str, to: tuple[str, ...], tmp_path: Path) -> None:
-    """The run is complete, and a status of its own says what failed; also the metrics do."""
+    """The run is complete, and its own status says what failed; also the metrics do."""
     metrics = tmp_path / "x.prom"
     hook = ("--on-success", "echo to both; echo streams >&2; exit 4")
     done = command.ended("run", source, *to, *hook, "--json", "--metrics-file", str(metrics))
@@ -181,7 +181,7 @@ def hook(text: str, seconds: float = 0.0) -> Hook:
 def test_the_time_limit_ends_all_that_was_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The shell's children, too; and those that take no notice of the first signal."""
+    """The shell's children, too; and the ones that take no notice of the first signal."""
     monkeypatch.setattr(hooks, "_GRACE_SECONDS", 0.2)
     told: list[str] = []
     text = f"echo begun; trap '' TERM; (sleep 1000; touch {tmp_path}/late) & wait; sleep 1000"

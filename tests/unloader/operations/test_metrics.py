@@ -1,4 +1,4 @@
-"""--metrics-file: what Prometheus reads of a run, while it goes on and after each way to end."""
+"""--metrics-file: what Prometheus reads of a run, while it continues and after each way to end."""
 
 from __future__ import annotations
 

@@ -46,7 +46,6 @@ def job(source: Path, to: str, *more: str) -> tuple[str, ...]:
 
 
 def change(source: Path) -> None:
-    """Let no run go back to an earlier state of the source."""
     with duckdb.connect(str(source)) as connection:
         connection.execute("INSERT INTO first VALUES (-1, 'new')")
 
@@ -83,7 +82,6 @@ def kill(to: Path, *arguments: str, published: bool = False) -> Path:
 
 
 def next_second() -> None:
-    """Let the next run be the newer one: the id of a run has the second of its start."""
     second = int(time.time())
     command.wait_for(lambda: time.time() >= second + 1, "the next second")
 
@@ -137,7 +135,7 @@ def test_a_new_run_is_in_a_directory_of_its_own(
 def test_an_interrupted_run_is_removed_with_the_tables_that_it_has_published(
     source: Path, to: Path
 ) -> None:
-    """Nobody needs them beside a newer run that has all tables."""
+    """No one needs them beside a newer run that has all tables."""
     night = job(source, f"{to}/{{run_id}}/{{table}}", "--table", "*", "--keep", "1")
     broken = kill(to, *night, published=True)
     change(source)
@@ -214,7 +212,7 @@ def test_tables_that_a_new_run_puts_elsewhere_are_cleared(source: Path, to: Path
 
 
 def test_a_manifest_that_leads_to_another_directory_is_a_difference(source: Path, to: Path) -> None:
-    """Whoever follows a link to it finds no file of the run."""
+    """Anyone who follows a link to it finds no file of the run."""
     command.run(*job(source, f"{to}/{{run_id}}/{{table}}", "--table", "*"), "--quiet")
     (home,) = to.glob("2*")
     empty = to / "20200101T000000Z-0"

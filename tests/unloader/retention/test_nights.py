@@ -28,7 +28,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> SourceSpec:
 def night(
     source: SourceSpec, to: Path, names: tuple[str, ...] = tuple(SIZES), **output: Any
 ) -> str:
-    """Unload the tables into a directory of the run; return its name, and what was told."""
     told: list[str] = []
 
     def listen(event: Event) -> None:
@@ -68,7 +67,7 @@ def test_the_link_and_the_kept_ones_are_whole_nights(source: SourceSpec, tmp_pat
 def test_a_night_with_anything_else_in_it_stays(
     source: SourceSpec, tmp_path: Path, path: str, why: str
 ) -> None:
-    """Somebody has put it there, and may need it."""
+    """Someone has put it there, and may need it."""
     first = night(source, tmp_path).partition(" ")[0]
     strange = tmp_path / first / path
     strange.parent.mkdir(exist_ok=True)

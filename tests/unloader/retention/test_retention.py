@@ -96,7 +96,7 @@ def test_a_hostile_name_leads_nowhere(source: str, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_refused(source: str, arguments: tuple[str, ...], text: str) -> None:
-    """Before anything is read: fields nobody knows, and options without such a directory."""
+    """Before anything is read: fields no one knows, and options without such a directory."""
     assert text in command.error_of("run", source, "--table", "t", *arguments, status=2)
 
 
@@ -222,7 +222,7 @@ def finished(source: str, tmp_path: Path) -> EarlierRun:
 def test_a_removal_that_is_killed_is_finished(
     finished: EarlierRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No run that is half there has the name of one, and the next removal goes on."""
+    """No run that is half there has the name of one, and the next removal continues."""
 
     def kill(path: str, *, dir_fd: int) -> None:
         raise KeyboardInterrupt
@@ -258,7 +258,7 @@ def test_a_removal_that_nobody_began(finished: EarlierRun, tmp_path: Path) -> No
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_what_comes_at_the_last_moment_is_not_lost(finished: EarlierRun) -> None:
-    """A directory that somebody writes into while it is removed gets its name back, whole."""
+    """A directory that someone writes into while it is removed gets its name back, whole."""
     before = [sorted(each.iterdir()) for each in finished.directories]
     new = finished.directories[1] / "new"
     new.write_text("of somebody")

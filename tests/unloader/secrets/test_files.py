@@ -30,7 +30,6 @@ def directory() -> Iterator[Path]:
 
 
 def secret(directory: Path, mode: int, owner: int | None = None) -> Path:
-    """Return a file with these rights, owned by the user nobody if we are root."""
     path = directory / "a secret"
     path.write_text("Hunter2Xyzzy")
     if os.geteuid() == 0:

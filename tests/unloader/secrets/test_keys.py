@@ -28,7 +28,6 @@ CODED = base64.b64encode(KEY).decode()
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory for keys that no other user may read, and no key in the environment."""
     monkeypatch.delenv("UNLOADER_PARQUET_KEY", raising=False)
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
     home = tmp_path / "home"

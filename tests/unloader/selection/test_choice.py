@@ -46,7 +46,6 @@ def listing(*tables: ListedTable, folding: Folding = "upper", schemas: str = "SA
 def chosen(
     found: Listing, *tables: str, schemas: str = "", exclude: tuple[str, ...] = (), **more: Any
 ) -> Chosen:
-    """Return what is chosen by options as they are typed."""
     return choose(
         TableChoice(
             tables=tuple(map(parse_pattern, tables)),

@@ -51,7 +51,7 @@ def test_a_pattern_matches(
     "text", ["", " ", ".", "a.", ".a", "a.b.c", '"a', 'a"', '""', '"a" b', "*."]
 )
 def test_what_is_no_pattern_is_refused(text: str) -> None:
-    """The error has the text, and says how a name is written."""
+    """The error has the text, and states how a name is written."""
     with pytest.raises(UsageError, match=re.escape(repr(text))) as caught:
         parse_pattern(text)
     assert "NAME or SCHEMA.NAME" in caught.value.hint

@@ -140,14 +140,13 @@ def batches(spec: SourceSpec, table: TableInfo, projection: Projection) -> Itera
 
 
 def csv_of(found: list[pa.RecordBatch]) -> bytes:
-    """Return what is written of batches as CSV."""
     encoder = open_encoder(found[0].schema, TextFormat(), "auto")
     return b"".join(bytes(encoder.encode(batch)) for batch in found)
 
 
 @pytest.mark.parametrize("make", [duckdb_file, sqlite_file])
 def test_one_scan_feeds_csv_and_parquet(make: object, tmp_path: Path) -> None:
-    """Each of two outputs gets from one scan what a scan of its own gives it, to the byte."""
+    """Each of two outputs gets from one scan what its own scan gives it, to the byte."""
     spec: SourceSpec = make(tmp_path)  # type: ignore[operator]
     table, both = described(spec, CSV, PARQUET)
     found = list(batches(spec, table, both))

@@ -29,7 +29,6 @@ def rows(heading: str) -> list[tuple[str, str]]:
 
 
 def what_follows(error: UnloaderError) -> str:
-    """Return what the page calls it."""
     if isinstance(error, SessionsRefused):
         return "fewer sessions"
     return "retried" if error.retryable else "ends the run"

@@ -20,7 +20,6 @@ CODED = base64.b64encode(KEY).decode()
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory that no other user may read, and no key in the environment."""
     monkeypatch.delenv("UNLOADER_MASKING_KEY_CUSTOMERS", raising=False)
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
     place = tmp_path / "home"

@@ -195,7 +195,7 @@ def test_rules_of_a_valid_point() -> None:
 def test_what_limits_each_side_of_the_knee(
     column: str, below: int, above: int, expected: list[str]
 ) -> None:
-    """A resource that is used up beyond the knee is named; one that nobody measured is not."""
+    """A resource that is used up beyond the knee is named; one that no one measured is not."""
     seconds = bent(8, 0.05)
     text = f"parallelism,seconds,{column}\n" + "".join(
         f"{n},{seconds(n)!r},{below if n <= 8 else above}%\n" for n in LEVELS
@@ -225,7 +225,7 @@ def test_what_limits_each_side_of_the_knee(
     ],
 )
 def test_what_workers_wait_for_is_the_limit(figures: dict[str, int], expected: list[str]) -> None:
-    """A wait names a resource; that one is busy with what nobody waits for does not.
+    """A wait names a resource; that one is busy with what no one waits for does not.
 
     A throughput that does not grow at all has that limit on both sides of its knee.
     """

@@ -44,7 +44,6 @@ def found(ceilings: Path) -> Ceilings:
 
 
 def rates(found: Ceilings, **other: Any) -> RunRates:
-    """Return a run of the rows and into the disk of the ceilings, but for some of it."""
     assert found.source is not None
     same = RunRates(
         machine=found.machine,
@@ -66,7 +65,6 @@ def rates(found: Ceilings, **other: Any) -> RunRates:
 
 
 def unloaded(database: str, to: Path, *arguments: str) -> tuple[dict[str, Any], str]:
-    """Return the manifest of a run, and what it said."""
     call = ("run", database, "--table", "t", "--to", str(to), "--parallelism", "1", *arguments)
     done = command.ended(*call)
     assert done.returncode == 0, done.stderr

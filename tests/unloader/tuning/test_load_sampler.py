@@ -1,4 +1,4 @@
-"""The machine as it is seen while something goes on."""
+"""The machine as it is seen while something continues."""
 
 from __future__ import annotations
 

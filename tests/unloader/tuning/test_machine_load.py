@@ -23,7 +23,6 @@ def cpu(user: float, system: float, iowait: float, idle: float) -> CpuTimes:
 
 
 def tree(seconds: float) -> Tree:
-    """Return a tree that has used so much."""
     return Tree(seconds=seconds, memory_bytes=None)
 
 

@@ -66,7 +66,7 @@ def test_shares_and_unknown_columns_are_told(tmp_path: Path) -> None:
 
 
 def test_points_are_written_so_that_they_are_read_as_the_same(tmp_path: Path) -> None:
-    """What nobody measured stays unknown."""
+    """What no one measured stays unknown."""
     points = (
         Point(parallelism=32, seconds=0.1 + 0.2, rows=10**12, load=Load(cpu=0.29, source=0.005)),
         Point(parallelism=4, seconds=123456.789, load=Load(queued=1.5)),
@@ -119,7 +119,7 @@ def test_points_are_written_so_that_they_are_read_as_the_same(tmp_path: Path) ->
 def test_what_cannot_be_understood_is_named_with_its_line(
     tmp_path: Path, content: str | bytes, message: str
 ) -> None:
-    """One error says which file, line and text, and what to write instead."""
+    """One error states which file, line and text, and what to write instead."""
     path = written(tmp_path, content)
     if not message:
         assert read_points(path).points[0].seconds > 0

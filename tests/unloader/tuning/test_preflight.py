@@ -40,7 +40,6 @@ def measured(*arguments: str) -> dict[str, Any]:
 
 
 def reasons(found: dict[str, Any]) -> dict[str, str]:
-    """Return why what is blank is so."""
     return {each["what"]: each["reason"] for each in found["not_measured"]}
 
 

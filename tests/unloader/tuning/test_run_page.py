@@ -92,7 +92,7 @@ def test_many_units_share_bars() -> None:
 
 
 def test_units_of_an_earlier_process() -> None:
-    """What a resumed run had is counted, and is on no timeline: nobody knows when it was."""
+    """What a resumed run had is counted, and is on no timeline: no one knows when it was."""
     run = manifest(units=6, workers=2, failed=0)
     kept = [replace(unit, started_s=None) for unit in run.units[:2]]
     found = run_report(replace(run, units=(*kept, *run.units[2:])))
@@ -128,7 +128,7 @@ def test_changes_of_the_number_of_workers() -> None:
 
 
 def test_efficiency(hostile: Page) -> None:
-    """Each rate is held against its ceiling in its unit, and what was not is told with why."""
+    """Each rate is held against its ceiling in its unit, and what was not is reported with why."""
     shown = {each.key: each.shown for each in hostile.figures}
     of_disk = [shown[f"efficiency.parts.0.{key}"] for key in ("share", "rate", "ceiling")]
     assert of_disk == ["90.8%", "451.0 MB/s", "496.9 MB/s"]

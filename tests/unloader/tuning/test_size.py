@@ -48,7 +48,6 @@ def points(tmp_path: Path, text: str, name: str = "points.csv") -> str:
 
 
 def level(parallelism: int, rate: float, network: float | None = None) -> SourceLevel:
-    """Return what so many workers fetched of rows of 100 bytes, at a CPU second for 500,000."""
     return SourceLevel(
         parallelism=parallelism,
         rows=1_000_000,

@@ -1,4 +1,4 @@
-"""What finished units tell of what their worker has waited for."""
+"""What finished units report what their worker has waited for."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ def unit(load: StageLoad | None, **seconds: float) -> UnitResult:
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system tells of delays."""
     monkeypatch.setattr(cpu_delay, "is_known", lambda: True)
 
 

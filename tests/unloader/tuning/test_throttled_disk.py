@@ -1,4 +1,4 @@
-"""A disk of known speed: preflight measures it, and a run says how much of it it used."""
+"""A disk of known speed: preflight measures it, and a run states how much of it it used."""
 
 from __future__ import annotations
 

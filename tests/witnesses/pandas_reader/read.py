@@ -1,4 +1,4 @@
-"""Reads files with pandas, which an environment of its own has.
+"""Reads files with pandas, which its own environment has.
 
 Each line of standard input is JSON: `{"csv": path, "options": {...}}` for `read_csv`, or
 `{"parquet": path, "to": path}`, which is read and written again. Each answer is a line of JSON: the

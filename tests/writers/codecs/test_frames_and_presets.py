@@ -57,7 +57,7 @@ def decompressed(codec: str, data: bytes) -> bytes:
 
 @pytest.mark.parametrize("codec", FRAMED)
 def test_each_frame_stands_alone(codec: str) -> None:
-    """A frame is read without those before it, so many readers can share a file."""
+    """A frame is read without those before it, that many readers can share a file."""
     assert [decompressed(codec, frame) for frame in frames(codec)] == PIECES
 
 
@@ -73,7 +73,7 @@ def test_zstd_frames_tell_their_size_and_check_themselves() -> None:
     [("gzip", "gzip"), ("zstd", "zstd"), ("lz4", "lz4"), ("gzip", "duckdb"), ("zstd", "duckdb")],
 )
 def test_others_read_all_frames(tmp_path: Path, codec: str, program: str) -> None:
-    """The codec's own program and DuckDB go on behind the first frame."""
+    """The codec's own program and DuckDB continue behind the first frame."""
     path = tmp_path / f"f.csv{SUFFIXES[codec]}"
     path.write_bytes(b"".join(frames(codec)))
     if program == "duckdb":

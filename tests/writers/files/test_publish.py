@@ -40,7 +40,7 @@ MOVES = (("a.csv.part", "a.csv"), ("b.csv.part", "b.csv"))
 
 @pytest.mark.parametrize("kind", ["file", "directory", "dangling link"])
 def test_nothing_is_moved_when_a_name_is_taken(tmp_path: Path, staging: Path, kind: str) -> None:
-    """A taken final name is refused before the first file moves, whatever lies under it."""
+    """A taken final name is refused before the first file moves, whatever is under it."""
     taken = tmp_path / "b.csv"
     if kind == "file":
         taken.write_bytes(b"old")
@@ -181,7 +181,6 @@ def write_parquet(directory: Path, stem: str, numbers: range, **parquet: Any) ->
 
 
 def decompress(path: Path, codec: str) -> bytes:
-    """Decompress with readers other than ours."""
     if codec == "gzip":
         assert gzip.decompress(path.read_bytes()) == decompress_by_program(path)
         return decompress_by_program(path)
@@ -236,7 +235,7 @@ def test_parquet_is_joined_in_full_row_groups(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_inputs_from_elsewhere_are_joined(tmp_path: Path, kind: str) -> None:
-    """Inputs that have no path here give the same file as those that have."""
+    """Inputs that have no path here give the same file as the ones that have."""
     output_format: Any = TextFormat() if kind == "csv" else ParquetFormat()
     write = write_text if kind == "csv" else write_parquet
     arguments = ("none",) if kind == "csv" else ()

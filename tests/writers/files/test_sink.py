@@ -170,7 +170,7 @@ def test_what_one_buffer_holds_is_written_without_a_thread(tmp_path: Path, codec
 
 
 def test_slow_destination_bounds_memory(tmp_path: Path) -> None:
-    """While the destination stands still the producer waits with its buffers full, no more."""
+    """While the destination is still the producer waits with its buffers full, no more."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -202,7 +202,7 @@ def test_slow_destination_bounds_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_memory_is_used_again(tmp_path: Path, codec: str) -> None:
-    """However much is written, only so many buffers are ever handed out."""
+    """However much is written, only that many buffers are ever handed out."""
     sink = open_sink(tmp_path / "f", codec, size=16 * 1024, buffers=3)
     places = set()
     for _ in range(200):

@@ -53,7 +53,7 @@ def test_full_disk_stops_the_producer(full_disk: Path, codec: str) -> None:
 
 
 def test_file_size_limit_is_an_error(tmp_path: Path) -> None:
-    """A write cut short by the kernel's limit on file sizes fails; it is never taken as done."""
+    """A write interrupted by the kernel's limit on file sizes fails; it is never taken as done."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     sink = open_sink(tmp_path / "f.part", size=64 * 1024)
     try:
@@ -220,7 +220,7 @@ def test_full_disk_is_an_error(full_disk: Path, codec: Any) -> None:
 
 
 def test_limit_on_file_sizes_is_an_error(direct_directory: Path) -> None:
-    """A write cut short inside a block goes on normally, to the error that cut it."""
+    """A write interrupted inside a block continues normally, to the error that cut it."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_234_567, limits[1]))
@@ -233,7 +233,6 @@ def test_limit_on_file_sizes_is_an_error(direct_directory: Path) -> None:
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What happens, in order: steps of acts, and the names of what is synced."""
     found: list[str] = []
     sync = os.fsync
 
@@ -246,7 +245,6 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def act(log: list[str], name: str, *steps: tuple[Any, ...]) -> Steps[str]:
-    """Do so many steps."""
     for number, wanted in enumerate(steps):
         log.append(f"{name}{number}")
         yield wanted

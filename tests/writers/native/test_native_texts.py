@@ -33,7 +33,6 @@ WIDEST = {32: 9, 64: 18, 128: 38, 256: 76}
 
 
 def decimal_kind(bits, precision, scale):
-    """A decimal type, None where this pyarrow has none of that width."""
     make = getattr(pa, f"decimal{bits}", None)
     return make and make(precision, scale)
 
@@ -46,7 +45,6 @@ def decimals(kind, unscaled):
 
 
 def edges(precision):
-    """Numbers where a digit, a sign or a limb of 64 bits is added, of at most so many digits."""
     most = 10**precision - 1
     steps = [10**k + by for k in range(precision + 1) for by in (-1, 0, 1)]
     steps += [2**k + by for k in (31, 32, 63, 64, 127, 128, 191, 192) for by in (-1, 0, 1)]
@@ -145,7 +143,6 @@ def column(ticks, kind):
 
 
 def plain(array, format):
-    """Texts by the plain function, None for what it refuses."""
     try:
         return datetime_texts(array, format, Place(column="c")).to_pylist()
     except ValueNotRepresentable:
@@ -173,7 +170,6 @@ def edge_ticks(unit):
 
 
 def ticks_of(unit):
-    """Any tick of a unit: those of the usual years above all, with and without fractions."""
     per = TICKS[unit]
     usual = st.integers(FIRST - 10**8, LAST + 10**8) | st.integers(-(10**9), 3 * 10**9)
     fraction = st.just(0) | st.integers(0, per - 1) | st.integers(0, 999).map(lambda n: n % per)
@@ -314,7 +310,6 @@ def written(name: str, values: list[str], encoding: str) -> bytes:
 
 @lru_cache(maxsize=2)
 def characters(encoding: str) -> list[str]:
-    """Return what an encoding holds of the first plane, and every so many characters beyond it."""
     found = OutputEncoding(encoding)
     numbers = [*range(32, 0x10000), *range(0x10000, 0x110000, 9973), 0x10FFFF]
     tried = [chr(number) for number in numbers if number not in SURROGATES]

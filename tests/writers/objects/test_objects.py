@@ -111,7 +111,7 @@ def test_nothing_is_there_before_the_end(s3: S3Server) -> None:
 
 
 def test_an_object_that_gets_too_large(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told before the store would say so after the last part."""
+    """It is reported before the store would say so after the last part."""
     monkeypatch.setattr(upload, "MOST_PARTS", 2)
     written = opened(s3.place("upload/large"))
     written.put([b"1" * PART, b"2" * PART])
@@ -149,7 +149,7 @@ def test_versions(s3: S3Server) -> None:
 
 
 def test_reading_from_any_position(s3: S3Server) -> None:
-    """Backwards, over the end, and over the edges of what is asked for at once."""
+    """Backwards, over the end, and over the edges of what is asked for immediately."""
     data = b"".join(b"%07d\n" % number for number in range(3 * 1024 * 1024))
     s3.client().put_object(Bucket=s3.bucket, Key="read/large", Body=data)
     with Bucket(Location.parse(s3.place("read"))).open("read/large") as file:
@@ -224,7 +224,7 @@ def test_nothing_is_left_of_what_is_given_up(s3: S3Server) -> None:
     """Neither in the store nor of threads that send."""
     written = opened_held(s3.place("held/given-up"))
     written.put([b"1" * (2 * PART + 5)])
-    # It is begun by a thread of its own.
+    # It is begun by its own thread.
     wait_for(lambda: bool(s3.uploads("held/given-up")), "an upload that is begun")
     written.interrupt()
     with pytest.raises(StoreFailed, match="was abandoned"):
@@ -234,7 +234,7 @@ def test_nothing_is_left_of_what_is_given_up(s3: S3Server) -> None:
 
 
 def test_a_completion_is_made_once(s3: S3Server) -> None:
-    """Whoever does it again finds it done; another object in the way stays what it is."""
+    """Anyone who does it again finds it done; another object in the way stays what it is."""
     location = Location.parse(s3.place("held/once"))
     upload = held(str(location), b"1" * PART, b"2")
     for _ in range(2):

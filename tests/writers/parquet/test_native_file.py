@@ -281,7 +281,6 @@ NAN, INFINITY = float("nan"), float("inf")
 
 
 def bounds_of(file: pq.ParquetFile) -> list[dict[str, Any]]:
-    """Return of each row group the bounds of its columns, as text; None where there are none."""
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     return [
         {
@@ -462,7 +461,7 @@ def test_without_the_library_files_are_arrows(
 
 @pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 def test_pages_that_are_held_keep_their_memory_and_others_give_it_back() -> None:
-    """Neither more pages nor the end of their encoder touch what somebody holds."""
+    """Neither more pages nor the end of their encoder touch what someone holds."""
 
     def pages_of(first: int) -> list[Page]:
         batch = pa.RecordBatch.from_pydict({"k": pa.array(range(first, first + 600_000))})

@@ -331,7 +331,7 @@ def test_types_are_those_that_all_readers_know(tmp_path: Path) -> None:
 
 
 def test_metadata_of_fields_and_file_is_kept(tmp_path: Path) -> None:
-    """What a source tells of its columns and rows stands in the file, for pyarrow and others."""
+    """What a source reports its columns and rows is in the file, for pyarrow and others."""
     schema = pa.schema(
         [pa.field("n", pa.int64(), metadata={"source_type": "NUMBER(18)"})],
         metadata={"unloader:table": "ORDERS"},
@@ -409,7 +409,6 @@ def test_cuts_depend_on_rows_alone(
 
 
 def ordered(*columns: SortColumn) -> ParquetFormat:
-    """Return a format whose rows are said to be in that order."""
     return ParquetFormat(sorted_by=columns)
 
 

@@ -55,7 +55,7 @@ def read(data, form):
 
 @pytest.mark.parametrize("name", sorted(FORMS))
 def test_every_value_comes_back(name, write):
-    """Each hostile text is read back exactly, wherever it stands in the record."""
+    """Each hostile text is read back exactly, wherever it is in the record."""
     form = FORMS[name]
     batch = hostile_batch(hostile_texts(form), nulls=form.escape != "backslash")
     found = read(write(batch, form), form)
@@ -136,7 +136,6 @@ OPTIONS = {
 
 @pytest.fixture(scope="module")
 def url(postgres):
-    """A database of its own."""
     return postgres.database("readers")
 
 
@@ -346,7 +345,7 @@ def test_fixed_records_come_back(eol, write):
     rules = FieldList(fields=fields)
     records = fixed_records(write(batch, form), 4 * width + len(eol))
     found = [rules.values(record) for record in records]
-    # The number stands at the right end of its field; the loader's INTEGER EXTERNAL takes that.
+    # The number is at the right end of its field; the loader's INTEGER EXTERNAL takes that.
     expected = [(*row[:2], row[2].rjust(width), row[3]) for row in rows_of(batch)]
     assert found == expected
 

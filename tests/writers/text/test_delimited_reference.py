@@ -262,8 +262,6 @@ UNESCAPED = {"t": "\t", "n": "\n", "r": "\r"}
 
 
 class Reader:
-    """Reads a format from left to right; NULL is None."""
-
     def __init__(self, text, form):
         self.text, self.form, self.at = text, form, 0
 

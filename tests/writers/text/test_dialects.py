@@ -69,7 +69,7 @@ def test_contradictions_are_refused_with_a_way_out(options, words):
 
 
 def test_null_may_not_end_in_the_escape_character():
-    """A NULL of one backslash would escape the delimiter behind it; two are a text of their own."""
+    """A NULL of one backslash would escape the delimiter behind it; two are their own text."""
     with pytest.raises(FormatError, match=r"--null .* ends with the escape character"):
         check(TextFormat(escape="backslash", null="\\"))
     check(TextFormat(escape="backslash", null="\\\\"))

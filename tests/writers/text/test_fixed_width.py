@@ -38,7 +38,6 @@ ROWS: dict[str, list[Any]] = {
 
 
 def fixed_format(unit: int = 1, **options: Any) -> TextFormat:
-    """Return a format with the widths above, in characters of so many bytes."""
     fields, start = [], 0
     for width, column in zip(WIDTHS, SCHEMA, strict=True):
         number = pa.types.is_integer(column.type) or pa.types.is_decimal(column.type)

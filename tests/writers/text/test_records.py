@@ -64,7 +64,7 @@ def var_records(data, digits=10):
 
 
 def test_var_header_has_a_length_too():
-    """A header in front of records with lengths is such a record itself."""
+    """A header before records with lengths is such a record itself."""
     data = encoded(["x"], replace(dialect("sqlldr-var"), header=True), name="längs")
     assert var_records(data) == ["~~längs~~,\r\n".encode(), b"~~x~~,\r\n"]
 
@@ -142,7 +142,7 @@ def test_lone_backslash_dot_is_enclosed_only_in_a_single_column():
     ],
 )
 def test_numbers_and_dates_that_read_as_null_are_enclosed(array, null, expected):
-    """A value of any type that equals the NULL text is told apart from NULL."""
+    """A value of any type that equals the NULL text is distinguished from NULL."""
     assert encoded(array, TextFormat(header=False, null=null)) == expected
 
 
@@ -225,7 +225,7 @@ def test_zone_elements_need_a_zone():
 
 
 def test_byte_order_mark_is_the_preamble_only():
-    """utf-8-sig and utf-16 have their mark in the preamble, not in front of each batch."""
+    """utf-8-sig and utf-16 have their mark in the preamble, not before each batch."""
     for name, mark, codec in [
         ("utf-8-sig", b"\xef\xbb\xbf", "utf-8"),
         ("UTF-16", b"\xff\xfe", "utf-16-le"),
@@ -369,7 +369,7 @@ def test_equal_to_the_encoders_header(names, delimiter, enclose, eol, null, head
 
 @pytest.mark.parametrize("name", ["tsv", "mysql", "sqlldr-var", "excel"])
 def test_other_dialects_are_left_to_the_encoder(name):
-    """What is not simple is told apart."""
+    """What is not simple is distinguished."""
     assert not is_simple(DIALECTS[name])
 
 
@@ -496,7 +496,6 @@ HARMLESS = ("", "a=1", "'=1", " =1", "1-1", "−1", "0", "\\=1", "é")
 
 
 def guarded_text(value: str | None) -> str | None:
-    """Return what a text becomes, by a reading of the rule of its own."""
     if value and (value[0] in "=+-@" or value[0] in "\t\r\n" or value[0] in "＝＋－＠"):
         return "'" + value
     return value
@@ -570,7 +569,7 @@ def test_large_texts_are_guarded_piece_by_piece(tmp_path: Path, value: str) -> N
 
 @given(st.lists(st.one_of(st.none(), st.text(alphabet="=+-@\t\r\n'\"a,＝−", max_size=4))))
 def test_the_rule_holds_for_any_texts(values: list[str | None]) -> None:
-    """Arrow's way of guarding does what the rule says, whatever stands in the column."""
+    """Arrow's way of guarding does what the rule says, whatever is in the column."""
     batch = pa.RecordBatch.from_arrays([pa.array(values, pa.string())], names=["v"])
     guarded = FormulaGuard(batch.schema).batch(batch)
     assert guarded.column(0).to_pylist() == list(map(guarded_text, values))
@@ -584,7 +583,6 @@ def written_with_substitutes(values: list[str | None], **options: object) -> byt
 
 
 def pieces(text: str, size: int, format: TextFormat) -> Iterator[bytes]:
-    """Yield the record of one large value that comes in pieces of so many characters."""
     schema = pa.schema([("text", pa.string())])
     row = pa.record_batch([pa.array([None], pa.string())], schema=schema)
     yield from PlainEncoder(schema, format).encode_large(
@@ -602,7 +600,7 @@ def test_each_character_that_is_lacking_becomes_the_substitute() -> None:
 
 
 def test_without_a_substitute_the_error_names_the_option() -> None:
-    """The value is refused as ever, and both ways out are told."""
+    """The value is refused as ever, and both ways out are reported."""
     with pytest.raises(ValueNotRepresentable, match=r"U\+20AC.*--encoding utf-8.*--substitute"):
         written_with_substitutes(["€"], encoding="latin-1")
 

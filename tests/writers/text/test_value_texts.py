@@ -367,8 +367,6 @@ def test_uuids_are_canonical():
 
 
 class Wrapped(pa.ExtensionType):
-    """An extension type nobody knows."""
-
     def __init__(self):
         super().__init__(pa.decimal128(5, 2), "test.wrapped")
 

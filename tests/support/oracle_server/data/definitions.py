@@ -25,7 +25,7 @@ Name = tuple[str, str]
 
 @dataclass(slots=True, kw_only=True)
 class User:
-    """Somebody who may log in."""
+    """Someone who may log in."""
 
     name: str
     password: str
@@ -108,7 +108,7 @@ class Definitions:
     scn: int
     undo_from: int
     sessions: dict[int, SessionState]
-    """Those that have run a statement, by sid."""
+    """The ones that have run a statement, by sid."""
 
     @property
     def users(self) -> dict[str, User]:
@@ -251,7 +251,7 @@ class Definitions:
             self.catalog.version += 1
 
     def _make_room(self, table: Table, wanted: dict[int, int]) -> None:
-        """Give segments extents for so many rows each; those of a table take turns."""
+        """Give segments extents for that many rows each; those of a table take turns."""
         size = max(table.blocks_per_extent, HEADER_BLOCKS + 1)
         if table.organization == "external":
             return

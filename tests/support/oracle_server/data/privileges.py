@@ -44,7 +44,7 @@ class Privileges:
     """The rights of all users; `version` grows with every change."""
 
     def __init__(self) -> None:
-        """Know nobody yet."""
+        """Know no one yet."""
         self._users: dict[str, Rights] = {}
         self.version = 0
 

@@ -153,7 +153,7 @@ class Segment:
     scns: list[int] = field(default_factory=list)
     """SCNs at which the rows changed, ascending."""
     gone: bool = False
-    """Whether it was truncated, exchanged or dropped while somebody may still read it."""
+    """Whether it was truncated, exchanged or dropped while someone may still read it."""
 
     def __len__(self) -> int:
         """Return how many positions there are."""
@@ -226,7 +226,7 @@ class SegmentView:
 
     @property
     def is_changed(self) -> bool:
-        """Whether any row is not one of those that were laid down first, or is not visible."""
+        """Whether any row is not one of the ones that were laid down first, or is not visible."""
         return bool(self._overrides) or self.count != len(self.segment.base)
 
     def ordinal(self, position: int) -> int:
@@ -235,7 +235,7 @@ class SegmentView:
         return position - bisect_left(self._gone, position)
 
     def ordinals(self, ranges: Iterable[Slice]) -> Iterator[Slice]:
-        """Yield position ranges as ranges of ordinals, those that touch as one."""
+        """Yield position ranges as ranges of ordinals, the ones that touch as one."""
         last: Slice | None = None
         for start, stop in ranges:
             found = (self.ordinal(start), self.ordinal(stop))
@@ -445,7 +445,7 @@ class RepeatedRows(Sequence[Row]):
 
 
 def turns(rows: Slice, length: int) -> list[Slice]:
-    """Return the slices of a turn of so many rows that a slice of all turns consists of."""
+    """Return the slices of a turn of that many rows that a slice of all turns consists of."""
     start, stop = rows
     found: list[Slice] = []
     while start < stop:

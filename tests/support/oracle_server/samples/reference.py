@@ -96,7 +96,7 @@ def reference_table(
         name: The table's name.
         rows_per_block: Rows of a block; 8 KiB hold about 60 of them.
         blocks_per_extent: Blocks of every extent.
-        turns: How often each partition's rows come; the table has so many times `rows`, in the
+        turns: How often each partition's rows come; the table has that many times `rows`, in the
             memory of one.
     """
     content, ranges = _generated(rows, partitions, name)

@@ -141,7 +141,7 @@ class Connection(threading.Thread):
             raise known_error(_KILLED)
         self._in_pipeline |= piggybacks.begins_pipeline
         session.apply(piggybacks)
-        # Who has logged off may look at the others before this thread goes on.
+        # Who has logged off may look at the others before this thread continues.
         session.state.is_active = head.function != calls.LOGOFF
         try:
             reply = answer()

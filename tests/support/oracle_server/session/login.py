@@ -71,7 +71,7 @@ def decrypt(key: bytes, data: bytes) -> bytes:
 
 @dataclass(slots=True)
 class Login:
-    """One attempt to log in; its secrets are made anew."""
+    """One attempt to log in; its secrets are made again."""
 
     verifier: str
     password: str | None
@@ -311,7 +311,7 @@ class Host:
         self.second_port = 0
         self.faults = Faults()
         self.sessions: list[SessionState] = []
-        """Of every login so far, in order; those that have ended included."""
+        """Of every login so far, in order; the ones that have ended included."""
         self.logins: list[dict[str, str]] = []
         """Pairs of every successful login, passwords under their session keys."""
         self.connect_data: list[str] = []
@@ -323,7 +323,7 @@ class Host:
         self._sids = itertools.count(_FIRST_SID)
 
     def serves(self, name: str) -> bool:
-        """Tell whether a service or SID of this name is here."""
+        """Report whether a service or SID of this name is here."""
         return name.upper() == self.service.upper()
 
     def new_state(self, user: str, pairs: Mapping[str, str]) -> SessionState:

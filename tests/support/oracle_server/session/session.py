@@ -143,7 +143,7 @@ class Cursor:
     prefetches: tuple[int, ...] = ()
     bind_types: tuple[BindType, ...] = ()
     faults: tuple[Fault, ...] = ()
-    """Those that may happen to this execution."""
+    """The ones that may happen to this execution."""
     slow: Fault | None = None
     """A trickle that has begun."""
 
@@ -247,7 +247,7 @@ class Session:
 
     @property
     def bare_texts(self) -> bool:
-        """Statements and names come without a length of their own."""
+        """Statements and names come without their own length."""
         return self._terms.bare_texts
 
     @property
@@ -482,7 +482,7 @@ class Session:
 
 
 def _wants_rows(request: Execute, cursor: Cursor) -> bool:
-    """Tell whether the first rows come with the reply.
+    """Report whether the first rows come with the reply.
 
     Go and Java clients say how many rows they take and leave the option out; they get them all the
     same. Python and Node mean it when they leave it out, of a query with LOBs that are defined.

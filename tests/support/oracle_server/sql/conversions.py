@@ -286,7 +286,7 @@ _DEFAULT_MASKS = {
 
 
 def varchar(length: int) -> Type:
-    """Return the type of a text expression of so many characters."""
+    """Return the type of a text expression of that many characters."""
     return Type(name="VARCHAR2", length=length, in_chars=True)
 
 

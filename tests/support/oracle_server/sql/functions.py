@@ -425,7 +425,7 @@ def _raw(arguments: Arguments, environment: Environment) -> Compiled:
 
 
 def _standard_hash(arguments: Arguments, environment: Environment) -> Compiled:
-    """Return the hash of the value's bytes; NULL has one, too, as nobody should rely on."""
+    """Return the hash of the value's bytes; NULL has one, too, as no one should rely on."""
     first, name = arguments[0], "SHA1"
     if len(arguments) > 1:
         name = str(arguments[1].now())

@@ -37,7 +37,7 @@ class Changeable(Database):
         """Return the table that a statement changes.
 
         Raises:
-            OracleError: ORA-00942, or ORA-01031 if it is somebody else's.
+            OracleError: ORA-00942, or ORA-01031 if it is another user's.
         """
         found = self.catalog.find(owner, name, session.schema)
         if found is None:
@@ -53,7 +53,7 @@ class Changeable(Database):
         return user == "SYS" or self.privileges.has(user, "ALTER ANY TABLE")
 
     def make_room(self, table: Table, wanted: dict[int, int]) -> None:
-        """Give segments, by `id`, extents for so many rows each."""
+        """Give segments, by `id`, extents for that many rows each."""
         self._make_room(table, wanted)
 
 
@@ -161,7 +161,7 @@ class Change:
     owner: str | None
     name: str
     columns: tuple[str, ...] = ()
-    """Those that get values; of an INSERT none for all."""
+    """The ones that get values; of an INSERT none for all."""
     values: tuple[Any, ...] = ()
     condition: Any = None
 

@@ -71,7 +71,7 @@ class TableScan:
             self._ranges[number] = _within(found, self.views[number].count)
 
     def sample_blocks(self, percent: float) -> None:
-        """Keep about so many blocks of a hundred, always the same ones."""
+        """Keep about that many blocks of a hundred, always the same ones."""
         self.whole = False
         for number in self.chosen:
             view = self.views[number]
@@ -85,7 +85,7 @@ class TableScan:
             ]
 
     def sample_rows(self, percent: float) -> None:
-        """Keep about so many rows of a hundred, always the same ones."""
+        """Keep about that many rows of a hundred, always the same ones."""
         self.whole = False
         self._sampled = percent
 
@@ -133,7 +133,7 @@ class TableScan:
         return full.rows(with_rowid=with_rowid)
 
     def beginnings(self, lengths: list[int]) -> Iterator[Row]:
-        """Yield so many rows from the start of each segment, without addresses."""
+        """Yield that many rows from the start of each segment, without addresses."""
         first = TableScan(self.table, self.views, list(range(len(self.views))))
         first._ranges = {number: [(0, length)] for number, length in enumerate(lengths)}
         return first.rows(with_rowid=False)
@@ -236,7 +236,7 @@ def kept(rows: Iterable[Row], condition: Compiled) -> Iterator[Row]:
 
 
 def first_rows(rows: Iterable[Row], limit: int) -> Iterator[Row]:
-    """Yield no more than so many rows, and ask for no more."""
+    """Yield no more than that many rows, and ask for no more."""
     left = limit
     for row in rows if limit else ():
         yield row
@@ -488,7 +488,7 @@ class Queries:
         environment: Environment,
         context: Context,
     ) -> list[Compiled]:
-        """Return the conditions on single rows; those on addresses narrow the scan at once."""
+        """Return the conditions on single rows; those on addresses narrow the scan immediately."""
         found: list[Compiled] = []
         addresses: list[tuple[str, Any]] = []
         others: list[Condition] = []

@@ -37,7 +37,7 @@ class Relation:
     """Expression after AS OF SCN."""
     alias: str | None = None
     start: int = 0
-    """Where it stands in the statement."""
+    """Where it is in the statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,7 +165,7 @@ class Parser:
         return self.tokens[self.at]
 
     def take(self) -> Token:
-        """Return the next token and go on to the one behind it."""
+        """Return the next token and continue to the one behind it."""
         token = self.tokens[self.at]
         if token.kind != "end":
             self.at += 1

@@ -184,7 +184,7 @@ class Channel:
                 return
 
     def break_pending(self) -> bool:
-        """Tell whether the client has broken in, without waiting, and forget that it has."""
+        """Report whether the client has broken in, without waiting, and forget that it has."""
         while self._readable(0):
             self._receive()
         breaks = [

@@ -217,7 +217,7 @@ class Locators:
 
         Raises:
             OracleError: ORA-22275 for a locator unknown here, ORA-03001 for an operation that is.
-                Raised at once, not when the first piece is taken.
+                Raised immediately, not when the first piece is taken.
         """
         locator = bytes(locator)
         if operation == CREATE_TEMP:

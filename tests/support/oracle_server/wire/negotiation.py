@@ -124,7 +124,7 @@ class Connect:
         )
 
     def with_data(self, data: str) -> Connect:
-        """Return it with the connect data that came in a packet of its own."""
+        """Return it with the connect data that came in its own packet."""
         return replace(self, data=data)
 
 
@@ -229,7 +229,7 @@ class Client:
     """The list of data types, word for word: the reply repeats it."""
 
     def has(self, index: int, bits: int) -> bool:
-        """Tell whether a compile time capability is there."""
+        """Report whether a compile time capability is there."""
         return len(self.compile_caps) > index and bool(self.compile_caps[index] & bits)
 
     @property
@@ -244,7 +244,7 @@ class Client:
 
     @property
     def has_zone(self) -> bool:
-        """A time zone stands in both data types messages."""
+        """A time zone is in both data types messages."""
         return len(self.runtime_caps) > 1 and self.runtime_caps[1] == 1
 
 
@@ -259,7 +259,7 @@ class Terms:
     """Repeated values are left out of rows."""
     wide_scale: bool
     bare_texts: bool = False
-    """Statements and names come without a length of their own."""
+    """Statements and names come without their own length."""
 
 
 def parse_protocol(reader: Reader) -> str:

@@ -513,7 +513,7 @@ def encoder(type: Type) -> Encoder:
     """Return the function from a Python value, or None, to its cell.
 
     Raises:
-        KeyError: A type without a form of its own: CLOB, NCLOB, BLOB.
+        KeyError: A type without its own form: CLOB, NCLOB, BLOB.
     """
     if type.name == "VECTOR":
         element = type.element or "FLOAT32"

@@ -263,7 +263,7 @@ class Execute:
     """How much of each column's LOBs is to come with their locators."""
 
     def has(self, option: int) -> bool:
-        """Tell whether an option is set."""
+        """Report whether an option is set."""
         return bool(self.options & option)
 
 

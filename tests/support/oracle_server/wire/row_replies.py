@@ -199,12 +199,12 @@ def is_absent(column: Column) -> bool:
 
 
 def is_long(column: Column) -> bool:
-    """Tell whether the column is a LONG or LONG RAW, which switches bit vectors off."""
+    """Report whether the column is a LONG or LONG RAW, which switches bit vectors off."""
     return column.type.name in ("LONG", "LONG RAW")
 
 
 def needs_define(columns: Sequence[Column]) -> bool:
-    """Tell whether an execute must answer without rows because the client defines LOBs first.
+    """Report whether an execute must answer without rows because the client defines LOBs first.
 
     So with a CLOB, NCLOB, BLOB, JSON or VECTOR column: the driver executes again with defines.
     """
@@ -272,7 +272,7 @@ def _inline(kind: Type) -> Encoder:
 
 
 def has_long(columns: Sequence[Column], defines: Sequence[int] | None) -> bool:
-    """Tell whether a column goes over as a LONG or LONG RAW."""
+    """Report whether a column goes over as a LONG or LONG RAW."""
     numbers = defines or [wire_type(column.type).number for column in columns]
     return any(number in _INLINE for number in numbers)
 
@@ -465,7 +465,7 @@ class EncodedTable:
         return memoryview(self._partial)[ends[start] : ends[stop]]
 
     def repeats(self, start: int, stop: int) -> bool:
-        """Tell whether one of these rows repeats a value of the row before it in the table."""
+        """Report whether one of these rows repeats a value of the row before it in the table."""
         return self._repeats.find(1, start, stop) >= 0
 
 
@@ -473,7 +473,7 @@ class EncodedRows:
     """A RowSource over slices of an EncodedTable. Each is read once, by one cursor."""
 
     def __init__(self, table: EncodedTable, slices: Iterable[tuple[int, int]] | None) -> None:
-        """Take the slices; those that touch become one."""
+        """Take the slices; the ones that touch become one."""
         self.columns = table.columns
         self.can_compress = table.vectors
         self._table = table
@@ -542,7 +542,7 @@ class EncodedRows:
 
 
 def _joined(slices: Iterable[tuple[int, int]], length: int) -> Iterator[tuple[int, int]]:
-    """Yield the slices, cut to the table, without empty ones, those that touch as one."""
+    """Yield the slices, cut to the table, without empty ones, the ones that touch as one."""
     held: tuple[int, int] | None = None
     for start, stop in slices:
         start, stop = max(start, 0), min(stop, length)
@@ -675,7 +675,7 @@ class RowCursor:
     ) -> bytes:
         """Return one reply's ROW HEADER (06) and the messages (15, 07) of up to `n` rows.
 
-        The header is there even when no row is left. `done` says whether `n` rows were there.
+        The header is there even when no row is left. `done` states whether `n` rows were there.
 
         Args:
             n: Rows to send at most (fewer than asked for to stop at a fault, say).
@@ -732,7 +732,7 @@ def _header(batch: Batch, first: bool, asked: int) -> bytes:
 
 
 SMALL_ROWS = 1000
-"""Tables of fewer rows are encoded anew for every query."""
+"""Tables of fewer rows are encoded again for every query."""
 _KEPT = 12
 _ENCODED_LATE = {
     "CLOB", "NCLOB", "BLOB", "JSON", "VECTOR", "LONG", "LONG RAW", "XMLTYPE", "UROWID",

@@ -44,7 +44,7 @@ def snapshot_of(path: Path) -> Snapshot:
 
 
 def test_reading_changes_nothing_and_writing_does(path: Path) -> None:
-    """The value is the same until somebody writes, and a copy of the data has it, too."""
+    """The value is the same until someone writes, and a copy of the data has it, too."""
     first = snapshot_of(path)
     assert snapshot_of(path).value == first.value
     restored = path.with_name("restored.db")

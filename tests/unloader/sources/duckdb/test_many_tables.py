@@ -1,4 +1,4 @@
-"""All tables of a DuckDB file at once: listed, and described together as each is alone."""
+"""All tables of a DuckDB file immediately: listed, and described together as each is alone."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_the_number_of_statements_is_fixed(path: Path, monkeypatch: pytest.Monke
 
 
 def test_names_mean_what_they_mean_to_one_run(path: Path) -> None:
-    """In any case; a view whose table is gone is told, and the others are described."""
+    """In any case; a view whose table is gone is reported, and the others are described."""
     with closing(DuckDBSource().open_catalog(spec_of(path))) as catalog:
         texts = ("TYPES", '"SEEN"', "Broken", '"s.S".T', "none")
         wanted = TableChoice(tables=tuple(map(parse_pattern, texts)))

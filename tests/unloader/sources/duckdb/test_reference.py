@@ -19,7 +19,6 @@ ROWS = 20_000
 
 
 def never() -> bool:
-    """Let the build go on."""
     return False
 
 
@@ -89,7 +88,7 @@ def test_the_content_follows_from_the_number_of_rows(reference: Path, tmp_path: 
 
 
 def test_a_finished_file_is_used_again_and_another_size_replaces_it(tmp_path: Path) -> None:
-    """The same arguments leave the file untouched; other ones build it anew."""
+    """The same arguments leave the file untouched; other ones build it again."""
     path = tmp_path / "reference.duckdb"
     build_reference_table(path, 1_000, stop=never)
     before = path.stat()

@@ -235,7 +235,7 @@ def test_the_scn_of_an_earlier_run_is_entered_again(server: OracleServer, tmp_pa
 
 
 def test_looking_back_takes_a_right(server: OracleServer, catalog: OracleCatalog) -> None:
-    """Somebody else's table needs FLASHBACK: found before any worker starts, with the grant."""
+    """Another user's table needs FLASHBACK: found before any worker starts, with the grant."""
     server.database.privileges.grant("SCOTT", "SELECT", on=("HR", "STAFF"))
     snapshot = catalog.snapshot("snapshot")
     table = catalog.describe(parse_table("hr.staff"))

@@ -13,7 +13,7 @@ from unloader.sources.oracle.catalog import refuse_row_numbers
     ["ROWNUM <= 10", "ID < 5 AND (rownum<10)", "(NVL(ROWNUM, 1)) > 2", "q'[']' = '''' OR ROWNUM=1"],
 )
 def test_row_numbers_are_refused(where: str) -> None:
-    """ROWNUM would count anew in each work unit: that many times the rows that were meant."""
+    """ROWNUM would count again in each work unit: that many times the rows that were meant."""
     with pytest.raises(SourceError, match="ROWNUM") as caught:
         refuse_row_numbers(where)
     assert "--query" in caught.value.hint

@@ -95,7 +95,7 @@ def test_session_that_ends_amid_a_copy(sessions: tuple[Session, Session]) -> Non
 
 
 def test_cancelling_is_no_loss(sessions: tuple[Session, Session]) -> None:
-    """A call that we cancelled says so, the server ends it too, and the session can go on."""
+    """A call that we cancelled says so, the server ends it too, and the session can continue."""
     victim, other = sessions
     pid = victim.value("SELECT pg_backend_pid()")
 

@@ -96,7 +96,7 @@ def test_a_snapshot_that_nobody_holds_is_gone(
 def test_a_number_that_was_given_out_again_is_another_snapshot(
     postgres: Any, url: str, first: PostgresCatalog
 ) -> None:
-    """A restarted server numbers snapshots anew: one that sees something else is not entered."""
+    """A restarted server numbers snapshots again: one that sees something else is not entered."""
     taken = first.snapshot("snapshot")
     number, _, state = taken.value.partition(" state=")
     other = replace(taken, value=f"{number} state={state[::-1]}")

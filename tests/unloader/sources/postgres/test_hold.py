@@ -90,7 +90,6 @@ def begin(
 
 
 def refused(postgres: Any, url: str, statement: str, wait: str = WAIT) -> bool:
-    """Return whether a statement of somebody else has to wait."""
     try:
         postgres.run(wait + statement, url=url)
     except AssertionError as error:
@@ -116,7 +115,7 @@ def refused(postgres: Any, url: str, statement: str, wait: str = WAIT) -> bool:
 def test_what_a_snapshot_does_not_cover_waits(
     postgres: Any, catalog: PostgresCatalog, url: str, name: str | None, statement: str
 ) -> None:
-    """Before any worker reads, no partition can be emptied, dropped or written anew."""
+    """Before any worker reads, no partition can be emptied, dropped or written again."""
     begin(catalog, name, url, lambda: None)
     assert refused(postgres, url, statement)
     assert not refused(postgres, url, "INSERT INTO plain VALUES (2)", LONG_WAIT)

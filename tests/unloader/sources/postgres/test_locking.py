@@ -112,7 +112,7 @@ def test_tables_in_the_way_spoil_no_other(
 def test_a_lock_is_waited_for_by_its_own_table_alone(
     catalog: PostgresCatalog, spec: SourceSpec
 ) -> None:
-    """Whoever has one table for himself keeps that from being held, and no other."""
+    """Anyone who has one table for himself keeps that from being held, and no other."""
     wanted = extracts(catalog, spec, ("one", "locked", "none"))
     other = Session(spec)
     with closing(other):
@@ -144,7 +144,7 @@ def test_what_is_below_a_table_is_held_with_it(spec: SourceSpec, postgres: Any) 
 def test_tables_are_listed_and_described_beside_one_that_is_locked(
     catalog: PostgresCatalog, spec: SourceSpec
 ) -> None:
-    """Its size is an older one; nobody waits for it."""
+    """Its size is an older one; no one waits for it."""
     other = Session(spec)
     with closing(other):
         other.execute("SET default_transaction_read_only = off")

@@ -1,4 +1,4 @@
-"""All tables of a PostgreSQL database at once: listed with rights, described together."""
+"""All tables of a PostgreSQL database immediately: listed with rights, described together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session with a real server: pieces of COPY, readings broken off, errors in our words."""
+"""A session with a real server: pieces of COPY, readings interrupted, errors in our words."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ def spec_of(url: str) -> SourceSpec:
 
 
 def still_there(postgres: Any, pid: object) -> bool:
-    """Say whether the server still has the session that this process of it serves."""
     return bool(postgres.run(f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid}"))
 
 
@@ -164,7 +163,7 @@ def test_the_password_is_read_where_the_reference_points(
 
 
 def test_a_session_only_reads(session: Session) -> None:
-    """From the start, in a transaction of its own and in one that somebody begins."""
+    """From the start, in its own transaction and in one that someone begins."""
     for begun in ("", "BEGIN; "):
         with pytest.raises(SourceError, match="read-only transaction") as caught:
             session.execute(f"{begun}CREATE TABLE written (id int)")

@@ -1,4 +1,4 @@
-"""TLS to PostgreSQL: verified unless somebody says otherwise, and each refusal with the way out."""
+"""TLS to PostgreSQL: verified unless someone says otherwise, and each refusal with the way out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ HOST = socket.gethostname()
 
 @pytest.fixture(autouse=True)
 def without_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Let no setting of whoever runs the tests count."""
     for name in (
         "PGSSLMODE",
         "PGSSLROOTCERT",
@@ -54,7 +53,6 @@ def reachable() -> None:
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """A certificate of this machine that nobody knows the CA of."""
     return certificate(tmp_path, HOST)
 
 
@@ -79,7 +77,7 @@ def refused(url: str) -> UnloaderError:
 
 
 def test_a_certificate_that_nobody_knows_is_refused(port: int) -> None:
-    """Without a word on TLS the certificate is verified, and the error says how to trust it."""
+    """Without a word on TLS the certificate is verified, and the error states how to trust it."""
     error = refused(f"postgresql://postgres@{HOST}:{port}/postgres")
     assert type(error) is SourceError
     assert not error.retryable

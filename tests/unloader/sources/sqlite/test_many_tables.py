@@ -1,4 +1,4 @@
-"""All tables of a SQLite file at once: listed, and described together as each is alone."""
+"""All tables of a SQLite file immediately: listed, and described together as each is alone."""
 
 from __future__ import annotations
 

@@ -69,7 +69,6 @@ def spec_of(path: Path) -> SourceSpec:
 
 
 def write_from_outside(path: Path) -> str:
-    """Return what another process says that tried to commit a row."""
     done = subprocess.run(
         [sys.executable, "-c", WRITER, str(path)], capture_output=True, text=True, check=True
     )
@@ -126,7 +125,7 @@ def test_no_writer_commits_while_the_snapshot_is_held(path: Path) -> None:
 
 
 def test_a_file_in_place_of_the_reserved_one_is_refused(path: Path, tmp_path: Path) -> None:
-    """A worker reads no file that nobody has reserved, though it has the same size and time."""
+    """A worker reads no file that no one has reserved, though it has the same size and time."""
     source, status = SQLiteSource(), path.stat()
     with closing(source.open_catalog(spec_of(path))) as catalog:
         snapshot = catalog.snapshot("snapshot")
@@ -215,7 +214,7 @@ def test_a_busy_writer_is_named(
 
 
 def test_a_lost_reservation_is_noticed(path: Path) -> None:
-    """Where the lock got lost and somebody wrote, no count is given out as that of the snapshot."""
+    """Where the lock got lost and someone wrote, no count is given out as that of the snapshot."""
     with closing(SQLiteSource().open_catalog(spec_of(path))) as catalog:
         snapshot = catalog.snapshot("snapshot")
         table = catalog.describe(parse_table("t"))

@@ -57,7 +57,6 @@ def extract_of(
     where: str | None = None,
     as_text: tuple[str, ...] = (),
 ) -> Extract:
-    """Return what the parent would hand to a worker."""
     with closing(SQLiteSource().open_catalog(spec_of(path))) as catalog:
         info = catalog.describe_query(query) if query else catalog.describe(parse_table(table))
         return Extract(
@@ -73,7 +72,6 @@ def extract_of(
 def batches_of(
     extract: Extract, piece: Piece = WHOLE, batch_bytes: int = 1 << 20
 ) -> list[pa.RecordBatch]:
-    """Return the batches of one unit, read by a reader of its own."""
     with closing(SQLiteSource().open_reader(extract.source, extract.snapshot)) as reader:
         return list(reader.batches(extract, piece, batch_bytes=batch_bytes))
 
@@ -259,7 +257,7 @@ def test_a_dropped_column_is_an_error(make: Callable[..., Path]) -> None:
 
 
 def test_a_reader_closes_everything(make: Callable[..., Path]) -> None:
-    """After a reading that was broken off, closing leaves no descriptor of the file."""
+    """After a reading that was interrupted, closing leaves no descriptor of the file."""
     path = make("CREATE TABLE t (i INTEGER)", [(1,)] * 5000)
     extract = extract_of(path)
     reader = SQLiteSource().open_reader(extract.source, None)

@@ -91,7 +91,6 @@ class BrokenCatalog(SQLiteCatalog):
         return replace(info, rows=self.described) if self.breaks == "describe" else info
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
-        """Give each state another value, or say that it is gone."""
         taken = super().snapshot(consistency)
         type(self).taken += 1
         if self.breaks == "gone" and self.taken > 1:
@@ -102,7 +101,6 @@ class BrokenCatalog(SQLiteCatalog):
     def readings(
         self, table: TableInfo, query: str | None, values: ValueOptions
     ) -> tuple[ColumnReadings, ...]:
-        """Give a column another name, or no way to be read for text."""
         first, *others = super().readings(table, query, values)
         if self.breaks == "names":
             first = replace(first, name="x")

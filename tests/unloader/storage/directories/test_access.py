@@ -42,7 +42,7 @@ def unload(path: Path, *names: str, overwrite: bool = False, **asked: Any) -> No
 
 
 def test_a_directory_that_was_there_keeps_its_rights(tmp_path: Path) -> None:
-    """Whoever made it has decided, whether it is exchanged or files go in one by one."""
+    """Anyone who made it has decided, whether it is exchanged or files go in one by one."""
     tmp_path.chmod(0o711)
     for stranger in (False, True):
         out = tmp_path / f"out{stranger}"
@@ -59,7 +59,7 @@ def test_a_directory_that_was_there_keeps_its_rights(tmp_path: Path) -> None:
 
 
 def test_staged_files_are_never_more_open_than_in_the_end(tmp_path: Path, umask: int) -> None:
-    """While the run goes on, nobody but its user gets at staged files, whatever their rights."""
+    """While the run continues, no one but its user gets at staged files, whatever their rights."""
     out = tmp_path / "out"
     out.mkdir(mode=0o755)
     with taken([out], overwrite=False, mode=0o640) as directory:

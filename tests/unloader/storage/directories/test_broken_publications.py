@@ -1,4 +1,4 @@
-"""A publication that is broken off at any moment: what readers see, and what comes of it."""
+"""A publication that is interrupted at any moment: what readers see, and what comes of it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ def quick(tmp_path: Path) -> Iterator[Path]:
 
 
 def broken(library: Path, where: Path, *settings: str) -> list[dict[str, Any]]:
-    """Break publications off at all moments; return what was seen each time."""
     paths = os.pathsep.join((str(ROOT), str(ROOT / "tests" / "support")))
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(where), *settings],
@@ -69,12 +68,11 @@ def broken(library: Path, where: Path, *settings: str) -> list[dict[str, Any]]:
 
 
 def check_aftermath(found: list[dict[str, Any]], runs: dict[str, Any], settings: set[str]) -> None:
-    """Check that what was broken off was completed or had not begun, and that all goes on."""
     before = runs["old"] if "overwrite" in settings else runs["nothing"]
     begun = False
     for each in found:
         assert each["completed"] in (before, runs["new"]), each
-        # Once begun it is brought to its end at every later moment.
+        # Once begun it is completed at every later moment.
         begun = begun or each["completed"] == runs["new"]
         assert (each["completed"] == runs["new"]) is begun, each
         # What is published is cleared up, too, wherever the end came.
@@ -138,7 +136,7 @@ def test_files_that_go_in_one_by_one(
 ) -> None:
     """Where a directory cannot be exchanged, old and new never lie side by side.
 
-    A manifest stands only beside all of its files, and whoever comes next completes it.
+    A manifest stands only beside all of its files, and anyone who comes next completes it.
     """
     found = broken(library, quick, *run, why)
     runs = TWO if "two" in run else ONE
@@ -162,7 +160,7 @@ def test_the_file_of_one_of_many_directories_comes_before_its_manifest(
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_call_that_fails_leaves_nothing_of_one_of_many(library: Path, quick: Path) -> None:
-    """A refused system call is told, and nothing has a final name; or it costs nothing."""
+    """A refused system call is reported, and nothing has a final name; or it costs nothing."""
     for each in broken(library, quick, "many", "fail"):
         assert each["after"] == ([[]] if each["status"] == 6 else OF_MANY["new"]), each
         assert each["completed"] == each["after"], each
@@ -176,7 +174,7 @@ def test_a_call_that_fails_leaves_nothing_of_one_of_many(library: Path, quick: P
 def test_a_call_that_fails_takes_all_back(
     library: Path, quick: Path, settings: tuple[str, ...]
 ) -> None:
-    """A refused system call is told, and the old run stands as before; or it costs nothing."""
+    """A refused system call is reported, and the old run stands as before; or it costs nothing."""
     found = broken(library, quick, *settings, "fail")
     runs = TWO if "two" in settings else ONE
     statuses = set()

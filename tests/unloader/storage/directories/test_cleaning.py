@@ -1,4 +1,4 @@
-"""Cleaning: what runs that died left goes, what is published stays, what goes on is refused."""
+"""Cleaning: what runs that died left goes, what is published stays, what continues is refused."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_all_directories_of_a_run_are_cleaned(tmp_path: Path, named: int) -> Non
 
 
 def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
-    """What a run that goes on has staged is not removed under its hands."""
+    """What a run that continues has staged is not removed under its hands."""
     with taken([tmp_path], overwrite=False):
         before = names(tmp_path)
         for dry_run in (True, False):
@@ -99,7 +99,7 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_no_run_has_put_there_stays(tmp_path: Path) -> None:
-    """A folder of that name may be somebody's own."""
+    """A folder of that name may be someone's own."""
     (tmp_path / RUN).mkdir()
     (tmp_path / RUN / "mine.sh").write_text("mine")
     api.clean([tmp_path])
@@ -112,7 +112,6 @@ def test_what_no_run_has_put_there_stays(tmp_path: Path) -> None:
 
 
 def put_strangers(out: Path) -> list[Path]:
-    """Put files and a folder of somebody's own into the two folders of a `_run`."""
     for folder in ("staged", "replaced"):
         (out / RUN / folder).mkdir(parents=True, exist_ok=True)
     foreign = [
@@ -127,7 +126,7 @@ def put_strangers(out: Path) -> list[Path]:
 
 
 def test_files_of_others_among_staged_ones_stay_and_are_named(tmp_path: Path) -> None:
-    """Only names that a run gives are removed; what else lies there is in the answer."""
+    """Only names that a run gives are removed; what else is there is in the answer."""
     out = tmp_path / "out"
     left_behind(out)
     foreign = put_strangers(out)
@@ -164,7 +163,7 @@ def test_the_next_run_keeps_files_of_others_and_names_them(tmp_path: Path, earli
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """A slip of the pen is told; nothing is made."""
+    """A slip of the pen is reported; nothing is made."""
     with pytest.raises(OutputFailed, match="out is not a directory"):
         api.clean([tmp_path / "out"])
     assert names(tmp_path) == []

@@ -1,4 +1,4 @@
-"""The journal's file: lines that are there at once, and on the disk soon."""
+"""The journal's file: lines that are there immediately, and on the disk soon."""
 
 from __future__ import annotations
 

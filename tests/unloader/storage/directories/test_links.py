@@ -50,7 +50,7 @@ def test_ones_own_link_is_followed(shared: Path, tmp_path: Path) -> None:
 
 @needs_root
 def test_a_link_in_a_directory_of_ones_own_is_followed(tmp_path: Path) -> None:
-    """Where not everybody may write, nobody lays traps."""
+    """Where not everybody may write, no one lays traps."""
     target = tmp_path / "target"
     target.mkdir()
     (tmp_path / "out").symlink_to(target)

@@ -16,7 +16,6 @@ from unloader.storage.storage_protocol import JOURNAL
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """What is synced, and what gets which name, in order."""
     found: list[tuple[str, str]] = []
     sync, datasync, rename, replace = os.fsync, os.fdatasync, os.rename, os.replace
 
@@ -116,7 +115,7 @@ def test_a_published_directory_gives_its_files_and_its_thread_back(tmp_path: Pat
 
 
 def test_what_was_cut_short_beside_many_directories_is_completed(tmp_path: Path) -> None:
-    """A directory that was to be exchanged is found by what lies beside it, once for all."""
+    """A directory that was to be exchanged is found by what is beside it, once for all."""
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
     twin = tmp_path / ".one.unloader-dead"

@@ -57,7 +57,6 @@ def test_a_parent_that_cannot_be_listed(shared: Path) -> None:
 
 
 def killed_halfway(out: Path) -> Callable[[], None]:
-    """Begin to publish in a child process that stands still halfway; return how to kill it."""
     read, write = os.pipe()
 
     def publish() -> None:
@@ -119,7 +118,7 @@ def test_a_publisher_killed_before_the_lock_is_taken(
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_finished_run_that_appears_meanwhile_stays(tmp_path: Path, overwrite: bool) -> None:
-    """Nobody asked to replace it: the run fails and stays staged."""
+    """No one asked to replace it: the run fails and stays staged."""
     out = tmp_path / "out"
     if overwrite:
         finish(out, "o.csv")
@@ -138,7 +137,6 @@ def test_a_finished_run_that_appears_meanwhile_stays(tmp_path: Path, overwrite: 
 
 
 def planted(shared: Path, home: Path) -> None:
-    """Put down what looks like a publication into `dest` that was cut short, and reaches `home`."""
     evil, twin = shared / "evil", shared / ".dest.unloader-x"
     shares = [
         {
@@ -185,7 +183,7 @@ def test_a_record_of_another_user_is_not_believed(shared: Path, comes: str) -> N
 
 @pytest.mark.parametrize("form", ["open", "closed", "link"])
 def test_a_twin_of_another_user_is_not_taken(shared: Path, form: str) -> None:
-    """The files go in one by one, and what lies in that twin stays there."""
+    """The files go in one by one, and what is in that twin stays there."""
     out, twin = shared / "out", shared / ".out.unloader-r1"
 
     def plant() -> None:
@@ -207,7 +205,7 @@ def test_a_twin_of_another_user_is_not_taken(shared: Path, form: str) -> None:
 
 
 def test_a_file_system_that_maps_users(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run believes what it has made itself, whoever it belongs to there."""
+    """A run believes what it has made itself, anyone who it belongs to there."""
     (shared / "out").mkdir()
     (shared / "out").chmod(0o777)
     monkeypatch.setattr(os, "geteuid", lambda: USER + 1)

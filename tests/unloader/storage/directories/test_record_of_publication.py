@@ -73,7 +73,7 @@ def test_who_goes_on_has_the_journal(tmp_path: Path) -> None:
 
 
 def test_what_a_dead_run_has_left_is_counted_and_removed(tmp_path: Path) -> None:
-    """Whoever comes next is told of it, and has no line of its journal."""
+    """Anyone who comes next is told of it, and has no line of its journal."""
     out = tmp_path / "out"
     with begun(out) as directory:
         stage(directory, "a.csv")
@@ -87,7 +87,7 @@ def test_what_a_dead_run_has_left_is_counted_and_removed(tmp_path: Path) -> None
 def test_a_publication_on_record_is_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By whoever comes into the directory."""
+    """By anyone who comes into the directory."""
     broken_off(tmp_path / "out", monkeypatch)
     monkeypatch.undo()
     (done,) = complete(tmp_path / "out")

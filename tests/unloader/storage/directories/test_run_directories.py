@@ -81,7 +81,7 @@ def test_a_finished_run_is_not_replaced_unasked(tmp_path: Path, names: tuple[str
 
 
 def test_overwrite_keeps_the_old_run_until_publish(tmp_path: Path) -> None:
-    """While the new run goes on, and where it is abandoned, the old one is whole."""
+    """While the new run continues, and where it is abandoned, the old one is whole."""
     finish(tmp_path, "a.csv", "b.csv")
     before = content_of(tmp_path)
     with taken([tmp_path], overwrite=True) as directory:
@@ -192,7 +192,7 @@ def test_a_link_to_the_directory_stays_one(tmp_path: Path) -> None:
 def test_a_directory_that_must_stay_is_filled(
     tmp_path: Path, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody else's file, our current directory, no room for the twin's name: it stays itself."""
+    """Another user's file, our current directory, no room for the twin's name: it stays itself."""
     out = tmp_path / ("x" * 250 if why == "long" else "out")
     out.mkdir()
     if why == "foreign":

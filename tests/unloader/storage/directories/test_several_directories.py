@@ -124,7 +124,7 @@ def test_overwrite_replaces_the_run_in_all_directories(pair: list[Path], tmp_pat
 
 @pytest.mark.parametrize("only", [0, 1])
 def test_a_part_of_a_run_is_not_replaced(pair: list[Path], tmp_path: Path, only: int) -> None:
-    """Over one directory of two, the run is refused or its files are somebody else's."""
+    """Over one directory of two, the run is refused or its files are another user's."""
     finish(pair, {"a.csv": 0, "b.csv": 1})
     before = content_of(tmp_path)
     if only == 0:

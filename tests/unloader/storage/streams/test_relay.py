@@ -60,7 +60,7 @@ def test_a_file_is_written_where_it_stands(tmp_path: Path, mode: int) -> None:
 
 
 def test_what_waits_in_the_pipe_counts_as_taken() -> None:
-    """A reader that stands still: bytes are taken from the worker, and not passed on in full."""
+    """A reader that is still: bytes are taken from the worker, and not passed on in full."""
     source, target = os.pipe()
     relay = Relay(target)
     assert relay.taken == 0

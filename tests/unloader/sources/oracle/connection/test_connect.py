@@ -54,7 +54,7 @@ def descriptor(server: OracleServer) -> str:
 
 
 def test_easy_connect_with_settings(server: OracleServer, tmp_path: Path) -> None:
-    """Settings of the URL reach the driver, a second host stands in for one that is not there."""
+    """Settings of the URL reach the driver, a second host is in for one that is not there."""
     with closed_port(server.host) as port:
         hosts = f"{server.host}:{port},{server.host}:{server.port}"
         url = f"oracle://scott@{hosts}/{server.service}?retry_count=1&retry_delay=1&sdu=4096"
@@ -229,7 +229,7 @@ def test_tls_and_wallet(tmp_path: Path) -> None:
 def test_a_token_needs_tls(
     server: OracleServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A token is not sent in the clear, and a file without one is told."""
+    """A token is not sent in the clear, and a file without one is reported."""
     monkeypatch.setenv("UNLOADER_ORACLE_TOKEN", token(datetime.now(UTC) + timedelta(hours=1)))
     place = f"oracle://@{server.host}:{server.port}/{server.service}"
     with pytest.raises(SourceError, match="DPY-2034") as caught:

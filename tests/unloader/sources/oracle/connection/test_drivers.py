@@ -77,7 +77,6 @@ def server() -> Iterator[OracleServer]:
 
 
 def repeating(run: int, count: int) -> list[tuple[Any, ...]]:
-    """Return rows whose values change after `run` rows, those of every column in turn."""
     columns = [
         [pool[(row + at) // run % len(pool)] or None for row in range(count)]
         if name == "V"
@@ -129,7 +128,7 @@ def test_exact_drivers_are_used_in_silence(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["4.0.1", "26.0.0", "26.2.0", "27.0.0b1"])
 def test_other_drivers_are_named(version: str) -> None:
-    """Versions that lost rows, and those that nobody checked, are named with a way out."""
+    """Versions that lost rows, and the ones that no one checked, are named with a way out."""
     assert not arrow_is_exact(version)
     warning = driver_warning(version)
     assert warning is not None

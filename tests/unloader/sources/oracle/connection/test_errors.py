@@ -23,7 +23,6 @@ from unloader.sources.oracle.connection.errors import (
 
 
 def raised(code: int, text: str) -> Exception:
-    """Return what the driver makes of an error of the database."""
     error = _Error(f"ORA-{code:05d}: {text}", code=code)
     return error.exc_type(error)
 

@@ -91,7 +91,7 @@ def test_a_hint_that_is_refused_does_not_matter(
 def test_a_lost_connection_is_never_touched_again(
     server: OracleServer, tmp_path: Path, kind: str
 ) -> None:
-    """An error that ends the session is transient, and all that follows says so at once."""
+    """An error that ends the session is transient, and all that follows says so immediately."""
     session = Session(source(server, tmp_path), action="x")
     server.faults.add(Fault(kind=kind, statement="FROM T"))
     with pytest.raises(TransientSourceError) as caught:
@@ -188,7 +188,7 @@ def test_a_statement_that_is_refused_leaves_no_cursor_to_the_garbage_collector(
 
 
 def test_units_that_were_read_leave_no_memory(server: OracleServer, tmp_path: Path) -> None:
-    """Each has a statement of its own, and the driver keeps what a statement's rows lay in."""
+    """Each has its own statement, and the driver keeps what a statement's rows lay in."""
     session = Session(source(server, tmp_path), action="x")
 
     def read(unit: int) -> int:

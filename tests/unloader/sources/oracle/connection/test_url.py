@@ -79,7 +79,7 @@ def test_a_pooled_server_is_noticed(url: str, pooled: bool) -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused(url: str, words: str) -> None:
-    """A URL that says too little, or what nobody knows, is refused by name."""
+    """A URL that says too little, or what no one knows, is refused by name."""
     with pytest.raises(ConfigError, match=words):
         parse_location(url)
 

@@ -43,8 +43,6 @@ def number(precision: int, scale: int) -> tuple[str, Type, Maker]:
 
 
 def moment(places: int | None) -> tuple[str, Type, Maker]:
-    """Return a DATE, or a TIMESTAMP of so many places, of the years that the driver can make."""
-
     def make(chance: random.Random) -> Moment:
         nanos = 0
         if places:
@@ -59,7 +57,6 @@ def moment(places: int | None) -> tuple[str, Type, Maker]:
 
 
 def text(most: int) -> Maker:
-    """Return what makes text of at most so many characters."""
     return lambda chance: "".join(
         chance.choices(LETTERS, k=chance.choice((1, 3, chance.randint(1, most))))
     )

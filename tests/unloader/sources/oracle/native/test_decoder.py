@@ -81,7 +81,6 @@ COLUMNS: dict[str, tuple[Type, Description, pa.DataType]] = {
 
 
 def scaled(digits: int, places: int) -> st.SearchStrategy[Decimal]:
-    """Return numbers of at most so many digits, so many of them behind the point."""
     most = 10**digits - 1
     whole = st.one_of(
         st.integers(-most, most),
@@ -145,7 +144,6 @@ def statements(draw: st.DrawFn) -> tuple[list[str], list[tuple[Any, ...]], list[
 def decoded(
     decoder: RowDecoder, wire: bytes, kinds: Sequence[pa.DataType], pieces: Iterator[int]
 ) -> tuple[list[list[Any]], bytes, int]:
-    """Return the rows of a response fed in pieces, what is for the driver, and the error number."""
     passed, at = b"", 0
     while at < len(wire):
         size = next(pieces)
@@ -160,7 +158,6 @@ def decoded(
 
 
 def python(array: pa.Array) -> list[Any]:
-    """Return an array's values; of moments those of `datetime`."""
     if not pa.types.is_timestamp(array.type):
         return [Decimal(v) if isinstance(v, int) else v for v in array.to_pylist()]
     unit = 1_000_000 if array.type.unit == "s" else 1
@@ -382,5 +379,4 @@ def test_changed_bytes_never_crash_nor_hang(data: st.DataObject) -> None:
 
 
 def comparable(rows: list[list[Any]]) -> list[list[Any]]:
-    """Return rows in which a number that is none equals itself."""
     return [["NaN" if value != value else value for value in row] for row in rows]

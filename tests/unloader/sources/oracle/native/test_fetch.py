@@ -76,7 +76,6 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    """What the program tells."""
     caplog.set_level(logging.INFO, logger="unloader")
     return caplog
 
@@ -97,7 +96,7 @@ def test_a_column_taken_for_what_it_is_not(
     def mistaken(*arguments: Any) -> Any:
         found = known(*arguments)
         assert found is not None
-        # UTF-16 of these characters is UTF-8, too: nothing but the values tells.
+        # UTF-16 of these characters is UTF-8, too: only the values tells.
         found[4].kind = columns.TEXT
         return found
 
@@ -198,7 +197,7 @@ def test_a_unit_that_is_left_in_the_middle(server: OracleServer) -> None:
 
 
 def test_several_connections_and_threads(server: OracleServer) -> None:
-    """Each tap sees the socket of its own connection."""
+    """Each tap sees its own socket connection."""
     found: list[list[Any]] = []
 
     def one() -> None:
@@ -277,7 +276,6 @@ def confirmed(server: OracleServer, run: Run) -> Peers:
 
 
 def is_native(run: Run) -> bool:
-    """Tell whether a run's rows would be fetched natively."""
     reader = OracleReader(run.spec, run.extract.snapshot)
     try:
         fetch = reader._route.batches(fetch_plan(run.extract), reader._session)
@@ -311,7 +309,7 @@ def test_auto_is_native_where_the_server_was_seen_to_agree(server: OracleServer)
 
 
 def test_a_table_without_values_confirms_nothing(server: OracleServer) -> None:
-    """A column of nothing but NULL is not confirmed, and a table without rows is refused."""
+    """A column of only NULL is not confirmed, and a table without rows is refused."""
     create(server, COLUMNS, tuple((n, None, None, None, None) for n in range(20)))
     peers = confirmed(server, Run(server, COLUMNS))
     assert confirmed_sorts(peers) == {"NUMBER as int32"}

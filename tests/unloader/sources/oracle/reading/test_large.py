@@ -46,7 +46,6 @@ def _password(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def whole(items: list[pa.RecordBatch | LargeRow]) -> tuple[list[tuple[Any, ...]], int]:
-    """Return the rows of all items as tuples, and how many came by themselves."""
     rows: list[tuple[Any, ...]] = []
     large = 0
     for item in items:
@@ -64,7 +63,6 @@ def whole(items: list[pa.RecordBatch | LargeRow]) -> tuple[list[tuple[Any, ...]]
 
 
 def mixed(units: int) -> str:
-    """Return a text of so many UTF-16 units, with characters of one and of two."""
     text = "aü€🦆" * (units // 5 + 1)
     return text.encode("utf-16-le")[: units // 5 * 10].decode("utf-16-le") + "z" * (units % 5)
 

@@ -315,7 +315,7 @@ def test_a_thousand_columns(server: OracleServer, fetch: Fetch) -> None:
 
 
 def test_a_session_shows_what_it_reads(server: OracleServer) -> None:
-    """The session's action is the table and the unit, for whoever looks at V$SESSION."""
+    """The session's action is the table and the unit, for anyone who looks at V$SESSION."""
     create(server, {"N": NUMBERS["ID"]}, [(1,)])
     run = Run(server, {"N": NUMBERS["ID"]})
     reader = OracleReader(run.spec, run.extract.snapshot)
@@ -338,8 +338,6 @@ def test_a_lost_connection_is_replaced(server: OracleServer) -> None:
 
 
 class Latin(str):
-    """Text whose bytes are not those of its column's character set, as databases hold it."""
-
     def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
         """Return the bytes that the server stores and sends."""
         return super().encode("latin-1")

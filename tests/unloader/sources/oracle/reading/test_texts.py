@@ -43,7 +43,7 @@ def test_moments_become_the_ticks_of_their_fields(
 @settings(deadline=None, max_examples=examples(50))
 @given(st.dates(min_value=date(CYCLE_YEARS * 12 + 1, 1, 1), max_value=date(9512, 12, 31)))
 def test_years_before_christ_follow_the_gregorian_cycle(later: date) -> None:
-    """Days before the year 1 lie whole cycles of 400 years before those that Python knows."""
+    """Days before the year 1 lie whole cycles of 400 years before the ones that Python knows."""
     year = later.year - 24 * CYCLE_YEARS
     sign, counted = ("-", 1 - year) if year < 1 else (" ", year)
     if counted > 4712:

@@ -97,7 +97,7 @@ def test_sampled_blocks(server: OracleServer, catalog: OracleCatalog) -> None:
 
 
 def test_a_guess_at_the_size_is_not_trusted(server: OracleServer, catalog: OracleCatalog) -> None:
-    """Somebody else's table has but statistics: samples begin small and grow."""
+    """Another user's table has but statistics: samples begin small and grow."""
     made = server.database
     made.create_table("HR", "T", columns=ID_AND_NAME, rows=rows(ROWS), rows_per_block=2)
     made.privileges.grant("SCOTT", "SELECT", on=("HR", "T"))
@@ -114,7 +114,7 @@ def test_a_guess_at_the_size_is_not_trusted(server: OracleServer, catalog: Oracl
 
 
 def test_blocks_that_may_not_be_sampled(server: OracleServer, catalog: OracleCatalog) -> None:
-    """Where sampling fails too, whole partitions are read, and the reason is told."""
+    """Where sampling fails too, whole partitions are read, and the reason is reported."""
     server.database.create_table(
         "SCOTT", "T", columns=ID_AND_NAME, rows=rows(ROWS), partitions=PARTS
     )

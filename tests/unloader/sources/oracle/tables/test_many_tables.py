@@ -1,4 +1,4 @@
-"""All tables of an Oracle database at once: listed with rights, described together."""
+"""All tables of an Oracle database immediately: listed with rights, described together."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_the_number_of_statements_is_fixed(
 
 
 def test_missing_rights_are_told_with_their_grants(server: OracleServer, tmp_path: Path) -> None:
-    """To read, and to read as of an SCN; what nobody may see is left to the database's answer."""
+    """To read, and to read as of an SCN; what no one may see is left to the database's answer."""
     rights = server.database.privileges
     rights.grant("SCOTT", "INSERT", ("HR", "PAY"))
     rights.grant("SCOTT", "SELECT", ("HR", "STAFF"))

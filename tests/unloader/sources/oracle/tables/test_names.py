@@ -16,7 +16,6 @@ from unloader.sources.oracle.tables.names import find
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """A session of SCOTT, who has tables, sees those of HR and knows synonyms."""
     made = database()
     for owner, name in (
         ("SCOTT", "EMP"),

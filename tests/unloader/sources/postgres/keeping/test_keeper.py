@@ -113,8 +113,6 @@ def hold(catalog: PostgresCatalog, extract: Extract) -> None:
 
 @dataclass(frozen=True)
 class Killed:
-    """A run that was killed with all its processes, and what is left of it."""
-
     snapshot: Snapshot
     keeper: records.Keeper
 
@@ -139,7 +137,7 @@ def kill(spec: SourceSpec, mark: Path) -> Killed:
         value = run.stdout.readline().strip()
         assert value, "no snapshot"
         os.killpg(run.pid, signal.SIGKILL)
-        # Nobody else has the run's output open: else whoever reads it would wait for the keeper.
+        # No one else has the run's output open: else anyone who reads it would wait for the keeper.
         assert run.stdout.read() == ""
     (keeper,) = records.living()
     assert keeper.record.snapshot == value
@@ -148,7 +146,6 @@ def kill(spec: SourceSpec, mark: Path) -> Killed:
 
 
 def again(url: str, snapshot: Snapshot) -> PostgresCatalog:
-    """Open the source as whoever continues the run."""
     found = PostgresSource().at_snapshot(spec_of(url), snapshot.kind, snapshot.value)
     assert found is not None
     return PostgresSource().open_catalog(found)
@@ -201,7 +198,7 @@ def test_the_snapshot_of_an_ended_keeper_is_gone(
     records.end(killed.keeper)
     assert list(state.iterdir()) == []
     with suppress(psutil.NoSuchProcess):
-        # Where nobody buries orphans.
+        # Where no one buries orphans.
         assert psutil.Process(killed.keeper.record.process).status() == psutil.STATUS_ZOMBIE
     wait_for(lambda: not backend_lives(postgres, killed.keeper), "the session ends")
     with closing(again(url, killed.snapshot)) as catalog, pytest.raises(SnapshotGone):
@@ -221,7 +218,7 @@ def test_a_keeper_ends_with_its_run(url: str, killed: Killed, mark: Path, how: s
 
 
 def test_a_keeper_ends_in_time_but_not_while_it_is_used(url: str, mark: Path) -> None:
-    """A run that goes on is not cut off; when nobody uses the snapshot, its time is up."""
+    """A run that continues is not cut off; when no one uses the snapshot, its time is up."""
     with closing(PostgresSource().open_catalog(spec_of(url, seconds=0.3))) as catalog:
         catalog.snapshot("snapshot")
         catalog.keep_until_gone((str(mark),))
@@ -242,7 +239,7 @@ def test_a_lost_session_is_noticed(postgres: Any, url: str, killed: Killed) -> N
 
 
 def test_a_run_that_ends_before_it_has_a_destination_keeps_nothing(url: str) -> None:
-    """There is nothing to be continued: the keeper ends at once. So it is for a plan."""
+    """There is nothing to be continued: the keeper ends immediately. So it is for a plan."""
     with closing(PostgresSource().open_catalog(spec_of(url))) as catalog:
         catalog.snapshot("snapshot")
         assert catalog.kept_until() == records.living()[0].record.kept_until

@@ -110,7 +110,7 @@ def test_a_large_row_lives_as_long_as_its_view(loop: str, connection: Connection
 
 @pytest.mark.parametrize("loop", LOOPS, indirect=True)
 def test_an_error_behind_rows(loop: str, connection: Connection) -> None:
-    """The rows before it come; then the server's error, and the session goes on."""
+    """The rows before it come; then the server's error, and the session continues."""
     sql = "COPY (SELECT 1 / (g - 500) FROM generate_series(1, 999) g) TO STDOUT"
     came = []
     with pytest.raises(ServerError, match="division by zero"):
@@ -123,7 +123,7 @@ def test_an_error_behind_rows(loop: str, connection: Connection) -> None:
 def test_a_signal_is_handled_while_waiting(
     loop: str, postgres: Any, connection: Connection
 ) -> None:
-    """Its handler runs at once, not when the next row comes; then the rows go on."""
+    """Its handler runs at once, not when the next row comes; then the rows continue."""
     handled = threading.Event()
     before = signal.signal(signal.SIGUSR1, lambda *_: handled.set())
     pid = os.getpid()

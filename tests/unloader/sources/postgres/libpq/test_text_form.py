@@ -67,7 +67,7 @@ def csv_row(form: TextForm, row: bytes) -> bytes:
     """Return one row in the CSV form.
 
     Raises:
-        Malformed: It is no row of so many columns in the text form.
+        Malformed: It is no row of that many columns in the text form.
     """
     found, at = [], 0
     while True:
@@ -105,7 +105,6 @@ def _unescaped(escape: re.Match[bytes]) -> bytes:
 
 
 def native_row(form: TextForm, row: bytes) -> bytes | None:
-    """Return what the native code makes of a row in as much room as it asks for."""
     library = copying.native()
     assert library is not None
     # What it says that a row takes at most: quotes doubled, and quotes and NULLs of all columns.
@@ -116,7 +115,6 @@ def native_row(form: TextForm, row: bytes) -> bytes | None:
 
 
 def plain_row(form: TextForm, row: bytes) -> bytes | None:
-    """Return what the twin makes of it."""
     try:
         return csv_row(form, row)
     except Malformed:
@@ -134,7 +132,7 @@ def test_a_row_becomes_what_the_twin_makes_of_it(form: TextForm, data: st.DataOb
 
 @given(form=forms(), text=torn)
 def test_what_is_no_such_row_is_refused(form: TextForm, text: bytes) -> None:
-    """Escapes cut short, ends of lines within a row, and other numbers of columns."""
+    """Escapes interrupted, ends of lines within a row, and other numbers of columns."""
     for row in (text, text + b"\n"):
         assert native_row(form, row) == plain_row(form, row)
 
@@ -213,7 +211,7 @@ def test_the_text_form_is_asked_for_where_it_can_be_turned(
 
 @pytest.mark.parametrize("names", ["a", "abc"])
 def test_a_row_of_other_columns_ends_the_copy(postgres: Any, names: str) -> None:
-    """The error says which row; it is none that another attempt could help."""
+    """The error states which row; it is none that another attempt could help."""
     with closing(Session(SourceSpec(kind="postgresql", location=postgres.url))) as opened:
         pieces = opened.copy("SELECT 1 AS a, 2 AS b", CopyDialect(), 1000, tuple(names))
         said = f"COPY sent text that is not of its text form with {len(names)} columns, in row 1"
