@@ -263,7 +263,7 @@ def test_contract_of_a_partitioned_table(postgres: Any, url: str, how: str) -> N
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_contract_of_plain_inheritance(postgres: Any, url: str) -> None:
-    """A parent with rows of its own and children with more columns gives each row once."""
+    """A parent with its own rows and children with more columns gives each row once."""
     postgres.run(
         f"CREATE TABLE parent ({COLUMNS}); CREATE TABLE child (more text) INHERITS (parent);"
         "CREATE TABLE other (extra text) INHERITS (parent);"

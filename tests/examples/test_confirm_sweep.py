@@ -1,4 +1,4 @@
-"""The example that confirms what a sweep recommends: what it prints, and when it confirms."""
+"""The example that confirms the recommendation of a sweep."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_what_is_confirmed(example: ModuleType) -> None:
-    """No other point may be faster by more than the spread, by the median of paired runs."""
+    """No point may be faster by more than the spread, by the median of paired runs."""
     speeds = {1: [100.0, 50.0, 100.0], 2: [200.0, 100.0, 200.0], 4: [206.0, 103.0, 190.0]}
     found = example.compared(speeds, 2, 0.05)
     assert found["confirmed"]

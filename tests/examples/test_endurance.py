@@ -1,4 +1,4 @@
-"""The endurance loop runs, and judges what it has seen."""
+"""The endurance loop runs, and judges its samples."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_it_keeps_the_contract(folder: Path) -> None:
 
 
 def test_the_command_line_finds_it(folder: Path) -> None:
-    """`sources` lists it by its entry point; `describe` and `plan` show what it says."""
+    """`sources` lists it by its entry point; `describe` and `plan` show its tables."""
     listed = json.loads(unloader("sources", "--json").stdout)["sources"]
     assert {"folder"} <= {each["scheme"] for each in listed}
     url = f"folder://{folder}"

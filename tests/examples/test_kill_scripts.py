@@ -51,14 +51,14 @@ def test_all_tables_are_one_state_in_the_end() -> None:
 
 @pytest.mark.long("runs into object stores")
 def test_what_has_its_final_name_is_whole_and_no_upload_stays() -> None:
-    """Runs are killed at any moment, and also the commands that repair what was left."""
+    """Runs are killed at any moment, and also the commands that repair the rest."""
     found = report("store_kills.py", "--kills", str(STORE_KILLS), "--seed", "3")
     assert (found["broken"], found["kills"]) == ("", STORE_KILLS)
 
 
 @pytest.mark.long("runs in clusters")
 def test_a_cluster_writes_the_same_bytes_whatever_is_killed() -> None:
-    """Machines are network namespaces; the bytes are those of a run on one machine."""
+    """Machines are network namespaces; the bytes equal a run on one machine."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("network namespaces need root and the program ip (Debian: iproute2)")
     found = report(

@@ -1,4 +1,4 @@
-"""The examples for cron, systemd and Airflow do what they say, as far as that can be tried here."""
+"""The examples for cron, systemd and Airflow work as described, as far as a test can try them."""
 
 from __future__ import annotations
 
@@ -150,11 +150,11 @@ def test_what_systemd_starts(host: Host, units: Path) -> None:
 
 
 class Failed(Exception):
-    """Stands for `AirflowException`."""
+    """Takes the place of `AirflowException`."""
 
 
 class FailedForGood(Failed):
-    """Stands for `AirflowFailException`."""
+    """Takes the place of `AirflowFailException`."""
 
 
 @pytest.fixture

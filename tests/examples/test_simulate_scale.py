@@ -1,4 +1,4 @@
-"""The simulation of many workers: every unit is done once, whatever is lost."""
+"""The simulation of many workers: every unit is done once when workers are lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from example_scripts import report
 
 
 def test_processes_and_hosts_are_lost() -> None:
-    """Their units are done by others, and the time says that no one waited for them for long."""
+    """Their units are done by others, and the time shows that workers did not wait for them."""
     found = report(
         "simulate_scale.py",
         "--hosts", "20", "--rows", "2e10", "--lost-hosts", "5", "--failing", "0.02",

@@ -1,4 +1,4 @@
-"""A sweep names what is throttled as its limit, on either side of its knee."""
+"""A sweep names the throttled resource as its limit, on either side of its knee."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SMALL = (
     *("--rows", "20k", "--wide-rows", "2k", "--levels", "1,2,3", "--repeats", "1"),
     *("--warm-up", "0", "--disk-rate", "1MiB", "--source-rate", "1MiB", "--cpus", "0.4"),
 )
-"""So little work for the CPUs that what is throttled takes longer, however busy the machine is."""
+"""Little work for the CPUs: the throttled part takes longer on a busy machine, too."""
 
 
 @pytest.mark.parametrize("case", ["disk", "source", "cpu"])

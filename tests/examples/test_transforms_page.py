@@ -1,4 +1,4 @@
-"""The commands and the job file of docs/transforms.md do what the page says."""
+"""The commands and the job file of docs/transforms.md work as the page describes."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_the_parts_are_the_plan(sizes: list[int], of: int) -> None:
 
 
 def test_parts_have_digests_of_their_own() -> None:
-    """A part is not the plan, even where it has all units; what was edited is refused."""
+    """A part is not the plan, even where it has all units; an edited one is refused."""
     made = whole([MIB])
     part = plan_part(made, 1, 1)
     assert part is not None

@@ -1,4 +1,4 @@
-"""Plans on paper: what is written is read back, what was edited is refused."""
+"""Plans in files: a written plan is read back, an edited one is refused."""
 
 from __future__ import annotations
 

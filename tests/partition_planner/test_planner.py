@@ -120,7 +120,7 @@ def test_cutting_that_gains_nothing_is_left_out() -> None:
 
 
 def test_unit_bytes_is_obeyed_as_given() -> None:
-    """An explicit size cuts whatever is larger, even below 8 MiB and for one worker."""
+    """An explicit size cuts everything larger, even below 8 MiB and for one worker."""
     made = plan(table_of(1, 3, 10), PlanLimits(parallelism=1, unit_bytes=3 * MIB))
     counts = dict.fromkeys(("p0", "p1", "p2"), 0)
     for unit in made.units:
@@ -214,7 +214,7 @@ def test_without_cheap_ranges_extents_are_one_unit_unless_asked_for() -> None:
 def test_what_cannot_be_planned_is_refused_with_the_names(
     table: TableInfo, limits: dict[str, object], words: list[str]
 ) -> None:
-    """Every refusal names what is wrong and ends in what to do next."""
+    """Every refusal names the mistake and ends in the next step."""
     asked = PlanLimits(**{"parallelism": 4, **limits})  # type: ignore[arg-type]
     with pytest.raises(PlanError) as caught:
         plan(table, asked)
@@ -253,7 +253,7 @@ def test_extents_go_before_keys_and_keys_need_cheap_ranges() -> None:
 
 
 def test_a_partition_without_extents_stays_whole_beside_those_that_have_them() -> None:
-    """A partition whose rows lie no one knows where is one unit, of its own size or an average."""
+    """A partition whose rows are in unknown places is one unit, of its own size or an average."""
     table = table_of(1600, 1600, 1600)
     known, sized, unknown = table.partitions
     sized = structs.replace(sized, extents=())

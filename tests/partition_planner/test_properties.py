@@ -42,7 +42,7 @@ scattered_extents = st.lists(st.integers(-60, 60), max_size=12, unique=True).map
 )
 extents = st.just(()) | lone_extents | scattered_extents
 KEYS = [f"k{rank * 7 % 23}" for rank in range(23)]
-"""Keys in the order of some database, which is not that of their text."""
+"""Keys in the order of some database, which differs from the order of their text."""
 key_samples = st.none() | st.builds(
     KeySample,
     column=st.text(max_size=3),
@@ -151,7 +151,7 @@ def tasks(draw: st.DrawFn) -> tuple[TableInfo, PlanLimits]:
 
 
 Row = tuple[str | None, int, float]
-"""Partition, address, and rank of the key: between 2 and 3 if it comes between those of KEYS."""
+"""Partition, address, and rank of the key: between 2 and 3 if it comes between two of KEYS."""
 
 
 def rows_of(carrier: TableInfo | PartitionInfo, partition: str | None) -> Iterator[Row]:
@@ -288,7 +288,7 @@ def test_selectors_carry_what_the_source_must_know(task: tuple[TableInfo, PlanLi
 
 @given(tasks())
 def test_no_piece_is_empty(task: tuple[TableInfo, PlanLimits]) -> None:
-    """What is cut by the planner's choice has pieces of different boundaries only."""
+    """Parts that the planner cuts have pieces of different boundaries only."""
     table, limits = task
     for unit in plan(table, limits).units:
         selector = unit.selectors[0]

@@ -1,4 +1,4 @@
-"""Samples of a table's units: how large they are, where they lie, and what is refused."""
+"""Samples of a table's units: how large they are, their places, and refusals."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_sample_is_as_large_as_asked_for_and_lies_everywhere(
 
 
 def test_the_units_are_those_of_a_whole_plan() -> None:
-    """Those of the same cut, by id and selector, so that the rest could be read as well."""
+    """They have ids and selectors of the same cut, so that the rest could be read as well."""
     limits = PlanLimits(parallelism=2, unit_bytes=MIB)
     whole = {unit.id: unit for unit in plan(table_of(100 * MIB), limits).units}
     made = sampled_plan(table_of(100 * MIB), limits, 0.05)
@@ -92,7 +92,7 @@ def test_the_units_are_those_of_a_whole_plan() -> None:
 
 
 def test_a_small_table_is_read_whole() -> None:
-    """Below the least size of a unit there is one, and it is taken; an empty table is no error."""
+    """Below the least size of a unit there is one, and it is taken; an empty table is accepted."""
     for size in (0, LEAST_UNIT_BYTES):
         made = sampled_plan(table_of(size), PlanLimits(parallelism=2), 0.01)
         assert len(made.units) == 1
@@ -103,7 +103,7 @@ def test_a_small_table_is_read_whole() -> None:
 
 
 def test_partitions_are_taken_by_their_size() -> None:
-    """Whole ones, near the share; one that is said to be empty is not taken for nothing."""
+    """Whole ones, near the share; one with an estimate of zero is not ignored."""
     sizes = (MIB, 9 * MIB, 0, 5 * MIB, 5 * MIB, 5 * MIB, 5 * MIB, 5 * MIB, 5 * MIB)
     table = table_of(
         sum(sizes), partitions=parts_of(*sizes), named_partitions=True, extents=(), row_ranges=False
@@ -132,7 +132,7 @@ def test_what_is_read_in_one_go_is_no_sample() -> None:
 
 
 def test_a_sample_comes_back_from_json_and_an_edited_one_does_not() -> None:
-    """The digest covers what the sample is of; a whole plan says nothing of samples."""
+    """The digest covers the sampled table; a whole plan mentions no sample."""
     made = sampled_plan(table_of(100 * MIB), PlanLimits(parallelism=2), 0.02)
     document = json.loads(encode(made))
     read = convert(document, Plan)

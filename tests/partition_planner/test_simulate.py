@@ -85,7 +85,7 @@ def check(made: Plan, parallelism: int) -> None:
 def test_more_workers_never_finish_later_on_any_table(
     parts: list[tuple[int, bool]], parallelism: int
 ) -> None:
-    """The same of partitions of any size, some of which cannot be cut."""
+    """This holds for partitions of any size, some of which cannot be cut."""
     table = TableInfo(
         schema=None,
         name="t",
@@ -111,7 +111,7 @@ def test_more_workers_never_finish_later_on_any_table(
 
 
 def heap(sample: int | None) -> TableInfo:
-    """The table without partitions, its blocks in 5,000 extents of growing size over 12 files.
+    """The table without partitions has its blocks in 5,000 extents of growing size over 12 files.
 
     Args:
         sample: Take each so many-th block for its own extent; None takes the extents.
@@ -154,7 +154,7 @@ def test_a_heap_without_partitions_keeps_every_worker_busy(sample: int | None) -
 
 @pytest.mark.parametrize("above_mean", [3, 8, 40])
 def test_partitions_far_above_the_mean_are_cut(above_mean: int) -> None:
-    """Of 32 partitions those of many times the mean are cut, and workers hardly idle."""
+    """Of 32 partitions the ones of many times the mean are cut, and workers hardly idle."""
     table = large_table("even", 32)
     grown = [
         structs.replace(

@@ -31,7 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def oracle(request: pytest.FixtureRequest) -> Iterator[oracle_leg.OracleLeg]:
-    """Its own database for one test, which drops what it made."""
+    """Its own database for one test, which is dropped at the end."""
     with oracle_leg.opened(request.param) as leg:
         yield leg
 

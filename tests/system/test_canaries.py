@@ -13,7 +13,7 @@ from lakehouse.catalogs import Lake, lake
 from processes import command
 
 MARK = "cnry7Xv"
-"""What is in every secret here, and nowhere else."""
+"""A text that is in every secret and in no other place."""
 
 AGE = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"
 LAKE = "PYICEBERG_CATALOG__LAKE__"

@@ -39,7 +39,7 @@ connection.execute(sys.argv[2])
 os.kill(os.getpid(), signal.SIGKILL)
 """,
 }
-"""Programs that leave what they have committed in a log beside the file."""
+"""Programs that leave committed rows in a log beside the file."""
 
 
 def execute(kind: str, path: Path, *statements: str) -> None:
@@ -114,7 +114,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def test_a_changed_file_is_another_snapshot(kind: str, tmp_path: Path) -> None:
-    """`resume` refuses it, `--resume-or-start` reads all again, `verify SOURCE` says so."""
+    """`resume` refuses it, `--resume-or-start` reads all again, `verify SOURCE` reports it."""
     path, dest, whole = tmp_path / "data.db", tmp_path / "out", tmp_path / "whole"
     source = make(kind, path)
     command.run(*job(source, whole), "--quiet")

@@ -1,4 +1,4 @@
-"""Runs in the workers of a Dask cluster: the same files as on one machine, whatever is killed."""
+"""Runs in the workers of a Dask cluster: the same files as on one machine, also after kills."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster of two workers, which stand still in a run while there are files.
+    """A cluster of two workers, which pause in a run while there are files.
 
     The first one does so after two units for `stands`, the second one after one for `waits`.
     """
@@ -111,7 +111,7 @@ def other_version(tmp_path: Path) -> dict[str, str]:
 def test_the_same_bytes_as_on_one_machine(
     two: Cluster, source: str, tmp_path: Path, form: str
 ) -> None:
-    """Files and manifest are those of a local run; workers have their seats and host there."""
+    """Files and manifest equal a local run; workers have their seats and host there."""
     options = ("--format", form, "--verify", "full")
     command.run(*run(source, tmp_path / "here", *options))
     there = tmp_path / "there"
@@ -168,7 +168,7 @@ def test_the_same_from_oracle_with_a_password_of_each_machine(
 
 @pytest.mark.long("runs in clusters")
 def test_a_killed_dask_worker_costs_its_unit_one_attempt(source: str, tmp_path: Path) -> None:
-    """What it had begun is read by another one; its own processes end with it."""
+    """Another worker reads the unit again; its own processes end with it."""
     stands = tmp_path / "stands"
     stands.touch()
     dest = tmp_path / "out"
@@ -298,7 +298,7 @@ def test_a_server_that_is_not_a_scheduler(source: str, tmp_path: Path) -> None:
 @LONG
 @pytest.mark.parametrize("lost", ["scheduler", "connection"])
 def test_a_run_that_loses_the_scheduler(source: str, tmp_path: Path, lost: str) -> None:
-    """It ends with what it has, and is resumed without the cluster."""
+    """It keeps its finished units, and is resumed without the cluster."""
     stands, dest = tmp_path / "stands", tmp_path / "out"
     stands.touch()
     with cluster(tmp_path / "cluster") as found, relay(found.address) as between:
@@ -388,7 +388,7 @@ def test_one_that_comes_later_and_does_not_see_the_destination(source: str, tmp_
 
 @LONG
 def test_both_sides_show_certificates(source: str, tmp_path: Path) -> None:
-    """A run works with those of the cluster, and ends immediately with those of another one."""
+    """A run works with the certificates of the cluster, and ends immediately with others."""
     ours, others = made(tmp_path / "ours"), made(tmp_path / "others", "elsewhere")
     dest = tmp_path / "out"
     with cluster(tmp_path / "cluster", tls=ours) as found:

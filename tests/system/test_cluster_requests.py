@@ -51,7 +51,7 @@ def run(source: str, place: str, *options: str) -> tuple[str, ...]:
 
 @pytest.mark.long("runs in clusters")
 def test_a_plan_and_its_parts(source: str, address: str, tmp_path: Path) -> None:
-    """Each writes what the plan says, as it does on one machine, and the parts go together."""
+    """Each part writes its units, as it does on one machine, and the parts go together."""
     to, there, here = tmp_path / "parts", tmp_path / "there", tmp_path / "here"
     plan = planned(source, to, "--parallelism", "2")
     for number in (1, 2):
@@ -67,7 +67,7 @@ def test_a_plan_and_its_parts(source: str, address: str, tmp_path: Path) -> None
 def test_an_object_store(
     source: str, address: str, store: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every machine finds its own credentials, and what the run wrote to prove the place."""
+    """Every machine finds its own credentials, and the file that proves the place."""
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     command.run(*run(source, store.place("out"), "--cluster", address))

@@ -214,7 +214,7 @@ def unload(file: str, dest: Path, *options: str) -> dict[str, Any]:
 
 
 def test_adaptive_begins_with_few_and_writes_the_same(file: str, tmp_path: Path) -> None:
-    """The steps are in the manifest, and the rows those of any other run."""
+    """The steps are in the manifest, and the rows equal a run without it."""
     found = unload(file, tmp_path / "a", "--parallelism", "adaptive", "--max-sessions", "4")
     assert found["options"]["adaptive"] is True
     assert (found["options"]["parallelism"], found["options"]["max_sessions"]) == (0, 4)
@@ -272,7 +272,7 @@ def test_what_makes_no_sense_is_refused(
 
 @pytest.mark.long("runs under limits")
 def test_busy_cpus_hold_workers_up(slow: str, postgres: Any, tmp_path: Path) -> None:
-    """Programs that burn CPUs leave one worker; the others wait in the middle of their units.
+    """Programs that burn CPUs leave one worker; the other workers wait in their units.
 
     The limit is low when it counts, so any machine is beyond it, whatever part of its CPUs is ours.
     """

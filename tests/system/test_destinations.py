@@ -123,7 +123,7 @@ def test_nothing_is_left_of_what_is_dropped(
 
 @pytest.mark.parametrize("place", ["null:", "null:rows"])
 def test_text_that_the_source_encodes_is_dropped(postgres: Any, place: str) -> None:
-    """The rows that PostgreSQL sends as text are counted by what it says itself."""
+    """The rows that PostgreSQL sends as text are counted by its own report."""
     url = postgres.database("dropped")
     postgres.run("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 1000) g", url=url)
     run = ("run", url, "--table", "t", "--to", place, "--parallelism", "1", "--json")
@@ -174,7 +174,7 @@ def test_two_file_systems_share_the_files(database: str, disks: list[Path]) -> N
 
 
 def test_a_full_second_disk_publishes_nothing(database: str, disks: list[Path]) -> None:
-    """Status 6 with the system's words; the same again with room replaces what was left."""
+    """Status 6 with the system's words; with room, the same command replaces the remains."""
     dests = [disks[0] / "x", disks[1] / "y"]
     arguments = ("run", database, "--table", "t", "--to", ",".join(map(str, dests)), *QUIET)
     error = command.error_of(*arguments, status=6)
@@ -269,7 +269,7 @@ def test_a_reader_that_ends_early_is_told(slow: str) -> None:
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_killed_worker_is_replaced_only_while_nothing_has_left(slow: str) -> None:
-    """After the first byte the attempt cannot be retried, and the message says so."""
+    """After the first byte the attempt cannot be retried, and the message reports this."""
     running = command.Running(
         *("run", slow, "--table", "slow", "--to", "-", "--progress", "none"),
         *("--overlap-buffer", "4KiB"),

@@ -85,7 +85,7 @@ def test_rows_are_part_of_the_table_at_once(
 def test_files_that_maintenance_has_replaced(
     source: str, tmp_path: Path, env: dict[str, str], kind: str
 ) -> None:
-    """What merging, rewriting and expiring did to a run's files is no damage, and has its name."""
+    """Files that were merged, rewritten or expired are reported by that name, not as damage."""
     lake = DuckLake.made(tmp_path, kind=kind, env=env)
     for mode in ("create", "append"):
         command.run(*asked(source, lake.place("main.t"), mode), env=env)
@@ -127,7 +127,7 @@ def _log(home: Path, env: dict[str, str]) -> dict[str, Any]:
 def test_killed_at_random_moments(
     source: str, tmp_path: Path, env: dict[str, str], kind: str
 ) -> None:
-    """Whatever was killed, each run has committed all its rows once, or none of them."""
+    """After any kill each run has committed all its rows once, or none of them."""
     lake = DuckLake.made(tmp_path, kind=kind, env=env)
     place = lake.place("main.t")
     command.run(*asked(source, place, "create"), env=env)

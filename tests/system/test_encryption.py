@@ -315,7 +315,7 @@ def test_the_line_for_cron_with_another_key_begins_anew(
 
 
 def test_a_running_process_shows_no_key(source: str, secrets: Secrets, tmp_path: Path) -> None:
-    """Neither its command lines nor its log, also at --debug, nor what it has written so far."""
+    """Neither its command lines nor its log, also at --debug, nor its files so far."""
     dest = tmp_path / "out"
     arguments = job(source, dest, "--format", "parquet", "--parquet-key-file", secrets.key_file)
     running = command.Running("--debug", *arguments, "--log-format", "json", env=held_behind(2))

@@ -1,4 +1,4 @@
-"""No selection is lost on its way, whatever way a run takes: rows are counted by another program.
+"""No way of running loses a selection: rows are counted by another program.
 
 Each pair of a source, selection, split, file layout, format, kind of destination and form of the
 request is tried; each pair on each source with UNLOADER_TEST_SELECTIONS=pairs, and all combinations
@@ -239,7 +239,7 @@ def _read(files: list[Path], form: str) -> tuple[set[str], list[tuple[str, ...]]
 
 
 def test_every_selecting_option_is_in_the_table_of_selections() -> None:
-    """An option that comes to say what is unloaded must be put to this test, too."""
+    """Each new option that selects rows or columns must be added to this test."""
     run: click.Command = importlib.import_module("unloader.cli.commands.run").command
     declared = {
         option.opts[0].lstrip("-")

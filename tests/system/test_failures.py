@@ -204,7 +204,7 @@ def test_dying_server_is_a_source_error(
 def test_directory_removed_in_mid_run(
     slow: str, postgres: Any, tmp_path: Path, tables: tuple[str, ...], left: str
 ) -> None:
-    """The error says that the destination was removed; empty directories of the run go, too."""
+    """The error names the removed destination; empty directories of the run go, too."""
     dest = tmp_path / "out"
     names = [word for table in tables for word in ("--table", table)]
     to = str(dest / "{table}") if len(tables) > 1 else str(dest)

@@ -85,7 +85,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Target:
     ids=lambda scene: scene.name.replace(" ", "_"),
 )
 def test_a_power_cut_at_any_boundary(small: Target, tmp_path: Path, scene: Scene) -> None:
-    """What a power cut leaves is all of one run under final names; from there it can be gone on.
+    """After a power cut one whole run has its final names, and the other can be resumed.
 
     Which steps reach the disk is chosen adversarially, for a journaling file system and for one that
     promises what POSIX does.

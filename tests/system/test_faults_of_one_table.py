@@ -96,7 +96,7 @@ def test_a_full_disk_under_one_table_fails_that_alone(
 def test_small_tables_that_go_to_a_worker_together_fail_apart(
     faults: FaultyCalls, tmp_path: Path, what: str | int, where: str, status: int, left_out: object
 ) -> None:
-    """What one of them does to the worker costs those with it an attempt, and no other anything."""
+    """A table that ends the worker costs the tables with it one attempt, and the others nothing."""
     with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
         for number in range(40):
             connection.execute(f"CREATE TABLE t{number} AS SELECT i FROM range({number}) r(i)")
@@ -135,7 +135,7 @@ def test_the_number_of_workers_is_found_over_several_tables(database: str, tmp_p
 def test_a_small_file_whose_sync_has_failed_once_is_written_again(
     database: str, faults: FaultyCalls, tmp_path: Path
 ) -> None:
-    """The next sync of it would succeed, whatever the disk has; resume cannot know that."""
+    """The next sync of it would succeed, although bytes are missing; resume cannot know that."""
     home = tmp_path / "night"
     fault = faults.environment(
         "fsync", errno.EIO, files="main.bad/_run/0", more={"who": "parent", "times": 1}

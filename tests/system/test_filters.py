@@ -1,4 +1,4 @@
-"""Readers that skip by statistics find with a filter what is there: types, comparisons and NULL."""
+"""Readers that skip by statistics find all rows with a filter: types, comparisons and NULL."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_every_source_writes_the_same(source: str, tmp_path: Path) -> None:
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_later_verify_compares_the_same_columns(tmp_path: Path) -> None:
-    """Lists, structs and maps have no quote in front, so their values are compared by both."""
+    """Lists, structs and maps have no quote before them, so their values are compared by both."""
     path, out = tmp_path / "t.db", tmp_path / "out"
     with duckdb.connect(str(path)) as connection:
         connection.execute(

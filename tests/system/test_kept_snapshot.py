@@ -1,4 +1,4 @@
-"""`--keep-snapshot`: what is left of a run that was killed, and of one that failed or ended well."""
+"""`--keep-snapshot`: the remains of killed, failed, and complete runs."""
 
 from __future__ import annotations
 

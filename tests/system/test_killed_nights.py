@@ -88,7 +88,7 @@ def killed(library: Path, path: str, *arguments: str, env: dict[str, str] | None
 def test_a_killed_night_is_brought_to_its_end(
     library: Path, url: str, expected: dict[str, bytes], tmp_path: Path, path: str, way: str
 ) -> None:
-    """What was published stays as it is, the rest follows, and every byte is as it would have been."""
+    """Published tables stay, the others follow, and every byte equals an undisturbed run."""
     home = tmp_path / "out"
     killed(library, path, *job(url, home))
     found = published(home)
@@ -108,7 +108,7 @@ def test_a_killed_night_is_brought_to_its_end(
 
 @pytest.mark.long(KIND)
 def test_another_job_does_not_go_on_with_it(library: Path, url: str, tmp_path: Path) -> None:
-    """Its rows would be others. What it has published is not replaced without a word."""
+    """Its rows would differ. Published tables are not replaced silently."""
     home = tmp_path / "out"
     killed(library, "out/_run/_manifest.json", *job(url, home))
     other = job(url, home, "--resume-or-start", "--exclude-table", "empty")
@@ -142,7 +142,7 @@ def test_a_table_of_which_one_output_is_published(library: Path, url: str, tmp_p
 
 @pytest.mark.long(KIND)
 def test_a_night_of_postgres_that_is_killed(library: Path, postgres: Any, tmp_path: Path) -> None:
-    """The kept snapshot is read again, whatever was committed since."""
+    """The kept snapshot is read again, without later commits."""
     url: str = postgres.database("night")
     for name, rows in SIZES.items():
         postgres.run(
@@ -169,7 +169,7 @@ def test_a_night_of_postgres_that_is_killed(library: Path, postgres: Any, tmp_pa
 
 @pytest.mark.long(KIND)
 def test_a_night_can_be_seen_changed_and_stopped(url: str, tmp_path: Path) -> None:
-    """By the directory of all tables; that of one says where it is."""
+    """By the directory of all tables; the directory of one table names it."""
     home = tmp_path / "out"
     # It waits for more room than there is.
     running = command.Running(*job(url, home, "--min-free", "900TB", "--parallelism", "2"))

@@ -1,4 +1,4 @@
-"""Runs into Iceberg tables: one commit for a run, once, whoever is killed and whoever else writes."""
+"""Runs into Iceberg tables: one commit for each run, also after kills and beside other writers."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def test_a_run_that_was_killed_behind_its_commit(source: str, the_lake: Lake) ->
 
 @pytest.mark.long("runs into tables of a lakehouse")
 def test_a_table_that_has_forgotten_is_not_written_twice(source: str, the_lake: Lake) -> None:
-    """With expired snapshots it is unknown what was committed, so the commit is refused."""
+    """With expired snapshots earlier commits are unknown, so the commit is refused."""
     command.run(*run(source))
     for _ in range(2):
         command.run(*run(source, "--save-mode", "append"))

@@ -138,7 +138,7 @@ def killed_at_random(source: str, place: str, state: Callable[[], tuple[int, lis
 
 
 def test_delta_on_a_disk_at_random_moments(source: str, tmp_path: Path) -> None:
-    """Whatever was killed, each run has committed all its rows once, or none of them."""
+    """After any kill each run has committed all its rows once, or none of them."""
     from deltalake import DeltaTable
 
     def state() -> tuple[int, list[int]]:
@@ -231,7 +231,7 @@ def test_iceberg(
 def test_two_runs_at_once_by_way_of_glue(
     source: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A catalog of another kind: the run that comes second commits behind the first."""
+    """A catalog of another kind: the run that comes second commits after the first."""
     # Half a second, which every process that collects the tests would take.
     from pyiceberg.catalog.glue import GlueCatalog
 
@@ -259,7 +259,7 @@ def test_two_runs_at_once_by_way_of_glue(
 def test_iceberg_whose_receipt_was_not_written(
     source: str, tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a run leaves it that is killed behind its commit: the table reports it."""
+    """As a run leaves it that is killed after its commit: the table reports it."""
     made = on_s3(tmp_path, s3, monkeypatch, "receipts")
     command.run("run", source, "--table", "t", *_PLACE)
     (key,) = (key for key in s3.objects("receipts/") if key.endswith(BEHIND_IT))

@@ -1,4 +1,4 @@
-"""Tables of servers become tables of a lakehouse: the values of two readers are those of the server."""
+"""Tables of servers become tables of a lakehouse: two readers find the values of the server."""
 
 from __future__ import annotations
 

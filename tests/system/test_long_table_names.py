@@ -34,7 +34,7 @@ def test_only_that_table_fails(source: str, tmp_path: Path, options: tuple[str, 
 
 
 def test_it_has_a_place_of_its_own_in_a_job_file(source: str, tmp_path: Path) -> None:
-    """What the error advises leads to all three tables."""
+    """The advice of the error leads to all three tables."""
     (tmp_path / "job.toml").write_text(
         f'source = "{source}"\nto = "{tmp_path}/o/{{table}}"\n[[table]]\ntable = "main.*"\n'
         f'[[table]]\ntable = "main.{LONG}"\nto = "{tmp_path}/o/long"\nfile-name = "{{unit}}.csv"\n'

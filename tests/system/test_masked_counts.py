@@ -1,4 +1,4 @@
-"""What a database says of a row it cannot count is not shown where columns are masked."""
+"""The database's error about a row that it cannot count is not shown where columns are masked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECRET = "geheim-4711"
 def test_an_error_of_the_count_shows_no_value(
     postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither that of a run nor that of `verify`; without masks it is what the database says."""
+    """Neither a run nor `verify` shows it; without masks the error is the database's."""
     monkeypatch.setenv("UNLOADER_MASKING_KEY_DEFAULT", ENV["UNLOADER_MASKING_KEY_DEFAULT"])
     url = postgres.database("masked_counts")
     postgres.run("CREATE TABLE t (id int, note text); INSERT INTO t VALUES (1, '1')", url=url)

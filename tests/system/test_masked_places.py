@@ -50,7 +50,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.long("masked runs")
 def test_nothing_clear_is_in_what_a_run_tells_of_itself(source: str, place: Place) -> None:
-    """Statistics and filters of Parquet, report, metrics, what hooks see, and what is asked later."""
+    """Statistics and filters of Parquet, report, metrics, hooks, and later commands."""
     out = str(place.path / "out")
     dump = f"cd {place.path}; env > facts; cat $UNLOADER_RUN_MANIFEST > seen-manifest"
     telling = (
@@ -218,7 +218,7 @@ def test_what_postgres_says_when_it_counts_is_not_shown(
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_keeper_of_a_snapshot_has_no_key(place: Place, postgres: Any) -> None:
-    """It outlives the run, and its environment has what it connects with and no more."""
+    """It outlives the run, and its environment has the variables for its connection and no more."""
     url = postgres.database("kept_persons")
     postgres.run(
         f"CREATE TABLE persons AS SELECT i AS id, '{CLEAR} ' || i AS name "

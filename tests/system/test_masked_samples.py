@@ -66,7 +66,7 @@ def made(kind: str, place: Path, postgres: Callable[[], Any]) -> str:
 
 @pytest.mark.parametrize("kind", ["duckdb", *also(OTHER_ROUTES, "postgresql", "sqlite")])
 def test_masked_samples_join(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Whatever type the key has, alone or as a part of another; without a key a row is in no sample,
+    """For any type of the key, alone or as a part of another; without a key a row is in no sample,
     and every row with a sampled key is there."""
     url = made(kind, tmp_path, lambda: request.getfixturevalue("postgres"))
     job = tmp_path / "job.toml"

@@ -128,7 +128,7 @@ def test_what_a_database_says_of_a_row_is_not_shown(source: str, place: Place, c
 
 
 def test_a_run_that_fails_half_way_is_masked_as_far_as_it_came(source: str, place: Place) -> None:
-    """What is staged of it, and what is said of it."""
+    """This covers staged files and messages."""
     failing = ("--expression", "n=CASE WHEN id = 1400 THEN CAST(name AS INT) END")
     place.run(*place.job(source, *MASKS, *failing, "--parallelism", "1"), status=6)
     assert staged_units(place.path / "out")
@@ -186,7 +186,7 @@ def check_joins(place: Place) -> None:
 
 
 def test_tables_of_one_run_join_by_their_tokens(shop: str, place: Place) -> None:
-    """Whatever their types and formats."""
+    """This holds for all types and formats."""
     place.run("run", several(place, shop))
     check_joins(place)
 

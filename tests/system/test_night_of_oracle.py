@@ -1,4 +1,4 @@
-"""Everything at once over tables of Oracle, beside runs of one table at the same SCN."""
+"""Everything together over tables of Oracle, beside runs of one table at the same SCN."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs into an object store: the same bytes as on a disk, all of them or none, whatever happens."""
+"""Runs into an object store: the same bytes as on a disk, all of them or none."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_same_bytes_as_on_a_disk(
     options: tuple[str, ...],
     workers: int,
 ) -> None:
-    """Each object holds what the file of a local run holds, and nothing else is left there."""
+    """Each object has the bytes of the file of a local run, and nothing else is left there."""
     key = f"same/{'-'.join(options)}-{workers}"
     options = (*options, "--parallelism", str(workers))
     command.run(*run(source, server.place(key), *options, "--verify", "full"))
@@ -109,7 +109,7 @@ def test_the_same_bytes_as_on_a_disk(
 
 @pytest.mark.long("runs into object stores")
 def test_a_changed_object_is_found(server: S3Server, source: str) -> None:
-    """Bytes that are others than the ones that were written are a difference, and no hang."""
+    """Changed bytes are a difference, and nothing hangs."""
     place = server.place("changed")
     command.run(*run(source, place))
     name = min(files_of(server.objects("changed/")))
@@ -251,7 +251,7 @@ def finished_units(server: S3Server, key: str) -> int:
 def test_a_killed_run_is_resumed(
     server: S3Server, source: str, on_disk: Callable[..., _Files]
 ) -> None:
-    """Finished units are kept, uploads that were broken off are aborted, by any way to the store."""
+    """Finished units are kept, interrupted uploads are aborted, by any way to the store."""
     options = ("--parallelism", "1", "--unit-bytes", "32MB")
     with faulty(server, Rule("part", "held", FOR_EVER, key="0002")) as (held, _):
         running = command.Running(*run(source, held.place("killed"), *options))

@@ -1,4 +1,4 @@
-"""Tables of one run are as of one moment, whatever is committed to all of them meanwhile."""
+"""Tables of one run are as of one moment, although rows are committed to all of them meanwhile."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ CASES = [
     ("ora-01555", "ORA-01555", ()),
     ("reset", "Connection reset|DPY-4011", ("--fetch", "native")),
 ]
-"""Kinds of faults, what the log calls them, and further options of the run."""
+"""Kinds of faults, their names in the log, and further options of the run."""
 
 MORE = [
     ("ora-00600", "ORA-00600", ("--format", "parquet")),
@@ -216,7 +216,7 @@ def test_what_always_fails_leaves_the_others_whole(
 def test_only_unit_that_always_fails(
     server: OracleServer, tmp_path: Path, kind: str, code: str, advice: str
 ) -> None:
-    """A run of which nothing succeeds ends with 4, Oracle's words and what to do."""
+    """A run of which nothing succeeds ends with 4, Oracle's words and the next step."""
     fault = server.faults.add(
         Fault(kind=kind, statement=reading(MIDDLE), after_rows=2000, times=None)
     )
@@ -337,7 +337,7 @@ def test_count_that_fails_publishes_nothing(server: OracleServer, tmp_path: Path
 def test_large_values_are_read_again_from_their_start(
     server: OracleServer, tmp_path: Path, kind: str
 ) -> None:
-    """A LOB that breaks off in its first, a middle and its last piece is whole in the end."""
+    """A LOB whose connection ends in its first, a middle and its last piece is whole in the end."""
     options = ("--columns", "ID,C", "--no-header")
     for after in (0, 3, 5):
         server.faults.add(Fault(kind=kind, statement="CHARTOROWID", call="lob", after_rows=after))

@@ -1,4 +1,4 @@
-"""The published table HASH_PART_0160: the same records as published, whatever the parallelism."""
+"""The published table HASH_PART_0160: the same records as published, for any parallelism."""
 
 from __future__ import annotations
 

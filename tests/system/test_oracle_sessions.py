@@ -1,4 +1,4 @@
-"""The run's sessions in the database: who they are, what they set, how few, and every way in."""
+"""The run's sessions in the database: their names, settings, number, and every way to connect."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_sessions_say_whose_they_are(server: OracleServer, tmp_path: Path) -> No
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_logged_statement_ends_exactly_this_run(server: OracleServer, tmp_path: Path) -> None:
-    """What the log tells a DBA to run finds the sessions of this run alone; killed, they end it."""
+    """The statement in the log finds the sessions of this run alone; killed, they end it."""
     slow = server.faults.add(Fault(kind="stall", statement=READING, times=4))
     options = (*UNITS, "--partition", "P1,P2", "--parallelism", "2")
     ours, other = (
@@ -235,7 +235,7 @@ def test_password_that_is_changed_meanwhile(server: OracleServer, tmp_path: Path
 
 
 def test_secrets_stay_secret(server: OracleServer, tmp_path: Path) -> None:
-    """No command line, log, trace, plan or manifest has the password, whatever goes wrong."""
+    """No command line, log, trace, plan or manifest has the password, also after errors."""
     wallet = "wallet-Secret#9"
     server.faults.add(Fault(kind="ora-03113", statement=READING, after_rows=2000))
     slow = server.faults.add(Fault(kind="stall", statement=READING, times=2))

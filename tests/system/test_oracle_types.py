@@ -270,7 +270,7 @@ def test_zone_columns(every_type: Sample, tmp_path: Path) -> None:
 
 
 def test_masks(every_type: Sample, tmp_path: Path) -> None:
-    """Dates and timestamps follow the masks that are given, whatever carries them inside."""
+    """Dates and timestamps follow the masks that are given, for typed and textual values."""
     file = _unload(
         every_type.leg, every_type.name, tmp_path / "out", "--columns", "ID,D,TS_6,TS_9,TZ_9",
         "--timestamp-format", 'DD.MM.YYYY"T"HH24MISSFF9',

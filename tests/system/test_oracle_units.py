@@ -123,7 +123,7 @@ def test_partitions_alone(oracle: OracleLeg, tmp_path: Path) -> None:
 
 
 def test_views_and_synonyms(oracle: OracleLeg, tmp_path: Path) -> None:
-    """A view is read as a whole; a synonym as the table it stands for, partitions and all."""
+    """A view is read as a whole; a synonym as its table, with partitions."""
     _create(oracle, "SKEWED_ROWS", SKEWED)
     oracle.view("EVEN_ROWS", "SELECT ID, FILLER FROM SKEWED_ROWS WHERE MOD(ID, 2) = 0")
     oracle.synonym("OTHER_NAME", '"SKEWED_ROWS"')

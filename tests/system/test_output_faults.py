@@ -82,7 +82,7 @@ def test_failing_call_ends_the_run(
     after: int,
     options: tuple[str, ...],
 ) -> None:
-    """Whichever call fails, the status is 6, the file and the system's words are reported."""
+    """After a failed call the status is 6, the file and the system's words are reported."""
     dest = tmp_path / "out"
     error = command.error_of(
         "run", database, "--table", "t", "--to", str(dest), *QUIET, *options,
@@ -131,7 +131,7 @@ def test_awkward_writes_lose_nothing(
     what: str,
     options: tuple[str, ...],
 ) -> None:
-    """Writes that are cut short, interrupted, slow or refused leave the same files as good ones."""
+    """Writes that are short, interrupted, slow or refused leave the same files as good ones."""
     command.run(
         "run", database, "--table", "t", "--to", str(tmp_path / "out"), *QUIET, *options,
         env=faults.environment("write", what),

@@ -1,4 +1,4 @@
-"""`run --part` and `merge`: the parts of a plan, each read by itself, are what one run would write."""
+"""`run --part` and `merge`: the parts of a plan, each read alone, are the files of one run."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_parts_have_the_files_of_one_run(
 
 
 def test_a_part_says_which_one_it_is(url: str, tmp_path: Path) -> None:
-    """In its manifest, with what it read; its own rows are counted in the source."""
+    """Its manifest has its number and units; its own rows are counted in the source."""
     to = tmp_path / "out"
     plan = planned(url, to)
     run_part(plan, "2/3")
@@ -178,7 +178,7 @@ WRONG = {
 def test_parts_that_do_not_belong_together_are_not_merged(
     url: str, tmp_path: Path, what: str
 ) -> None:
-    """One error states which, and there is no manifest over them."""
+    """One error names them, and there is no manifest over them."""
     to = tmp_path / "out"
     parts = _Damaged(url, to)
     getattr(parts, what)()

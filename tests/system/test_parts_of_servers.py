@@ -1,4 +1,4 @@
-"""The parts of a plan read one state of the source, whatever happens to its rows between them."""
+"""The parts of a plan read one state of the source, although its rows change between them."""
 
 from __future__ import annotations
 

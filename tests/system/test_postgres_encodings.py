@@ -16,7 +16,7 @@ ENCODINGS = {"LATIN1": "é", "WIN1252": "€", "EUC_JP": "日本", "SQL_ASCII": 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_the_source_has_the_same_checksums(postgres: Any, tmp_path: Path, encoding: str) -> None:
-    """A checksum is of the UTF-8 of a text, in the database and of what was fetched."""
+    """A checksum is of the UTF-8 of a text, in the database and in fetched rows."""
     url, text = postgres.database(f"in {encoding}", encoding), ENCODINGS[encoding]
     postgres.run(
         "SET client_encoding = 'UTF8';"
@@ -55,7 +55,7 @@ def test_a_table_of_many_columns_has_checksums(postgres: Any, tmp_path: Path) ->
 def test_text_without_utf8_is_named(
     postgres: Any, tmp_path: Path, form: str, consistency: str
 ) -> None:
-    """Table and columns are in the error, and what it advises gives the bytes."""
+    """Table and columns are in the error, and its advice gives the bytes."""
     url = postgres.database("ascii", "SQL_ASCII")
     postgres.run(
         "CREATE TABLE t AS SELECT 7 AS id, convert_from('\\xe9', 'SQL_ASCII') AS s,"

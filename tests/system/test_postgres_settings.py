@@ -75,7 +75,7 @@ def unloaded(url: str, to: Path, *settings: str) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("settings", [TEXTS, PLANS], ids=["texts", "plans"])
 def test_no_setting_changes_a_byte(url: str, tmp_path: Path, settings: tuple[str, ...]) -> None:
-    """Not one of those that change how values look, how rows are found, or how long it may take."""
+    """No setting that changes how values look, how rows are found, or how long it may take."""
     plain = unloaded(url, tmp_path / "plain")
     assert len(plain) == 6
     assert unloaded(url, tmp_path / "set", *settings) == plain
@@ -84,14 +84,14 @@ def test_no_setting_changes_a_byte(url: str, tmp_path: Path, settings: tuple[str
 @pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("setting", [*TEXTS, *PLANS])
 def test_no_setting_alone_changes_a_byte(url: str, tmp_path: Path, setting: str) -> None:
-    """Each of them without the others, one of which may undo it."""
+    """Each setting is tried alone, since another one may undo it."""
     assert unloaded(url, tmp_path / "set", setting) == unloaded(url, tmp_path / "plain")
 
 
 def test_names_of_the_user_are_found_by_the_users_path(
     postgres: Any, url: str, tmp_path: Path
 ) -> None:
-    """Unqualified tables, functions, operators and bodies mean what they mean in psql."""
+    """Unqualified tables, functions, operators and bodies have the meaning that psql gives them."""
     postgres.run(
         "CREATE SCHEMA IF NOT EXISTS app; CREATE TABLE app.orders AS SELECT 5 AS id;"
         "CREATE TABLE public.orders AS SELECT 6 AS id;"

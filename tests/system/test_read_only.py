@@ -16,7 +16,7 @@ from processes import command
 
 COUNTED = "SELECT count(*) FROM orders"
 WRITES = "orders_written"
-"""A function of PostgreSQL that inserts a row and says that the row is to be read."""
+"""A function of PostgreSQL that inserts a row and returns true."""
 
 
 @pytest.fixture

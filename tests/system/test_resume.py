@@ -65,7 +65,7 @@ def job(source: str, dest: Path, *options: str) -> tuple[str, ...]:
     ids=" ".join,
 )
 def test_a_killed_run_is_continued(database: str, tmp_path: Path, options: tuple[str, ...]) -> None:
-    """Files and manifest equal those of an undisturbed run; what was done is not done again."""
+    """Files and manifest equal an undisturbed run; finished units are not read again."""
     whole, dest = tmp_path / "whole", tmp_path / "out"
     command.run(*job(database, whole, *options), "--quiet")
     files = 8 if "--file-size" in options else 1
@@ -112,7 +112,7 @@ def files_of(lines: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 def test_a_run_is_killed_again_and_again(
     database: str, undisturbed: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Each resume goes on from where the last one was killed, also one that was killed at once."""
+    """Each resume continues after the last kill, also a very early one."""
     dest = tmp_path / "out"
     done = kill_after(0, dest, *job(database, dest))
     for more in (0, 4, 0, 8):
@@ -131,7 +131,7 @@ def test_a_run_is_killed_again_and_again(
 def test_the_rest_of_a_run_by_more_workers(
     database: str, undisturbed: dict[str, Any], tmp_path: Path, by_cron: bool
 ) -> None:
-    """--parallelism holds from then on; units and files stay those of the plan."""
+    """--parallelism holds from then on; units and files stay as planned."""
     dest = tmp_path / "out"
     done = kill_after(3, dest, *job(database, dest))
     line = (*job(database, dest), "--resume-or-start") if by_cron else ("resume", str(dest))
@@ -286,7 +286,7 @@ def test_one_line_for_cron(database: str, tmp_path: Path) -> None:
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_run_that_another_version_has_begun(database: str, tmp_path: Path) -> None:
-    """resume refuses it and says what there is; the line for cron begins again and says so."""
+    """resume refuses it with the found version; the line for cron starts again and reports it."""
     dest = tmp_path / "out"
     line = (*job(database, dest), "--resume-or-start")
     kill_after(0, dest, *line)
@@ -305,7 +305,7 @@ def test_a_run_that_another_version_has_begun(database: str, tmp_path: Path) -> 
 
 @pytest.mark.long(BROKEN_RUNS)
 def test_the_line_for_cron_begins_anew_where_the_snapshot_is_gone(tmp_path: Path) -> None:
-    """It says so, and reads the state of now."""
+    """The log reports it, and the current state is read."""
     source, dest = make(tmp_path / "t.duckdb"), tmp_path / "out"
     line = (*job(source, dest), "--resume-or-start")
     kill_after(2, dest, *line)

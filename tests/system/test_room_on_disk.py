@@ -97,7 +97,7 @@ def test_writes_that_find_no_room_wait_for_it(
 def test_a_pause_without_end_ends_the_run(
     database: str, faults: FaultyCalls, tmp_path: Path
 ) -> None:
-    """After --pause-timeout the status is 6, and the hint says what to do."""
+    """After --pause-timeout the status is 6, and the hint names the next step."""
     told = tmp_path / "free"
     told.write_text("0")
     to = tmp_path / "out"
@@ -113,7 +113,7 @@ def test_a_pause_without_end_ends_the_run(
 def test_a_sync_that_finds_no_room_is_a_retry(
     database: str, faults: FaultyCalls, tmp_path: Path
 ) -> None:
-    """What is reported when a file is synced cannot be waited for: the unit is read again."""
+    """An error of a sync cannot be waited for: the unit is read again."""
     to = tmp_path / "out"
     error = command.error_of(
         *job(database, to, "--split", "none", "--retries", "1", "--retry-delay", "0.1"), status=6,

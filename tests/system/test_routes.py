@@ -74,7 +74,7 @@ def test_each_route_is_what_its_own_run_writes(source: str, written: Path, tmp_p
 
 
 def test_the_manifest_of_a_route_tells_what_it_left_out(written: Path) -> None:
-    """Both are of one run at one snapshot; rows kept and rows left out are those of the source."""
+    """Both are of one run at one snapshot; rows kept and rows left out are as in the source."""
     lake, text = (command.manifest_of(written / name) for name in ("lake", "text"))
     assert lake["run_id"] == text["run_id"]
     assert lake["snapshot"] == text["snapshot"]
@@ -99,7 +99,7 @@ def test_each_route_is_verified_by_itself(source: str, written: Path) -> None:
 
 
 def test_routes_of_a_job_file(source: str, written: Path, tmp_path: Path) -> None:
-    """[[route]] says what --route says; `run` answers with the manifests of all."""
+    """[[route]] means the same as --route; `run` answers with the manifests of all."""
     path = tmp_path / "job.toml"
     path.write_text(
         f"""
@@ -210,7 +210,7 @@ LATIN = "latin:to={to}/latin,encoding=latin-1"
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_route_that_fails_may_be_dropped(awkward: str, tmp_path: Path) -> None:
-    """The others are whole and say so; what it has stays, and its own end is a failure again."""
+    """The others are whole and report it; its staged units stay, and it can be resumed."""
     drop = ("--on-route-failure", "drop")
     said = command.error_of(*job(awkward, *routes(tmp_path, "a:to={to}/a", LATIN), *drop), status=7)
     assert "1 of 2 routes failed: route latin: column v" in said

@@ -137,7 +137,7 @@ def keys_in(home: Path, *names: str) -> Path:
 def test_a_killed_run_goes_on_with_the_key_of_each_route(
     source: str, tmp_path: Path, way: str
 ) -> None:
-    """A key that is given again is that of the routes that had it."""
+    """A key that is given again belongs to the routes that had it."""
     home, to = keys_in(tmp_path / "keys", "one", "two"), tmp_path / "out"
     line = ("run", source, "--table", "orders", "--unit-bytes", "500kB", "--parallelism", "1")
     line = (*line, "--verify", "full")

@@ -84,7 +84,7 @@ def test_directories_that_overlap_are_refused(source: str, tmp_path: Path, case:
 
 
 def test_routes_of_tables_side_by_side_are_written(source: str, tmp_path: Path) -> None:
-    """Whatever way leads to them."""
+    """This holds for every spelling of their paths."""
     (tmp_path / "x").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "x")
     path = job(tmp_path, source, {"a": "x/oa", "b": "x/ob"}, {"a": "link/ia", "b": "x/ib"})

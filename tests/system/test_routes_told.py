@@ -55,7 +55,7 @@ Told = tuple[Path, Any, list[Any], str]
 
 
 def test_the_answer_has_every_route_and_the_whole(told: Told) -> None:
-    """Rows are the ones that were read, once; bytes and files those of all routes."""
+    """Rows are the ones that were read, once; bytes and files are sums over all routes."""
     to, answer, _, _ = told
     totals = [each["totals"] for each in answer["routes"]]
     assert [each["rows"] for each in totals] == [ROWS // 3, ROWS, ROWS]

@@ -1,4 +1,4 @@
-"""Several outputs of which one is in trouble, or is steered by: full, slow, stopped, cleaned."""
+"""Several outputs with trouble in one of them: full, slow, stopped, cleaned."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_full_disk_under_one_route(
 
 @pytest.mark.long("memory and large rows")
 def test_the_slowest_route_bounds_memory(source: str, faults: FaultyCalls, tmp_path: Path) -> None:
-    """The scan waits for it: what was read and not written yet does not pile up."""
+    """The scan waits for it: rows that are read and not written do not pile up."""
     peaks = []
     for slow in (False, True):
         to = tmp_path / str(slow)
@@ -101,7 +101,7 @@ def test_the_slowest_route_bounds_memory(source: str, faults: FaultyCalls, tmp_p
 def test_a_run_is_seen_and_ended_by_the_directory_of_any_route(
     source: str, whole: dict[str, dict[str, bytes]], tmp_path: Path
 ) -> None:
-    """`clean` removes what is in the directory that it is given; resume reads that again."""
+    """`clean` removes the staged units of the given directory; resume reads that again."""
     waits = tmp_path / "waits"
     waits.touch()
     env = held_behind(2, waits, files=3)
@@ -129,7 +129,7 @@ def test_a_run_is_seen_and_ended_by_the_directory_of_any_route(
 @pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("policy", ["stop", "drop"])
 def test_a_route_of_one_table_leads_to_the_run_over_all(tmp_path: Path, policy: str) -> None:
-    """Its directory is not within that of the run, whose first route it is not."""
+    """Its directory is outside the directory of the run, since it is not the first route."""
     path = tmp_path / "t.duckdb"
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE TABLE good AS SELECT 'x' AS v FROM range(10)")

@@ -79,7 +79,7 @@ def test_query_that_a_policy_concerns_is_an_error(url: str, tmp_path: Path) -> N
 def test_option_unloads_what_the_policies_let_through(
     url: str, tmp_path: Path, what: tuple[str, ...], rows: int
 ) -> None:
-    """The rows are those of a SELECT from the table; the manifest tells, and verify goes by it."""
+    """The rows equal a SELECT from the table; the manifest tells, and verify goes by it."""
     to = str(tmp_path / "o")
     command.run("run", url, *what, "--to", to, "--enable-row-security", "--no-header", "--quiet")
     manifest = command.manifest_of(tmp_path / "o")

@@ -1,4 +1,4 @@
-"""What a run says of its seats: in the manifest, in the report, and when they are not as planned."""
+"""Seats in the manifest, in the report, and in warnings when they are not as planned."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_manifest_proves_the_seats(database: str, tmp_path: Path) -> None:
 
 
 def test_a_run_without_numa_looks_at_nothing(database: str, tmp_path: Path) -> None:
-    """--numa off leaves workers where they are and says that no one looked."""
+    """--numa off leaves workers where they are and reports that placement was off."""
     manifest = run(database, tmp_path / "out", "--numa", "off")
     assert [each["seat"]["cpus"] for each in manifest["workers"]] == [[], []]
     assert [each["local_share"] for each in manifest["workers"]] == [None, None]

@@ -128,7 +128,7 @@ def seen_from_outside(processes: list[psutil.Process]) -> tuple[str, str]:
 @pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("place", ["file", "variable"])
 def test_a_run_that_is_looked_at_and_killed(protected: str, tmp_path: Path, place: str) -> None:
-    """No process shows the password while the run continues, and none dumps its memory.
+    """No process shows the password while the run continues, and no process dumps its memory.
 
     A worker crashes, then all are killed: nothing of what they said and left has the password. A
     variable is seen by who may read those of the process, and in no other place.
@@ -218,7 +218,7 @@ def test_no_process_leaves_a_core_dump(tmp_path: Path) -> None:
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_oracle_with_a_password(tmp_path: Path) -> None:
-    """A run that is done and one that breaks off, whose journal stays: no password in either."""
+    """A complete run and a failed one, whose journal stays: no password in either."""
     found = database()
     runs.padded_table(found)
     options = (

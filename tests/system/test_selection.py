@@ -1,4 +1,4 @@
-"""What is unloaded: tables, partitions, columns, conditions and queries, the same on each source."""
+"""Selection: tables, partitions, columns, conditions and queries, the same on each source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOME = ["postgresql", *also("selections", "duckdb", "sqlite")]
 """Sources, where `test_every_selection` tries the same on each of them."""
 
 TWO = ["postgresql", "duckdb", *also("selections", "sqlite")]
-"""The same, of which a plain run tries a server and a file."""
+"""All sources, of which a plain run tries a server and a file."""
 
 EVERY = ["postgresql", "duckdb", "sqlite"]
 
@@ -112,7 +112,7 @@ def test_condition_that_is_none(url: str, tmp_path: Path, where: str) -> None:
 
 
 WRONG_SQL = ("k = $1", "k = ?", "k = 'x", "k = 1 /* open", '"k = 1', "k = 1; SELECT 1", "nope = 1")
-"""Behind `WHERE`, whatever the database."""
+"""A condition after `WHERE`, for every database."""
 
 
 @pytest.mark.parametrize("option", ["--where", "--query"])

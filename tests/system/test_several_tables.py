@@ -156,7 +156,7 @@ def test_entries_of_a_job_file_have_options_of_their_own(source: str, tmp_path: 
 
 
 def test_a_job_file_is_checked_table_by_table(source: str, tmp_path: Path) -> None:
-    """All that is wrong, with the entry and the table; of what is right each table is shown."""
+    """All mistakes are listed with entry and table; valid entries show each table."""
     job = tmp_path / "job.toml"
     job.write_text(
         f'source = "{source}"\nto = "{tmp_path}/{{table}}"\n[[table]]\ntable = "sales.*"\n'
@@ -250,7 +250,7 @@ def test_routes_of_several_tables_go_by_what_each_has(source: str, tmp_path: Pat
 
 
 def test_what_cannot_be_unloaded_is_left_out_if_asked(source: str, tmp_path: Path) -> None:
-    """The others are complete, and the exit status says that not all are."""
+    """The others are complete, and the exit status is that of a partial run."""
     options = ("--table", "nothing", "--table", "hr.*", "--on-table-failure", "continue")
     unload(source, tmp_path, *options, status=7)
     assert read(tmp_path / "hr.staff") == [(0, "secret"), (1, "secret"), (2, "secret")]
@@ -332,7 +332,7 @@ def test_hostile_names_have_directories_of_their_own(tmp_path: Path) -> None:
 
 
 def test_queries_have_names_of_their_own(source: str, tmp_path: Path) -> None:
-    """What they are called where a table has its name; two of one name do not go together."""
+    """A query has a name as a table has; two queries of one name are refused."""
     job, home = tmp_path / "job.toml", tmp_path / "out"
     head = f'source = "{source}"\nto = "{home}/{{table}}"\n'
     first, second = '[[table]]\nquery = "SELECT 1 AS a"\n', '[[table]]\nquery = "SELECT 2 AS a"\n'

@@ -33,7 +33,7 @@ def url(tmp_path: Path) -> str:
 def test_a_finished_run_of_the_job_is_left_alone(
     url: str, tmp_path: Path, to: str, table: str
 ) -> None:
-    """Whatever the speed; nothing is written, and no command runs at the end."""
+    """The speed makes no difference; nothing is written, and no command runs at the end."""
     told = tmp_path / "told"
     job = (
         *("run", url, "--table", table, "--to", f"{tmp_path}/out/{to}", "--json"),

@@ -47,7 +47,7 @@ def lines_and_warnings(source: str, to: Path, *options: str, **env: str) -> tupl
 def test_a_missing_library_is_reported_once(
     source: str, tmp_path: Path, options: tuple[str, ...], variable: str, title: str
 ) -> None:
-    """One line for a run, whatever number of tables; nothing where all libraries are there."""
+    """One line for a run, for any number of tables; no line where all libraries are there."""
     to = tmp_path / "out"
     lines, warnings = lines_and_warnings(source, to, *options, **{variable: ""})
     assert len(lines) == 1

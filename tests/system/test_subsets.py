@@ -237,7 +237,7 @@ def test_a_sample_by_key_has_the_keys_that_are_defined(
 def test_samples_of_parent_and_child_join(
     sides: dict[str, Side], kind: str, tmp_path: Path
 ) -> None:
-    """The parents in a sample are those of the children in it, whatever the column is called; a
+    """The parents in a sample match the children in it, for any name of the column; a
     larger sample has all of a smaller one; a query is sampled as well."""
     side = sides[kind]
     wanted = {str(key) for key in KEYS if in_sample(str(key), 0.1)}
@@ -325,7 +325,7 @@ def test_a_sample_of_units_is_the_same_each_time(
 
 @pytest.mark.long("subsets")
 def test_a_plan_file_keeps_the_subset(sides: dict[str, Side], tmp_path: Path) -> None:
-    """A run of the plan reads what was planned; what would change it is refused."""
+    """A run of the plan reads the planned rows; options that would change it are refused."""
     side, plan = sides["duckdb"], tmp_path / "plan.json"
     options = ("--table", "orders", "--sample", "10%", "--sample-by", "customer_id")
     shown = command.run("plan", side.url, *options, "--output", str(plan))

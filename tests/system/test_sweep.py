@@ -1,4 +1,4 @@
-"""`unloader sweep` on real tables: what it measures, what it leaves alone, how it ends."""
+"""`unloader sweep` on real tables: its measurements, its limits, and its end."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_the_answer(database: str, tmp_path: Path) -> None:
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_the_database_on_this_machine_is_told_apart(postgres: Any) -> None:
-    """The share of PostgreSQL's processes is not that of the workers, nor of the rest."""
+    """The share of PostgreSQL's processes is separate from the workers and the rest."""
     url = postgres.database("swept")
     # Each row costs the server and the worker something that the system's clocks can tell, and all
     # of them take longer than a look at the machine.

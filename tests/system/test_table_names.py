@@ -1,4 +1,4 @@
-"""A typed name means what the database itself takes it for, and the log says in which schema."""
+"""A typed name means the same as in the database, and the log has the schema."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_duckdb_and_sqlite_compare_names_without_case(tmp_path: Path) -> None:
 
 
 def test_rows_of_partitions_of_partitions_are_counted_once(postgres: Any) -> None:
-    """The list of tables and the description of one agree with what is there."""
+    """The list of tables and the description of one agree with the table."""
     url = postgres.database("deep")
     postgres.run(DEEP, url=url)
     (listed,) = json.loads(command.run("describe", url, "--json"))["tables"]

@@ -125,7 +125,7 @@ def test_missing_rights_are_told_with_the_grants(guest: str, tmp_path: Path) -> 
 
 
 def test_the_others_are_unloaded_where_that_is_asked(guest: str, tmp_path: Path) -> None:
-    """The exit status says that not all are there, and the record of the run states which."""
+    """The exit status says that not all are there, and the record of the run names them."""
     options = ("--table", "sales.*", "--exclude", "secret", "--on-table-failure", "continue")
     error = unload(guest, tmp_path, *options, status=7)
     assert "sales.no_right" in error

@@ -1,4 +1,4 @@
-"""One rule for text: the same values and the same text of each, whatever route and dialect.
+"""One rule for text: the same values and the same text of each, for every route and dialect.
 
 Tables of values that are hard to write, type by type, go through the routes there are: text that
 the database renders, the plain encoder and the native one, in every dialect. Other programs read
@@ -141,7 +141,7 @@ def test_postgres_records_for_sqlldr(url: str, server_rows: Rows, tmp_path: Path
 
 
 def test_postgres_fields_of_fixed_width(url: str, server_rows: Rows, tmp_path: Path) -> None:
-    """Fields of fixed width hold the same texts, wherever they can stand between blanks."""
+    """Fields of fixed width hold the same texts, if they fit between blanks."""
     left_out = ("txt", "v")
     columns = [name for name in NAMES if name not in left_out]
     widths = ",".join(f"{name}=1100" for name in columns)

@@ -1,4 +1,4 @@
-"""Transforms and masks from end to end: what is written, what is told of it, and what is refused."""
+"""Transforms and masks from end to end: files, manifests, and refusals."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_all_kinds_of_changes_in_the_order_of_the_options(source: str, tmp_path:
 def test_what_cannot_be_done_is_one_error_before_anything_is_written(
     source: str, tmp_path: Path, options: tuple[str, ...], status: int, words: str
 ) -> None:
-    """It names what is wrong, and no key."""
+    """It names the mistake, and no key."""
     dest = tmp_path / "out"
     text = command.error_of(
         "run", source, "--table", "persons", "--to", str(dest), *options, status=status, env=ENV

@@ -1,4 +1,4 @@
-"""A run seen and ended from another process, by what it keeps where its files go."""
+"""A run seen and ended from another process, by the records in its destination."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_run_is_seen_and_stopped_from_elsewhere(running: command.Running, tmp_
 
 
 def check_elsewhere(dest: Path, parts: str) -> None:
-    """Check what is said of a run on a machine that the lock does not reach.
+    """Check the status of a run on a machine that the lock does not reach.
 
     It is seen to continue by its record, and a second run is refused with its name.
     """
@@ -135,7 +135,7 @@ def check_elsewhere(dest: Path, parts: str) -> None:
 def test_a_killed_run_is_said_to_be_interrupted(
     running: command.Running, parts: str, tmp_path: Path
 ) -> None:
-    """With what it has; and a request to end it that it did not live to see ends no other run."""
+    """It shows its units; a request to stop it that came too late stops no later run."""
     dest = tmp_path / "out"
     check_elsewhere(dest, parts)
     running.signal(signal.SIGKILL)
@@ -213,7 +213,7 @@ def test_a_run_that_leaves_nothing(parts: str, tmp_path: Path) -> None:
 
 
 def test_a_finished_run_is_told_by_its_manifest(parts: str, tmp_path: Path) -> None:
-    """Rows, bytes and what was verified, below whatever directory, links left out."""
+    """Rows, bytes and the verification, below any directory, without links."""
     dest = tmp_path / "a" / "b" / "out"
     command.run("run", parts, "--table", "p1", "--to", str(dest))
     found = seen(dest)

@@ -99,7 +99,7 @@ def test_a_killed_run_leaves_what_it_was_to_do(parts: str, tmp_path: Path) -> No
 def test_a_run_with_a_finished_unit_is_in_nobodys_way(
     parts: str, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """The next run needs no option; it says what it removes, with the run and its units."""
+    """The next run needs no option; it reports what it removes, with the run and its units."""
     dest = tmp_path / "out"
     job = ("run", parts, "--table", "p", "--to", str(dest), "--split", "partition")
     running = command.Running(*job, "--parallelism", "2", "--where", "waits(k)")
@@ -226,7 +226,7 @@ sys.meta_path.insert(0, Sends())
 from unloader.cli import main
 sys.exit(main(["formats"]))
 """
-"""Sends itself a signal when a module is about to be imported; no other way hits that moment."""
+"""Sends itself a signal when a module is about to be imported; nothing else hits that moment."""
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_a_signal_whose_exception_is_lost() -> None:
 
 
 def test_ctrl_c_at_any_time_of_the_start() -> None:
-    """From our first line on there is no traceback, whenever the signal comes.
+    """After our first line a signal at any moment causes no traceback.
 
     Before it Python starts up: what it then says and the status are its own, and show no line of
     ours. It may also lose the signal then, in a callback of an import, and say just that.
@@ -330,7 +330,7 @@ def test_a_run_killed_while_it_is_published(
     library: Path, database: str, tmp_path: Path,
     call: str, path: str, foreign: bool, seen: set[str],
 ) -> None:  # fmt: skip
-    """A reader by `*.csv` sees one run; verify completes the new one, and the next run goes on."""
+    """A reader by `*.csv` sees one run; verify completes the new one, and the next run works."""
     dest = tmp_path / "out"
     job = ("run", database, "--table", "t", "--to", str(dest), "--split", "range", "--quiet")
     cut = ("--unit-bytes", "512KiB")

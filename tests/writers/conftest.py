@@ -1,4 +1,4 @@
-"""What the tests of this package share: a disk that fills up, and a watch over threads."""
+"""Shared parts of the tests of this package: a disk that fills up, and a watch over threads."""
 
 from __future__ import annotations
 

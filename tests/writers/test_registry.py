@@ -56,7 +56,7 @@ def test_extension(output_format: Any, codec: Any, expected: str) -> None:
 def test_impossible_combination_is_refused(
     output_format: str, codec: Any, level: int | None, said: str
 ) -> None:
-    """The refusal says what is possible."""
+    """The refusal lists the possible choices."""
     with pytest.raises(FormatError, match=rf"{said}.*\.") as caught:
         registry.check(output_format, Compression(codec=codec, level=level))
     assert "Next: " in str(caught.value)
@@ -125,7 +125,7 @@ LIBRARIES = {
     "unloader/sources/oracle/native/src/decoder.cpp": fetch,
     "unloader/sources/postgres/libpq/src/copy.cpp": copying,
 }
-"""Source file with the interface to the module that loads what is built of it."""
+"""Source file with the interface to the module that loads the built library."""
 
 
 if any(module.OVERRIDE in os.environ for module in LIBRARIES.values()):

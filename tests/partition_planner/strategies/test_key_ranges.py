@@ -62,7 +62,7 @@ def test_a_part_is_cut_at_keys_of_the_sample(
 
 @given(st.lists(st.text(max_size=3), min_size=1, max_size=60, unique=True), st.data())
 def test_pieces_of_different_keys_are_even(keys: list[str], data: st.DataObject) -> None:
-    """Whatever the keys say, there are as many pieces as asked for, and they adjoin evenly."""
+    """For any keys there are as many pieces as asked for, and they adjoin evenly."""
     pieces = data.draw(st.integers(1, len(keys) + 1))
     drafts = list(cut_keys(part(*keys, rows=len(keys) + 1), pieces))
     made = ranges(drafts)

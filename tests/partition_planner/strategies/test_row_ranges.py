@@ -75,7 +75,7 @@ def test_scattered_extents_are_cut_by_their_weight(
 
 
 def test_open_ends_go_to_the_lowest_and_highest_addresses() -> None:
-    """Ends are open by address, in whatever order the partitions come, and never at empty ones."""
+    """Ends are open by address, in any order of the partitions, and never at empty ones."""
     parts = [part("c", 20, 30), part("e", 30, 30), part("a", 0, 10), part("b", 10, 20)]
     ends = open_ends(parts, "t")
     assert ends == [(False, True), (False, False), (True, False), (False, False)]

@@ -73,7 +73,7 @@ def test_zstd_frames_tell_their_size_and_check_themselves() -> None:
     [("gzip", "gzip"), ("zstd", "zstd"), ("lz4", "lz4"), ("gzip", "duckdb"), ("zstd", "duckdb")],
 )
 def test_others_read_all_frames(tmp_path: Path, codec: str, program: str) -> None:
-    """The codec's own program and DuckDB continue behind the first frame."""
+    """The codec's own program and DuckDB read on after the first frame."""
     path = tmp_path / f"f.csv{SUFFIXES[codec]}"
     path.write_bytes(b"".join(frames(codec)))
     if program == "duckdb":
@@ -125,7 +125,7 @@ def test_members_of_every_level_are_read_by_others(tmp_path: Path, level: int | 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_library_of_a_level_follows_from_what_is_installed(level: int | None) -> None:
-    """isal serves 1 to 3 and the default, zlib-ng 4 to 9, zlib whatever they do not."""
+    """isal serves 1 to 3 and the default, zlib-ng 4 to 9, zlib the other levels."""
     library = gzip_library(level)
     assert library.name == served_by(level)
     assert library.level == (level or {"isal": 3, "zlib-ng": 6, "zlib": 6}[library.name])
@@ -157,7 +157,7 @@ def spec(directory: Path, shape: TextFormat | ParquetFormat) -> OutputSpec:
 
 
 def test_the_ratio_is_that_of_the_frames_of_a_run() -> None:
-    """With time for all frames a ratio is the size of the text over that of its frames."""
+    """With time for all frames a ratio is the size of the text over the size of its frames."""
     found = measure_text(FRAMES, FIGURED, 60.0)
     assert [each.compression for each in found] == list(FIGURED)
     for each in found[1:]:
@@ -171,7 +171,7 @@ def test_the_ratio_is_that_of_the_frames_of_a_run() -> None:
 
 
 def test_parquet_is_held_against_the_same_file_without_a_codec(tmp_path: Path) -> None:
-    """A ratio is that of whole files, and none of them is left."""
+    """A ratio compares whole files, and no file is left."""
     candidates = (Compression(), Compression(codec="zstd", level=1))
     figures, seconds, size = measure_parquet(
         batches(), spec(tmp_path, ParquetFormat()), candidates, 60.0
@@ -203,7 +203,7 @@ def test_a_disk_is_measured_without_a_trace(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["missing", "file"])
 def test_what_cannot_be_written_to_has_no_speed(tmp_path: Path, place: str) -> None:
-    """A place that takes no file gives None, not an error: the run will say what is wrong."""
+    """A place that takes no file gives None, not an error: the run reports the problem."""
     (tmp_path / "file").write_text("x")
     assert measure_disk(str(tmp_path / place), 0.05) is None
 

@@ -1,4 +1,4 @@
-"""Checksums of columns: native and plain agree, and are what the definition says."""
+"""Checksums of columns: native and plain agree, and match the definition."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_native_and_plain_agree_on_texts_for_values(kind: Kind) -> None:
 
 @pytest.mark.parametrize(("text", "number"), NUMBERS.items())
 def test_a_number_has_one_text(text: str, number: str) -> None:
-    """Zeros that say nothing go, and so does a plus; what is no plain number stays."""
+    """Zeros that say nothing go, and so does a plus; other texts stay."""
     assert plain.number_text(text.encode()) == number.encode()
 
 

@@ -116,7 +116,7 @@ def test_what_is_given_up_has_no_valid_end(tmp_path: Path) -> None:
     ids=["a byte less", "half of it", "a bit", "a byte more", "plain text"],
 )
 def test_what_is_damaged_is_not_read(tmp_path: Path, change: Any) -> None:
-    """Neither is a file that ends early, which has no error of its own in a pipe."""
+    """Neither is a file that ends early, which causes no error in a pipe."""
     output = sink(tmp_path / "t")
     output.write(bytes(300_000))
     output.close()

@@ -40,7 +40,7 @@ MOVES = (("a.csv.part", "a.csv"), ("b.csv.part", "b.csv"))
 
 @pytest.mark.parametrize("kind", ["file", "directory", "dangling link"])
 def test_nothing_is_moved_when_a_name_is_taken(tmp_path: Path, staging: Path, kind: str) -> None:
-    """A taken final name is refused before the first file moves, whatever is under it."""
+    """A taken final name is refused before the first file moves, for any kind of file under it."""
     taken = tmp_path / "b.csv"
     if kind == "file":
         taken.write_bytes(b"old")
@@ -72,7 +72,7 @@ def test_missing_staged_file_is_named(tmp_path: Path, staging: Path) -> None:
 
 
 def test_other_file_system_is_told(full_disk: Path, tmp_path: Path, staging: Path) -> None:
-    """A staging directory on another file system is an error, never a silent copy.
+    """A staging directory on another file system causes an error, never a silent copy.
 
     Without the right to mount there is no second file system, and the move just succeeds.
     """
@@ -105,7 +105,7 @@ def test_failed_replacement_leaves_the_old_file(full_disk: Path) -> None:
 
 
 def test_staged_files_of_one_attempt_are_removed(tmp_path: Path) -> None:
-    """Only staged files with such a stem go; a missing directory has none."""
+    """Only staged files with such a stem go; a missing directory is accepted."""
     for name in ("u1.csv.part", "u1.001.csv.part", "u2.csv.part", "u1.csv", "u12.part"):
         (tmp_path / name).write_bytes(b"")
     remove_staged(tmp_path, ["u1", "u3"])
@@ -119,7 +119,7 @@ def test_staged_files_of_one_attempt_are_removed(tmp_path: Path) -> None:
 def test_a_new_file_is_never_written_over_another_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: bool
 ) -> None:
-    """What is there stays, and nothing else is left beside it; also where a link must do.
+    """The existing file stays, and nothing else is left; also where only links work.
 
     That is so on NFS, whose refusal cannot be had on this disk.
     """

@@ -45,7 +45,7 @@ def remote(path: Path) -> RemoteFile:
 def test_a_remote_file_is_read_like_a_local_one(
     tmp_path: Path, output_format: TextFormat | ParquetFormat, codec: str
 ) -> None:
-    """Size, checksum and rows are the same, whatever the format and the codec."""
+    """Size, checksum and rows are the same, for every format and codec."""
     compression = Compression(codec=codec)  # type: ignore[arg-type]
     spec = OutputSpec(directory=str(tmp_path), format=output_format, compression=compression)
     writer = open_writer(spec, ROWS.schema, "t")
@@ -117,7 +117,7 @@ def test_records_may_end_anywhere_in_what_is_read(
 
 @pytest.mark.parametrize("text", ["a,b\n1,2", 'a,b\n1,"2\n', 'a,b\n"1"",2\n'])
 def test_a_record_without_an_end_is_damage(tmp_path: Path, text: str) -> None:
-    """A file that ends within a record is not what was written."""
+    """A file that ends within a record is damaged."""
     path = tmp_path / "t.csv"
     path.write_text(text)
     with pytest.raises(WriteError, match="the last record has no end"):

@@ -129,7 +129,7 @@ def cached_pages(path: Path) -> int:
 
 @pytest.mark.parametrize("stays", [False, True])
 def test_what_was_synced_leaves_the_page_cache(tmp_path: Path, stays: bool) -> None:
-    """Of a large file while it is written, too; unless it is said to be read again soon."""
+    """Of a large file while it is written, too; unless it will be read again soon."""
     size = 40 * 1024 * 1024
     sink = Sink(
         tmp_path / "f",
@@ -277,7 +277,7 @@ def test_a_buffer_is_a_frame(tmp_path: Path, codec: str) -> None:
 def test_compressed_files_decompress_elsewhere(
     tmp_path: Path, codec: str, level: int | None, decompress: Callable[[Path], bytes], size: int
 ) -> None:
-    """Programs and libraries other than ours read the file back, and it is smaller."""
+    """Other programs and libraries read the file back, and it is smaller."""
     data = text(size)
     sink = open_sink(tmp_path / "f", codec, level)
     for start in range(0, size, 5000):
@@ -325,7 +325,7 @@ def text_of(name: str, *pieces: bytes | memoryview) -> str:
 
 @pytest.mark.parametrize("name", CHECKSUMS)
 def test_pieces_do_not_matter(name: str) -> None:
-    """However the bytes come, in whatever object, the checksum is that of all of them."""
+    """Any pieces in any kind of object give the checksum of all bytes."""
     if name == "crc32c":
         pytest.importorskip("crc32c", reason="the extra `checksums` is not installed")
     whole = text_of(name, DATA)

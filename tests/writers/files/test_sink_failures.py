@@ -1,4 +1,4 @@
-"""A sink that cannot write, direct writes, and what is synced before which step."""
+"""A sink that cannot write, direct writes, and the order of syncs."""
 
 from __future__ import annotations
 
@@ -200,20 +200,20 @@ def test_contents_are_the_same(direct_directory: Path, codec: str, sizes: list[i
 
 
 def test_no_space_is_kept(direct_directory: Path) -> None:
-    """What was taken in advance behind the end of the file is given back."""
+    """Space allocated after the end of the file is given back."""
     filled(direct_directory / "f", [5_000_001])
     taken = (direct_directory / "f").stat().st_blocks * 512
     assert taken <= 5_000_001 + 64 * 1024
 
 
 def test_directories_that_cannot_be_tried_say_why(tmp_path: Path) -> None:
-    """The refusal tells what the system said."""
+    """The refusal has the system's words."""
     assert "No such file or directory" in str(refusal(tmp_path / "missing"))
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_full_disk_is_an_error(full_disk: Path, codec: Any) -> None:
-    """A disk that fills up under direct writes is told like any other, and the file is gone."""
+    """A disk that fills up under direct writes is an error like any other, and the file is gone."""
     with pytest.raises(WriteError, match=r"f: .*\((ENOSPC|EFBIG)\)\. Next: "):
         filled(full_disk / "f", [4_000_000], codec=codec)
     assert not list(full_disk.iterdir())
@@ -253,7 +253,7 @@ def act(log: list[str], name: str, *steps: tuple[Any, ...]) -> Steps[str]:
 
 
 def test_an_act_goes_on_once_all_it_wants_is_synced(tmp_path: Path, log: list[str]) -> None:
-    """Files by their descriptors, directories by their paths; what it returns is returned."""
+    """Files by their descriptors, directories by their paths; its result is returned."""
     (tmp_path / "d").mkdir()
     with open(tmp_path / "f", "wb") as file:
         steps = ((file.fileno(), tmp_path / "d"), (tmp_path,))
@@ -296,7 +296,7 @@ def test_an_error_is_that_of_the_act_that_waits(tmp_path: Path, log: list[str]) 
 
 
 def test_an_error_of_any_kind_is_told_and_hangs_nobody(tmp_path: Path) -> None:
-    """What no file can be called is refused by Python itself; the threads do what comes next."""
+    """Python refuses an impossible name; the threads continue with the next act."""
     wrong = [tmp_path / f"{number}\0" for number in range(8)]
     with SyncThreads() as threads:
         failed = threads.sync(wrong)

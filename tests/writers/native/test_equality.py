@@ -78,7 +78,7 @@ def test_every_slice_is_its_own_rows(data):
 @tries(40)
 @given(st.data())
 def test_large_rows_between_batches(data):
-    """A row with a value in pieces gives what the plain encoder gives, and is counted."""
+    """A row with a value in pieces gives the bytes of the plain encoder, and is counted."""
     form = data.draw(formats())
     value = data.draw(st.text(st.characters(exclude_categories=("Cs",)), max_size=20))
     batch = pa.record_batch([pa.array([None], pa.string()), pa.array([1])], ["a", "b"])
@@ -305,7 +305,7 @@ def test_the_memory_of_a_batch_is_let_go() -> None:
 
 
 def test_buffers_of_many_sizes_leave_nothing_for_the_garbage_collector() -> None:
-    """What is left of a buffer has another size each time, and a run has millions of them."""
+    """The rest of a buffer has another size each time, and a run has millions of them."""
     batch = pa.record_batch({"a": pa.array([1])})
     encoder = NativeEncoder(batch.schema, TextFormat())
     memory = memoryview(bytearray(2000))

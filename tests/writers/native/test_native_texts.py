@@ -97,7 +97,7 @@ def random_bits(bits, count, seed):
 
 @pytest.mark.parametrize("bits", [64, 32])
 def test_floats_of_any_bits(bits):
-    """Random bit patterns, infinities and what is not a number among them."""
+    """Random bit patterns, infinities and NaN among them."""
     check_floats(random_bits(bits, 20_000, 3))
 
 
@@ -257,7 +257,7 @@ def test_every_day_of_centuries(mask):
 
 @pytest.mark.parametrize("unit", sorted(TICKS))
 def test_every_minute_of_a_day(unit):
-    """Times of day, 24:00 and what is outside, and the clock of a timestamp."""
+    """Times of day, 24:00 and values outside, and the clock of a timestamp."""
     per = TICKS[unit]
     kind = pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit)
     seconds = [minute * 60 + minute % 60 for minute in range(1440)]
@@ -340,7 +340,7 @@ def test_ascii_and_other_characters_may_stand_in_any_order(encoding: str) -> Non
 
 @pytest.mark.parametrize("encoding", [*LARGE, *SMALL])
 def test_a_character_without_a_code_is_refused_as_by_the_plain_encoder(encoding: str) -> None:
-    """The error is the same, whichever character it is."""
+    """The error is the same, for every character."""
     found = OutputEncoding(encoding)
     lacking = [each for each in "ÿ€Жあ한Ⅷ𝄞\ue000" if not found.holds(each)]
     for character in lacking:
@@ -361,7 +361,7 @@ def test_what_reads_back_joined_with_its_neighbours_is_refused() -> None:
 
 
 def test_encodings_with_states_or_shared_codes_are_left_to_the_plain_encoder() -> None:
-    """Where a character's bytes depend on its neighbours there is no description."""
+    """Where a character's bytes depend on its neighbours no description exists."""
     for encoding in ("iso2022_jp", "euc_jis_2004", "euc_jisx0213", "big5hkscs"):
         assert charset_description(TextFormat(encoding=encoding)) is None
         text = ["か゚x", "か"] if encoding == "euc_jis_2004" else ["か", "x"]

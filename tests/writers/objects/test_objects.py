@@ -32,7 +32,7 @@ from writers.objects.upload import HeldUpload, Upload
     ],
 )
 def test_a_place_is_its_text(text: str) -> None:
-    """What is written down leads to the same place."""
+    """The text of a place leads to the same place."""
     found = Location.parse(text)
     assert str(found) == text
     assert Location.parse(str(found)) == found
@@ -40,7 +40,7 @@ def test_a_place_is_its_text(text: str) -> None:
 
 
 def test_places_within_a_place() -> None:
-    """The options stay behind what is added; a whole text is another place."""
+    """The options stay at the end; a whole text is another place."""
     place = Location.parse("s3://b/x/?endpoint=http://h")
     assert str(place / "y" / "z.csv") == "s3://b/x/y/z.csv?endpoint=http://h"
     assert str(place.parent) == "s3://b?endpoint=http://h"
@@ -82,7 +82,7 @@ def opened(place: str, in_flight: int = 4) -> Upload:
 
 
 def test_memory_that_is_used_again(s3: S3Server) -> None:
-    """What was given is what is sent, whatever the memory holds when it is sent."""
+    """The given bytes are sent, also if the memory is reused meanwhile."""
     memory = bytearray(1024 * 1024)
     expected = b""
     written = opened(s3.place("upload/again"))
@@ -97,7 +97,7 @@ def test_memory_that_is_used_again(s3: S3Server) -> None:
 
 
 def test_nothing_is_there_before_the_end(s3: S3Server) -> None:
-    """And nothing is left of what is given up."""
+    """Nothing is left of an abandoned upload."""
     written = opened(s3.place("upload/given-up"))
     written.put([b"1" * (3 * PART)])
     assert s3.uploads("upload/given-up")
@@ -111,7 +111,7 @@ def test_nothing_is_there_before_the_end(s3: S3Server) -> None:
 
 
 def test_an_object_that_gets_too_large(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is reported before the store would say so after the last part."""
+    """It is reported before the store would refuse the last part."""
     monkeypatch.setattr(upload, "MOST_PARTS", 2)
     written = opened(s3.place("upload/large"))
     written.put([b"1" * PART, b"2" * PART])
@@ -149,7 +149,7 @@ def test_versions(s3: S3Server) -> None:
 
 
 def test_reading_from_any_position(s3: S3Server) -> None:
-    """Backwards, over the end, and over the edges of what is asked for immediately."""
+    """Backwards, over the end, and over the edges of one request."""
     data = b"".join(b"%07d\n" % number for number in range(3 * 1024 * 1024))
     s3.client().put_object(Bucket=s3.bucket, Key="read/large", Body=data)
     with Bucket(Location.parse(s3.place("read"))).open("read/large") as file:
@@ -194,7 +194,7 @@ def held(place: str, *pieces: bytes) -> UncompletedUpload:
     ],
 )
 def test_what_is_sent_is_there_once_it_is_completed(s3: S3Server, checksum: str, size: int) -> None:
-    """Whatever the memory holds that the bytes came in, by then; and not before."""
+    """Memory may be reused before the upload ends; the object appears only at its completion."""
     key = f"held/{checksum}/{size}"
     place = s3.place(key, f"&checksum={checksum}")
     written = opened_held(place)
@@ -234,7 +234,7 @@ def test_nothing_is_left_of_what_is_given_up(s3: S3Server) -> None:
 
 
 def test_a_completion_is_made_once(s3: S3Server) -> None:
-    """Anyone who does it again finds it done; another object in the way stays what it is."""
+    """Anyone who does it again finds it done; another object in the way stays."""
     location = Location.parse(s3.place("held/once"))
     upload = held(str(location), b"1" * PART, b"2")
     for _ in range(2):
@@ -319,7 +319,7 @@ def test_a_bucket_that_is_missing_is_no_failure_of_the_moment(s3: S3Server) -> N
 
 
 def test_uploads_of_others_are_not_listed(s3: S3Server) -> None:
-    """Only those of a place itself, where that is asked for."""
+    """On request only the uploads directly in a place are listed."""
     client = s3.client()
     for key in ("listed/a", "listed/b/c", "listedx"):
         client.create_multipart_upload(Bucket=s3.bucket, Key=key)

@@ -1,4 +1,4 @@
-"""Readers find with filters what is there, in columns of every type that Arrow and Parquet have."""
+"""Readers find all rows with filters, in columns of every type that Arrow and Parquet have."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_filters_on_every_arrow_type(tmp_path: Path, encoder: EncoderChoice, for
 
 
 def test_filters_with_bloom_filters(tmp_path: Path) -> None:
-    """A Bloom filter excludes no row group that has the value, whatever the type."""
+    """A Bloom filter excludes no row group that has the value, for every type."""
     kinds = [kind for kind in columns.POOLS if kind.id not in columns.WITHOUT_BLOOM_FILTER]
     rows = columns.table(kinds, GROUPS, seed=2)
     form = ParquetFormat(

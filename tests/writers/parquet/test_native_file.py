@@ -61,7 +61,7 @@ def bits(table: pa.Table) -> pa.Table:
 
 
 def described(file: pq.ParquetFile) -> list[Any]:
-    """Return what the metadata have of each column chunk: counts, bounds, order.
+    """Return the metadata of each column chunk: counts, bounds, order.
 
     The statistics of floating point are left out: files by pyarrow have none.
     """
@@ -120,7 +120,7 @@ FORMATS = (
 def test_any_batches_are_written_as_by_arrow(
     batches: list[pa.RecordBatch], format: ParquetFormat
 ) -> None:
-    """Values, statistics and schema are the same, and so is what is refused, by its column."""
+    """Values, statistics and schema are the same, and refusals name the same column."""
     known = [
         index
         for index, field in enumerate(batches[0].schema)
@@ -268,7 +268,7 @@ def test_a_dictionary_that_grows_too_large_is_given_up() -> None:
 
 @pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 def test_no_rows_and_empty_batches(tmp_path: Path) -> None:
-    """A file without rows has its schema, whatever batches without rows were given."""
+    """A file without rows has its schema, also if batches without rows were given."""
     empty = typed_rows().slice(0, 0)
     (path,) = write(tmp_path, empty, encoder="native")
     assert pq.read_table(path).to_pydict() == empty.to_pydict()
@@ -444,7 +444,7 @@ if library.OVERRIDE in os.environ:
 def test_without_the_library_files_are_arrows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are written all the same; who asks for the native encoder is told what is missing."""
+    """They are written all the same; a request for the native encoder names the missing library."""
     monkeypatch.setenv(library.OVERRIDE, str(tmp_path / "none.so"))
     library.library.cache_clear()
     try:

@@ -178,7 +178,7 @@ def test_impossible_options_are_refused(tmp_path: Path, changes: dict[str, Any],
 
 
 def test_new_file_after_file_size(tmp_path: Path) -> None:
-    """Files end behind the row group that reaches the size, are numbered, and miss no row."""
+    """Files end after the row group that reaches the size, are numbered, and miss no row."""
     table = reference_rows(10_000)
     changes = {"format": ParquetFormat(row_group_rows=500), "file_size_bytes": 40_000}
     paths = write(tmp_path, table, 700, **changes)
@@ -446,7 +446,7 @@ def test_order_is_in_the_file(tmp_path: Path, batch_rows: int) -> None:
 def test_other_order_is_refused(
     tmp_path: Path, columns: list[SortColumn], row: int, batch_rows: int
 ) -> None:
-    """The first row out of order is named, whatever batch it came in, and no file is left."""
+    """The first row out of order is named, in any batch, and no file is left."""
     writer = ParquetWriter(spec(tmp_path, format=ordered(*columns)), TABLE.schema, "t")
 
     def produce() -> None:
@@ -460,7 +460,7 @@ def test_other_order_is_refused(
 
 
 def test_value_without_an_order_is_refused(tmp_path: Path) -> None:
-    """NaN is neither before nor behind a number."""
+    """NaN comes neither before nor after a number."""
     table = pa.table({"f": [1.0, float("nan"), 2.0]})
     writer = ParquetWriter(spec(tmp_path, format=ordered(SortColumn(name="f"))), table.schema, "t")
     with pytest.raises(ValueNotRepresentable, match="row 2 "):

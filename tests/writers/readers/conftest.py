@@ -20,7 +20,7 @@ def write(request: pytest.FixtureRequest) -> Callable[..., bytes]:
 
 @pytest.fixture
 def typed() -> Any:
-    """A batch of numbers, times and bytes at their edges, and the texts they stand for."""
+    """A batch of numbers, times and bytes at their edges, and their texts."""
     from encoders import hostile_texts as typed_values
 
     return typed_values.batch(), typed_values.texts()

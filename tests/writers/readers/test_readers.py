@@ -1,4 +1,4 @@
-"""Other programs read what the encoders wrote, and tell NULL from the empty text."""
+"""Other programs read what the encoders wrote, and distinguish NULL and the empty text."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_every_value_and_every_null_comes_back(name, write, tmp_path):
 
 
 def test_typed_values_come_back_to_duckdb(typed, write, tmp_path):
-    """Read into columns of their types, the values are those of the batch."""
+    """Read into columns of their types, the values equal the batch."""
     batch, _ = typed
     kinds = ("BIGINT", "DECIMAL(38,0)", "DECIMAL(12,2)", "DOUBLE", "DATE", "TIMESTAMP")
     kinds += ("TIMESTAMP", "TIME", "VARCHAR")
@@ -351,7 +351,7 @@ def test_fixed_records_come_back(eol, write):
 
 
 def test_the_rules_themselves():
-    """The reader rejects what SQL*Loader rejects, and trims what it trims."""
+    """The reader rejects and trims as SQL*Loader does."""
     given = {"fields": (Field(),) * 2, "terminated_by": ",", "optionally_enclosed_by": '"'}
     rules = FieldList(**given)
     assert rules.values(b'  a , "b ""c"" "  ') == ("a ", 'b "c" ')

@@ -322,7 +322,7 @@ class Reader:
 @settings(QUICK, max_examples=examples(100))
 @given(tables(), formats())
 def test_a_reader_gets_back_every_value_and_every_null(table, form):
-    """Whatever is not refused reads back exactly, NULL apart from every value."""
+    """Each accepted value reads back exactly, NULL apart from every value."""
     kinds, rows = table
     data = outcome(kinds, rows, form)
     assume(data is not None)

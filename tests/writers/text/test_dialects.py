@@ -69,7 +69,7 @@ def test_contradictions_are_refused_with_a_way_out(options, words):
 
 
 def test_null_may_not_end_in_the_escape_character():
-    """A NULL of one backslash would escape the delimiter behind it; two are their own text."""
+    """A NULL of one backslash would escape the delimiter after it; two are their own text."""
     with pytest.raises(FormatError, match=r"--null .* ends with the escape character"):
         check(TextFormat(escape="backslash", null="\\"))
     check(TextFormat(escape="backslash", null="\\\\"))
@@ -128,7 +128,7 @@ def test_timestamps_for_mysql_are_in_utc(name, zone):
 
 @pytest.mark.parametrize("name", text_encoders.NAMES)
 def test_timestamps_with_an_offset_each_are_moved_to_utc(name):
-    """Over midnight, the new year, and the years before 1; a Julian day has no other to move to."""
+    """Over midnight, the new year, and the years before 1; a Julian day cannot be moved."""
     field = pa.field("t", pa.string(), metadata={"text_class": "timestamp"})
     texts = [
         "2024-01-01 00:30:00.123456789 +01:00",

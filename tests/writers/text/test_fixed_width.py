@@ -1,4 +1,4 @@
-"""Records of fixed width: where each value stands, what is refused, and counting them again."""
+"""Records of fixed width: places of values, refusals, and counts."""
 
 from __future__ import annotations
 
@@ -209,14 +209,14 @@ def files(directory: Path, format: TextFormat, codec: Any = "none") -> Path:
 def test_records_are_counted_by_their_size(
     tmp_path: Path, codec: Any, encoding: str, unit: int
 ) -> None:
-    """Behind the byte order mark, if there is one, and under any codec."""
+    """They follow the byte order mark, if one is there, and under any codec."""
     format = fixed_format(unit, encoding=encoding)
     path = files(tmp_path, format, codec)
     assert read_back(path, format, Compression(codec=codec), rows=True).rows == 300
 
 
 def test_half_a_record_and_a_shifted_one_are_found(tmp_path: Path) -> None:
-    """A file that is not a number of whole records is not what was written."""
+    """A file without a whole number of records is damaged."""
     format = fixed_format()
     path = files(tmp_path, format)
     whole = path.read_bytes()

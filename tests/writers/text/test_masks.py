@@ -123,7 +123,7 @@ def test_mask_texts(mask, text):
     ],
 )  # fmt: skip
 def test_unknown_elements_are_named_with_their_position(mask, position):
-    """What is not an element, or not supported, is refused; positions count from 1."""
+    """Unknown and unsupported elements are refused; positions count from 1."""
     if position is None:
         parse(mask)  # X is the decimal point
         return
@@ -143,7 +143,7 @@ def test_years_outside_the_mask_are_refused_by_row(mask, year):
 
 
 def test_years_before_1_are_told_apart():
-    """SYYYY has a minus and YYYY BC the era; there is no year 0."""
+    """SYYYY has a minus and YYYY BC the era; a year 0 does not exist."""
     for year, signed, counted in [(0, "-0001", "0001 BC"), (-43, "-0044", "0044 BC")]:
         value = days_from_civil(year, 3, 15) * DAY_US
         assert one(value, "SYYYY-MM-DD") == f"{signed}-03-15"
@@ -154,7 +154,7 @@ def test_years_before_1_are_told_apart():
 
 @pytest.mark.parametrize(("unit", "digits"), [("s", 0), ("ms", 3), ("us", 6), ("ns", 9)])
 def test_fractions_of_every_unit(unit, digits):
-    """FFn has n digits of the value, zeros beyond the unit's; FF has those of the unit."""
+    """FFn has n digits of the value, zeros beyond the unit's; FF has the digits of the unit."""
     ticks = [-1, 0, 1, 10**digits + 7, -(10**digits) * 86_400 * 3 - 5]
     for n in range(1, 10):
         got = written(ticks, f"SSSSS.FF{n}", pa.timestamp(unit))
@@ -172,7 +172,7 @@ def test_dates_have_no_time():
 
 
 def test_zone_elements():
-    """TZH, TZM and TZR are those of the column's zone; half hours west keep their sign."""
+    """TZH, TZM and TZR show the column's zone; half hours west keep their sign."""
     mask = "YYYY-MM-DD HH24:MI TZH:TZM TZR"
     noon = 12 * 3600 * 10**6
     for zone, text in [
@@ -242,7 +242,7 @@ def refusal(text, **options):
 @given(st.lists(st.none() | moments, max_size=4), st.lists(st.sampled_from(ELEMENTS), min_size=1))
 @example([-62_135_596_800 * US - 1, -1, 0], ["YYYY BC", "J"])
 def test_masks_say_the_same_as_of_typed_timestamps(ticks, elements):
-    """Any year of Oracle's, every element: the text is that of the same typed timestamp."""
+    """Any year of Oracle's, every element: the text equals the same typed timestamp."""
     mask = "/".join(elements)
     texts = [text and text.lstrip() for text in typed(ticks, PLAIN)]
     assert written_as_text(texts, timestamp_format=mask, timestamp_tz_format="YY") == typed(
@@ -253,7 +253,7 @@ def test_masks_say_the_same_as_of_typed_timestamps(ticks, elements):
 @settings(quick, max_examples=examples(40))
 @given(st.lists(moments, min_size=1, max_size=3), st.integers(-15 * 60, 15 * 60))
 def test_offsets_are_written_as_of_typed_timestamps(ticks, minutes):
-    """TZH, TZM and TZR of a text with an offset are those of the offset as a zone."""
+    """TZH, TZM and TZR of a text with an offset show the offset as a zone."""
     sign, size = "-" if minutes < 0 else "+", abs(minutes)
     zone = f"{sign}{size // 60:02}:{size % 60:02}"
     ticks = [
@@ -284,7 +284,7 @@ def test_a_region_is_what_tzr_says():
 
 
 def test_without_a_mask_the_text_is_that_of_typed_timestamps():
-    """The ISO forms are those of typed columns, and a mask touches only its own kind."""
+    """The ISO forms equal typed columns, and a mask touches only its own kind."""
     texts = [
         "2024-02-29 23:59:59.123456789",
         "-4712-01-01 00:00:00",
@@ -352,7 +352,7 @@ def test_a_year_before_1_needs_a_mask_that_can_tell():
     ],
 )  # fmt: skip
 def test_other_text_is_refused_by_name_and_value(text):
-    """What is not in the canonical form is not written, with a mask or without."""
+    """Text in another form is not written, with a mask or without."""
     for options in ({}, {"timestamp_format": "YYYY", "timestamp_tz_format": "YYYY"}):
         message = refusal(text, **options)
         assert message.startswith(f"column t, row 3: the text {text!r} is not a timestamp")

@@ -251,7 +251,7 @@ def test_characters_the_encoding_cannot_hold_are_refused(encoding, character, di
 
 
 def test_empty_batches_and_slices():
-    """A batch without rows is no bytes; a slice is its own rows only."""
+    """A batch without rows gives no bytes; a slice is its own rows only."""
     batch = pa.record_batch({"a": ["x", "y", "z"], "b": [1, 2, 3]})
     encoder = PlainEncoder(batch.schema, dialect("sqlldr-var"))
     assert bytes(encoder.encode(batch.slice(0, 0))) == b""
@@ -349,7 +349,7 @@ HEADER_NAMES = st.lists(
     trailing=st.booleans(),
 )
 def test_equal_to_the_encoders_header(names, delimiter, enclose, eol, null, header, trailing):
-    """Whatever the names and the simple dialect, both give the same bytes."""
+    """For any names and simple dialect both give the same bytes."""
     form = TextFormat(
         delimiter=delimiter,
         enclose=enclose,
@@ -369,7 +369,7 @@ def test_equal_to_the_encoders_header(names, delimiter, enclose, eol, null, head
 
 @pytest.mark.parametrize("name", ["tsv", "mysql", "sqlldr-var", "excel"])
 def test_other_dialects_are_left_to_the_encoder(name):
-    """What is not simple is distinguished."""
+    """Other dialects are recognised."""
     assert not is_simple(DIALECTS[name])
 
 
@@ -396,7 +396,7 @@ def written(directory: Path, text: TextFormat, values: list[str], **changes: obj
     ("delimiter", "eol"), [(",", "\n"), ("\u201a\u2c00", "\r\n"), ("||", "<EOR>")]
 )
 def test_only_the_first_cell_of_a_file_is_enclosed(tmp_path, encoder, encoding, delimiter, eol):
-    """The bytes are those of the records, with two enclosures around the first cell."""
+    """The bytes equal the records, with two enclosures around the first cell."""
     text = replace(BARE, encoding=encoding, delimiter=delimiter, eol=eol)
     (data,) = written(tmp_path, text, [MARK + "a", "b", MARK + "c"], encoder=encoder)
     records = f'"{MARK}a"{delimiter}7{eol}b{delimiter}7{eol}{MARK}c{delimiter}7{eol}'
@@ -569,7 +569,7 @@ def test_large_texts_are_guarded_piece_by_piece(tmp_path: Path, value: str) -> N
 
 @given(st.lists(st.one_of(st.none(), st.text(alphabet="=+-@\t\r\n'\"a,＝−", max_size=4))))
 def test_the_rule_holds_for_any_texts(values: list[str | None]) -> None:
-    """Arrow's way of guarding does what the rule says, whatever is in the column."""
+    """Arrow's way of guarding follows the rule, for any texts in the column."""
     batch = pa.RecordBatch.from_arrays([pa.array(values, pa.string())], names=["v"])
     guarded = FormulaGuard(batch.schema).batch(batch)
     assert guarded.column(0).to_pylist() == list(map(guarded_text, values))
@@ -640,7 +640,7 @@ def test_names_of_columns_are_written_as_values_are() -> None:
 @pytest.mark.parametrize("size", [1, 3, 100])
 @pytest.mark.parametrize("enclose", ["minimal", "strings", "all"])
 def test_large_values_have_the_same_bytes(enclose: str, size: int) -> None:
-    """In pieces of any length, the record is that of the whole value."""
+    """In pieces of any length, the record equals the whole value's."""
     text = "10 €, 20 €€ é"
     format = TextFormat(
         encoding="latin-1",

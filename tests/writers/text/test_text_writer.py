@@ -135,7 +135,7 @@ def test_new_file_after_file_size(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4"])
 def test_file_size_counts_compressed_bytes(tmp_path: Path, codec: Any) -> None:
-    """The size is that of the file on disk, and the cuts are the same on every run."""
+    """The size is measured on disk, and the cuts are the same on every run."""
     found = []
     for run in ("a", "b"):
         (tmp_path / run).mkdir()
@@ -259,7 +259,7 @@ def test_records_are_those_of_a_csv_reader() -> None:
 
 @pytest.mark.usefixtures("way")
 def test_a_text_larger_than_a_window(tmp_path: Path) -> None:
-    """A value of megabytes is one record, and the header of a file is none."""
+    """A value of megabytes is one record, and the header of a file does not count."""
     spec = OutputSpec(
         directory=str(tmp_path), format=TextFormat(), compression=Compression(codec="none")
     )

@@ -97,7 +97,7 @@ def test_any_float(patterns):
     )
 )
 def test_doubles_have_the_digits_of_repr(value):
-    """Below 2**53 the digits are those of Python's repr, and they read back exactly."""
+    """Below 2**53 the digits equal Python's repr, and they read back exactly."""
     (text,) = texts(pa.array([value]))
     assert Decimal(text) == Decimal(repr(value))
     assert struct.pack("<d", float(text)) == struct.pack("<d", value)
@@ -144,7 +144,7 @@ KINDS = [
 @settings(max_examples=examples(100), deadline=None)
 @given(st.sampled_from(KINDS), st.data())
 def test_decimals_are_plain_and_complete(kind, data):
-    """No exponent, every digit of the scale, whatever the size; slices too."""
+    """No exponent, every digit of the scale, for every size; slices too."""
     most = 10**kind.precision - 1
     unscaled = data.draw(
         st.lists(st.none() | st.integers(-most, most) | st.integers(-3, 3), max_size=5)
@@ -471,13 +471,13 @@ def test_numbers_inside_json_are_exact():
 
 
 def test_masks_do_not_reach_into_json():
-    """Inside JSON dates are ISO whatever the masks."""
+    """Inside JSON dates are ISO under all masks."""
     array = pa.array([[0]], pa.list_(pa.int32())).cast(pa.list_(pa.date32()))
     assert value_texts(array, date_format="YY") == ['["1970-01-01"]']
 
 
 def test_a_refused_value_inside_a_list_is_named_by_its_row():
-    """The row is that of the list, not the position inside."""
+    """The row is the list's, not the position inside."""
     inner = pa.array([0, 0, 0, 1], pa.int64()).view(pa.date64())
     array = pa.ListArray.from_arrays(pa.array([0, 3, 3, 4], pa.int32()), inner)
     with pytest.raises(
