@@ -1,4 +1,4 @@
-"""Write the dialects and schemas that fuzzed inputs choose from, and a corpus to begin with.
+"""Write the dialects and schemas that fuzzed inputs choose from, and a first corpus.
 
     python dialect_table.py DIALECTS CORPUS
 

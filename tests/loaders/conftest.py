@@ -1,4 +1,4 @@
-"""Servers and files for the programs that load what was written."""
+"""Servers and files for the programs that load the written files."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_postgres_has_the_same_values(psql: Program, typed: str, place: Path) ->
 
 @pytest.mark.parametrize("zone", ["+00:00", "+02:00"])
 def test_mariadb_has_the_same_values(mariadb: Program, typed: str, place: Path, zone: str) -> None:
-    """LOAD DATA in strict mode, as the page says, whatever the zone of later sessions."""
+    """LOAD DATA in strict mode, as the page says, for any time zone of later sessions."""
     file = _unloaded(typed, place / f"typed-mariadb{zone}", "--dialect", "mysql")
     # An offset in a literal is refused here, which is why the dialect writes none.
     expected = _create("expected", bytes_as="unhex('{}')", types=MARIADB)
@@ -116,7 +116,7 @@ def test_duckdb_has_the_same_values(typed: str, place: Path) -> None:
 
 
 def test_an_infinite_date_is_refused_by_mariadb(mariadb: Program) -> None:
-    """What the page says of values that a program lacks: strict mode stops at them."""
+    """As the page describes, values that a program lacks fail: strict mode stops at them."""
     script = (
         "SET sql_mode = 'STRICT_ALL_TABLES'; USE shop; DROP TABLE IF EXISTS far;"
         "CREATE TABLE far (d date); INSERT INTO far VALUES ('infinity')"

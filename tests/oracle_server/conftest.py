@@ -1,4 +1,4 @@
-"""A database that counts, behind the server, and the real driver before it."""
+"""A server over a database that counts rows, and the real driver."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ Connect = Callable[..., oracledb.Connection]
 
 @pytest.fixture
 def database() -> CountingDatabase:
-    """The database behind the server."""
+    """The database of the server."""
     return CountingDatabase()
 
 

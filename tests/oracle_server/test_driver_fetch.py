@@ -121,7 +121,7 @@ EVERY_TYPE: list[tuple[Type, Any, Any]] = [
     (Type(name="UROWID"), "*BAEACwoDwgUC/gECAwQF", "*BAEACwoDwgUC/gECAwQF"),
     (Type(name="VARCHAR2", length=0), None, None),
 ]  # fmt: skip
-"""A type, a value, and what the driver makes of it with fetch_decimals."""
+"""A type, a value, and the driver's value with fetch_decimals."""
 
 WITH_LOBS: list[tuple[Type, Any, Any]] = [
     (Type(name="CLOB"), "é\U0001f600" * 20_000, "é\U0001f600" * 20_000),
@@ -147,7 +147,7 @@ def test_every_type(
     name: str,
     table: list[tuple[Type, Any, Any]],
 ) -> None:
-    """The driver makes of every type's value the value it stands for, and of NULL None."""
+    """The driver returns the right value of every type, and None for NULL."""
     types = [kind for kind, _, _ in table]
     values = tuple(value for _, value, _ in table)
     nulls = (None,) * len(values)
@@ -160,7 +160,7 @@ def test_every_type(
 
 
 def test_long(database: Canned, connection: oracledb.Connection) -> None:
-    """LONG and LONG RAW come whole, with NULL told apart, whatever their length."""
+    """LONG and LONG RAW come whole, with NULL distinguished, at any length."""
     rows = [("x" * 70_000, b"\x00" * 300), (None, None), ("é", b"\x01"), ("é", b"\x01")]
     sql = database.add("SELECT long", [Type(name="LONG"), Type(name="LONG RAW")], rows)
     assert connection.cursor().execute(sql).fetchall() == rows

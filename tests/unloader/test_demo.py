@@ -1,4 +1,4 @@
-"""The demonstration as a function: what it leaves, what it reports, and when it refuses."""
+"""The demonstration as a function: its files, reports, and refusals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def demo(directory: Path, rows: int = ROWS) -> DemoResult:
 
 
 def test_both_outputs_hold_the_table_and_are_verified(tmp_path: Path) -> None:
-    """CSV and Parquet each have all rows, the figures are those of the files, both verified."""
+    """CSV and Parquet each have all rows, the figures match the files, and both are verified."""
     result = demo(tmp_path / "demo")
     assert result.database.is_file()
     assert [line.name for line in result.results] == ["csv", "parquet"]

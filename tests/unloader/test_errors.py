@@ -99,7 +99,7 @@ def test_every_entry_names_an_error_that_is_there(name: str) -> None:
 
 
 def test_the_leaves_have_errors() -> None:
-    """The walk above finds what it is meant to find."""
+    """The walk above finds all of them."""
     assert {"WriteError", "FormatError", "PlanError", "PoolError"} <= {
         each.__qualname__ for each in leaf_errors()
     }
@@ -120,7 +120,7 @@ def test_the_text_always_ends_in_what_to_do(cls: type[UnloaderError], message: s
 
 
 def test_every_exit_code_has_a_meaning() -> None:
-    """`help exit-statuses` and docs have 0 and the code of each class, and no other code."""
+    """`help exit-statuses` and docs have 0 and exactly the codes of the classes."""
     assert list(STATUSES) == [0, *sorted(EXIT_CODES.values())]
     words = {"SourceError": "source", "PlanFailed": "plan", "Interrupted": "SIGINT"}
     for name, word in words.items():
@@ -140,7 +140,7 @@ def test_exit_codes_are_those_of_the_tree_in_the_docstring() -> None:
 
 
 def test_errors_that_are_worth_a_retry() -> None:
-    """Each ends a run with the same status as the kind it is of; no other is tried again."""
+    """Each ends a run with the same status as its kind; only the marked ones are retried."""
     assert TransientSourceError.exit_code == SourceError.exit_code
     assert WorkerLost.exit_code == PartialUnload.exit_code
     assert SnapshotGone.exit_code == SnapshotTooOld.exit_code == SourceError.exit_code
@@ -160,7 +160,7 @@ def test_a_class_is_found_by_its_name(cls: type[UnloaderError]) -> None:
 
 @pytest.mark.parametrize("name", ["NoSuchError", "annotations", "import_module", "LEAF_ERRORS", ""])
 def test_an_unknown_name_is_a_fault_of_the_program(name: str) -> None:
-    """Neither a name that is not there nor one that is no error passes for a user's error."""
+    """Neither a name that is not there nor another kind of object passes for a user's error."""
     assert error_class(name) is UnloaderError
 
 
@@ -181,7 +181,7 @@ def test_a_hint_is_never_read_out_of_a_message() -> None:
 
 
 def test_a_leaf_error_keeps_its_own_hint() -> None:
-    """The hint of a leaf's error becomes the user's hint; nothing is said twice."""
+    """The hint of a leaf's error becomes the user's hint; nothing is repeated."""
     error = translate(WriteError("cannot write x: it is full.", "make room."))
     assert isinstance(error, OutputFailed)
     assert error.message == "cannot write x: it is full."
@@ -204,7 +204,7 @@ def test_the_most_specific_entry_wins(error: Exception, target: type[UnloaderErr
 
 
 def test_errors_of_the_tree_pass_and_foreign_ones_are_not_guessed() -> None:
-    """What is known comes back as it is; what is not known is None."""
+    """Known values come back unchanged; unknown ones are None."""
     known = PlanFailed("no partitions")
     assert translate(known) is known
     assert translate(Interrupted("stopped")).exit_code == 130  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""What is hidden in texts, and what is left alone."""
+"""Secrets hidden in texts, and other words left as they are."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_secret_of_the_process_is_hidden_however_it_is_written(written: str) -
 def test_secrets_in_variables_are_hidden(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, hidden: str
 ) -> None:
-    """The name of a variable, or the form of its value, says what is secret in it."""
+    """The name of a variable, or the form of its value, shows its secret part."""
     monkeypatch.delenv("PYTEST_CURRENT_TEST")  # It has the parameters of this test in it.
     assert redact(f"a {hidden} b") == f"a {hidden} b"
     monkeypatch.setenv(name, value)
@@ -205,7 +205,7 @@ def test_json_stays_json() -> None:
 
 
 def test_short_secrets_and_words_do_not_shred_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three characters are not looked for; a word is hidden where it stands by itself."""
+    """Three characters are not looked for; a word is hidden where it is alone."""
     monkeypatch.setenv("UNLOADER_PASSWORD", "ate")
     assert redact("the date is late, ate") == "the date is late, ate"
     monkeypatch.setenv("UNLOADER_PASSWORD", "tiger")
@@ -215,7 +215,7 @@ def test_short_secrets_and_words_do_not_shred_texts(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_word_that_stands_in_the_open_is_not_hidden() -> None:
-    """Who has the user's name for a password can still read what the program says."""
+    """Who has the user's name for a password can still read the messages."""
     learn("scott")
     redaction.known_openly(["Scott"])
     assert redact("SCOTT.ORDERS") == "SCOTT.ORDERS"
@@ -236,7 +236,7 @@ def test_each_line_of_a_secret_is_hidden() -> None:
 
 
 def test_guarded_streams_hide_what_anybody_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Logging and print pass the filter; there is no way to the bytes below it."""
+    """Logging and print pass the filter; the bytes below it are unreachable."""
     output, errors = io.StringIO(), io.StringIO()
     monkeypatch.setattr(sys, "stdout", output)
     monkeypatch.setattr(sys, "stderr", errors)

@@ -1,4 +1,4 @@
-"""One node that the kernel was told to show as two (numa=fake): both list the same CPUs."""
+"""One node that the kernel shows as two (numa=fake): both list the same CPUs."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_a_worker_whose_cpu_is_unplugged_goes_on_elsewhere(run: Ended) -> None:
 
 
 def test_a_worker_that_left_its_seat_is_told(run: Ended) -> None:
-    """The manifest and the user read which worker runs outside its seat, and of no other."""
+    """The manifest and the user read which worker runs outside its seat, and only that one."""
     found = " ".join(run.manifest["warnings"])
     assert "worker 3 " in found
     assert "outside its seat of CPU 3" in found

@@ -44,7 +44,7 @@ def test_the_files_are_those_of_the_host(
 
 @every_scenario
 def test_seats(runs: dict[str, Ended], name: str) -> None:
-    """Workers alternate between the nodes, keep whole cores, leave out what is off or denied.
+    """Workers alternate between the nodes, keep whole cores, leave out CPUs that are off or denied.
 
     A quota of two CPUs makes two workers, where four CPUs are allowed.
     """
@@ -73,6 +73,6 @@ def test_a_refused_policy_is_told_and_costs_nothing_else(runs: dict[str, Ended])
 
 
 def test_a_placement_that_is_as_planned_warns_of_nothing(runs: dict[str, Ended]) -> None:
-    """Without a deviation there is no warning."""
+    """Without a deviation no warning appears."""
     assert runs["cores"].manifest["warnings"] == runs["cpuset"].manifest["warnings"] == []
     assert runs["cores"].stderr == ""

@@ -42,7 +42,7 @@ def test_the_files_are_those_of_the_host(
 
 @every_scenario
 def test_seats(runs: dict[str, Ended], name: str) -> None:
-    """The larger node gets the more workers, by its CPUs; none sits where there are none."""
+    """The larger node gets the more workers, by its CPUs; no worker sits on a node without CPUs."""
     check_seats(runs[name], PLACES[name])
 
 

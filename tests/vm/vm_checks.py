@@ -8,7 +8,7 @@ from pathlib import Path
 from vm_machine import Ended
 
 UNITS = ("--unit-bytes", "2MiB")
-"""Options that cut the table into some thirty units, whatever the parallelism."""
+"""Options that cut the table into about thirty units, for any parallelism."""
 
 LOCAL_SHARE = 0.95
 
@@ -31,7 +31,7 @@ def check_finished(ended: Ended, expected: dict[str, bytes]) -> None:
 
 
 def check_seats(ended: Ended, places: tuple[Place, ...]) -> None:
-    """Check that each worker has its seat, was bound to its CPUs and ran on no other."""
+    """Check that each worker has its seat, was bound to its CPUs and ran only there."""
     told = {each["worker"]: each for each in ended.manifest["workers"]}
     assert sorted(told) == list(range(len(places)))
     assert [each.worker for each in ended.seen] == sorted(told), "one process a worker"
@@ -45,7 +45,7 @@ def check_seats(ended: Ended, places: tuple[Place, ...]) -> None:
 
 
 def check_policy(ended: Ended, places: tuple[Place, ...], policy: str | None) -> None:
-    """Check the memory policy of each worker; None = it has none, and the run says so."""
+    """Check the memory policy of each worker; None = it has none, and the run reports it."""
     kernel = {"preferred": "prefer", "bind": "bind"}
     for told, seen, place in zip(ended.manifest["workers"], ended.seen, places, strict=True):
         named = "default" if policy is None else f"{kernel[policy]}:{place.memory_node}"

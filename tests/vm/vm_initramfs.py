@@ -41,7 +41,7 @@ $b poweroff -f
 
 
 def archive(busybox: bytes, modules: Mapping[str, bytes], builtin: str) -> bytes:
-    """Return the initramfs, as the kernel's initramfs-buffer-format.rst has it.
+    """Return the initramfs, as described in the kernel's initramfs-buffer-format.rst.
 
     Args:
         busybox: The program, linked statically.

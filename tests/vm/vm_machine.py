@@ -48,10 +48,10 @@ exec {python} {agent} {share}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestNode:
-    """One node as QEMU is told of it."""
+    """One node in the terms of QEMU."""
 
     cpus: str | None
-    """Such as `0-1`; None = it has none."""
+    """Such as `0-1`, or None."""
     mebibytes: int
     """Far more than a run takes: where a node is short of memory, pages go elsewhere. 0 = none."""
 
@@ -70,13 +70,13 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One run in a guest, and what is done to the machine for it."""
+    """One run in a guest, and the changes to the machine for it."""
 
     name: str
     options: tuple[str, ...]
     """Of `unloader run`."""
     cgroup: dict[str, str] = field(default_factory=dict)
-    """Files of the control group that the run is in, and what is written to them."""
+    """Files of the control group that the run is in, and the values written to them."""
     offline: tuple[int, ...] = ()
     """CPUs that are off while it runs."""
     unplugged: tuple[int, ...] = ()
@@ -97,7 +97,7 @@ class Seen:
     ran_on: frozenset[int]
     """CPUs that its threads were on."""
     policies: frozenset[str]
-    """Memory policies of its own memory, as numa_maps has them."""
+    """Memory policies of its own memory, as numa_maps shows them."""
     own_bytes: dict[int, int]
     """Its own memory at the last look, by node: what no file is behind."""
 
@@ -118,7 +118,7 @@ class Ended:
     unplugged: bool
     """Whether CPUs were switched off while it ran."""
     folder: Path
-    """What it left behind, copied to the host."""
+    """Its files, copied to the host."""
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def _command(rig: Rig, machine: Machine, share: Path) -> list[str]:
 
 
 def _run(command: list[str]) -> str:
-    """Run QEMU to its end, at most for the time it has; return what the guest's console said."""
+    """Run QEMU to its end, at most for its time; return the output of the guest's console."""
     # The kernel ends it when we are killed, and no one else could.
     tied = ["setpriv", "--pdeathsig", "KILL", *command]
     with Program(

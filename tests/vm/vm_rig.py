@@ -56,7 +56,7 @@ class Rig:
 
 
 def prepared(say: Say = lambda text: None) -> Rig:
-    """Return the rig, made or completed if need be.
+    """Return the rig, made or completed if necessary.
 
     Args:
         say: Told of each step that takes time.
@@ -158,7 +158,7 @@ def _kernel_package() -> str:
 
 
 def _apt(*arguments: str, folder: Path | None = None) -> None:
-    """Run apt-get; a second time with new package lists, as old ones name what is gone."""
+    """Run apt-get; a second time with new package lists, as old ones name removed packages."""
     for attempt in range(2):
         done = subprocess.run(
             [_tool("apt-get"), *_APT, *arguments],

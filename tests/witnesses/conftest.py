@@ -18,7 +18,7 @@ _FETCHED: dict[str, Client | Missing] = {}
 
 @pytest.fixture(scope="session")
 def tables() -> Tables:
-    """The database that every server of this folder has behind it."""
+    """The database of every server of this folder."""
     return Tables()
 
 

@@ -1,4 +1,4 @@
-"""pandas, in an environment of its own, reads what the writers wrote; and numpy changes no run.
+"""pandas, in a separate environment, reads the written files; and numpy changes no run.
 
 The suite's own environment has no numpy: a newcomer's has none either, and every process that has it
 loads it. For CSV the claim is the values of every dialect that encloses with one character. pandas

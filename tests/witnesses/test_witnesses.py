@@ -127,7 +127,7 @@ def test_a_client_reads_booleans(client: Client, tables: Tables) -> None:
 
 @pytest.mark.parametrize("verifier", ["12c", "11g"])
 def test_a_wrong_password_is_refused(client: Client, tables: Tables, verifier: str) -> None:
-    """A client that logs in with another password is told ORA-01017 and nothing else."""
+    """A client that logs in with another password gets ORA-01017 and nothing else."""
     with OracleServer(tables.database, verifier=verifier) as server:
         (line,) = _run(client, server, "SELECT 1 FROM DUAL", password="lion")
         assert line["error"] == 1017

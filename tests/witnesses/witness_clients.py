@@ -1,4 +1,4 @@
-"""Other people's Oracle clients: how they are fetched, run and understood.
+"""Other people's Oracle clients: their download, start, and output.
 
 What a driver cannot hold, or gets wrong whatever the server says, is in `held` and nowhere else.
 """
@@ -47,7 +47,7 @@ class Client:
     environment: tuple[tuple[str, str], ...] = ()
 
     def run(self, *arguments: str, password: str, statements: tuple[str, ...]) -> list[Any]:
-        """Run statements and return what the program prints, line by line."""
+        """Run statements and return the program's output, line by line."""
         done = subprocess.run(
             [*self.command, *arguments],
             input="".join(f"{statement}\n" for statement in statements).encode(),
@@ -250,7 +250,7 @@ _MAKERS: dict[str, Callable[[], Client]] = {"node": _node, "java": _java, "go": 
 
 
 def read(kind: Type, text: str | None) -> Any:
-    """Return what a text stands for, in a form that can be compared with `held`."""
+    """Return the value of a text, in a form that can be compared with `held`."""
     if text is None:
         return None
     if kind.name in ("NUMBER", "FLOAT"):
@@ -261,7 +261,7 @@ def read(kind: Type, text: str | None) -> Any:
 
 
 def held(client: str, kind: Type, value: Any) -> Any:
-    """Return what a client has of a value: everything, except for what is said here."""
+    """Return a value as a client reads it, with the losses listed here."""
     if value is None:
         return None
     if isinstance(value, Moment):

@@ -131,7 +131,7 @@ def _columns(columns: tuple[tuple[Column, Any], ...]) -> tuple[Column, ...]:
 
 
 class Tables:
-    """A database with the tables, and what is in them."""
+    """A database with the tables, and their rows."""
 
     def __init__(self) -> None:
         """Make them."""

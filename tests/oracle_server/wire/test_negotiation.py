@@ -36,7 +36,7 @@ def test_refusal() -> None:
 
 
 def test_protocol_reply_starts_as_a_real_one() -> None:
-    """Banner, character set, its ten conversions and the first formats are those of Free 23."""
+    """Banner, character set, its ten conversions and the first formats equal Free 23."""
     real = (
         "0106007838365f36342f4c696e757820322e342e7878006903230a00"
         "6603400301400366030166034803014803660301660352030152036603016603610301610366030166031f0308"
@@ -51,7 +51,7 @@ def test_protocol_reply_starts_as_a_real_one() -> None:
     ("mode", "version"), [("19c", "19.22"), ("21c", "21.3"), ("23ai", "23.26")]
 )
 def test_every_release_with_every_verifier(serve, connect, mode, version, verifier) -> None:
-    """The driver logs in and fetches, whatever release and verifier it meets."""
+    """The driver logs in and fetches with every release and verifier."""
     server = serve(mode=mode, verifier=verifier)
     connection = connect(server)
     assert connection.version.startswith(version)

@@ -92,7 +92,7 @@ def test_no_variable_is_passed_on_unasked(source: str, to: tuple[str, ...], tmp_
 def test_a_variable_that_is_named_is_passed_on(
     source: str, to: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Its value gets through whole, and is hidden in what the command writes."""
+    """Its value gets through whole, and is hidden in the command's output."""
     names = ",".join(SECRETS)
     dump = f"cd {tmp_path}; {DUMP}; env"
     passing = ("--hook-env", names, "--hook-env", "NOT_SET_1")
@@ -127,7 +127,7 @@ def test_after_a_failure(source: str, to: tuple[str, ...], tmp_path: Path) -> No
 
 
 def test_a_command_that_fails_after_a_run(source: str, to: tuple[str, ...], tmp_path: Path) -> None:
-    """The run is complete, and its own status says what failed; also the metrics do."""
+    """The run is complete, and a special status names the failure; the metrics do, too."""
     metrics = tmp_path / "x.prom"
     hook = ("--on-success", "echo to both; echo streams >&2; exit 4")
     done = command.ended("run", source, *to, *hook, "--json", "--metrics-file", str(metrics))
@@ -203,5 +203,5 @@ def test_the_time_limit_ends_all_that_was_started(
     ],
 )
 def test_how_it_ends(text: str, why: str) -> None:
-    """Status and signal are told; what it leaves behind, and a closed output, hold nobody up."""
+    """Status and signal are reported; leftover processes and a closed output delay nothing."""
     assert run_hook(hook(text), account(), lambda line: None, lambda: False) == why

@@ -93,7 +93,7 @@ def test_while_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_file_of_somebody_else_is_no_source_of_figures(tmp_path: Path) -> None:
-    """Of another job's file, and of one that is none, nothing is taken over."""
+    """The file of another job, or another kind of file, is not used."""
     path = tmp_path / "x.prom"
     other = Account(job=Job(table="u", source="duckdb", destination="/x"), started_at=1.0)
     other.end(2.0, None)

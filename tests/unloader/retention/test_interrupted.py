@@ -1,4 +1,4 @@
-"""Interrupted runs beside those that follow: where a new run goes, and when the old one is removed.
+"""Interrupted runs beside later ones: the place of a new run, and the removal of an old one.
 
 What manifests, links and `runs` say is compared with the files that are there.
 """
@@ -163,7 +163,7 @@ def test_an_interrupted_run_with_anything_else_in_it_stays(
 
 
 def test_another_job_and_a_run_that_goes_on_stay(source: Path, to: Path) -> None:
-    """Whatever `--keep` says."""
+    """`--keep` does not apply to them."""
     other = job(source, f"{to}/{{run_id}}", "--table", "second")
     broken = kill(to, *other)
     running = command.Running(

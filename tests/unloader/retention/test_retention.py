@@ -114,7 +114,7 @@ def test_the_newest_runs_stay(source: str, tmp_path: Path) -> None:
 
 
 def test_only_whole_runs_of_the_same_table_are_removed(source: str, tmp_path: Path) -> None:
-    """What has another file, a changed or missing one, or is written to stays, with the reason."""
+    """A run with another file, a changed or a missing one, or in use, stays, with the reason."""
     to, run_id = f"{tmp_path}/{{run_id}}", "20200101T000000Z-00000"
     unload(source, to)
     old = only(tmp_path)
@@ -201,7 +201,7 @@ def test_a_resumed_run_that_is_not_the_newest(tmp_path: Path) -> None:
 
 
 def test_a_link_that_cannot_be_switched(source: str, tmp_path: Path) -> None:
-    """The run is complete and says so, and that the link was not switched: status 10."""
+    """The run is complete, and reports that the link was not switched: status 10."""
     name = "l" * 240  # Its temporary name is too long for the file system.
     to = ("--to", f"{tmp_path}/{{run_id}}", "--latest-link", name)
     error = command.error_of("run", source, "--table", "t", *to, status=10)

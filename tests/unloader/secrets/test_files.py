@@ -61,7 +61,7 @@ def test_a_link_counts_as_what_it_leads_to(directory: Path) -> None:
 
 @pytest.mark.parametrize(("mode", "accepted"), [(0o700, True), (0o710, False), (0o701, False)])
 def test_a_directory_may_keep_others_out(directory: Path, mode: int, accepted: bool) -> None:
-    """Behind a directory that only its owner may enter, the rights of the file do not matter."""
+    """In a directory that only its owner may enter, the rights of the file do not matter."""
     inner = directory / "closed" / "inner"
     inner.mkdir(parents=True)
     path = secret(inner, 0o644)

@@ -22,7 +22,7 @@ from unloader.secrets.secret_places import is_proof_of, proof_of
 from writers.model import Compression, ParquetFormat
 
 KEY = bytes(range(200, 232))
-"""The same in every process of the suite: names of tests are made from it."""
+"""Equal in every process of the suite, since names of tests are made from it."""
 CODED = base64.b64encode(KEY).decode()
 
 

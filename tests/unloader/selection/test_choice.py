@@ -1,4 +1,4 @@
-"""Which tables of a listing are chosen, and what is said of the others."""
+"""Which tables of a listing are chosen, and messages about the others."""
 
 from __future__ import annotations
 
@@ -137,14 +137,14 @@ def test_all_that_matches_nothing_is_told_at_once() -> None:
 
 
 def test_rows_that_are_read_twice_are_told() -> None:
-    """A child by inheritance is a table, and its rows are those of its parent, too."""
+    """A child by inheritance is a table, and its parent has the same rows, too."""
     found = listing(table("S", "P"), table("S", "C", part_of=("S", "P")))
     assert "the rows of S.C are unloaded twice" in chosen(found, "S.*").notices[0]
     assert chosen(found, "S.C").notices == ()
 
 
 def test_problems_of_tables_come_with_what_mends_them() -> None:
-    """All at once, each statement once, in one script that no name can break out of."""
+    """All together, each statement once, in one script that no name can escape."""
     hostile = 'x"\n; DROP TABLE y; --'
     right = Obstacle(kind="no right", what="user u has no right", mend=("GRANT USAGE", "GRANT A"))
     again = replace(right, mend=("GRANT USAGE", f'GRANT "{hostile}"'))
@@ -185,7 +185,7 @@ NAME = st.text(alphabet='aAbB*?[]."\n\\ é', min_size=1, max_size=4)
 def test_every_table_can_be_named_and_excluded(
     names: list[tuple[str, str]], folding: Folding, random: Any
 ) -> None:
-    """By its name in quotes, whatever it is; in the same order, in whichever order it is typed."""
+    """By any name in quotes; the order of typing does not matter."""
     if folding == "any":
         names = list({(schema, name.casefold()): (schema, name) for schema, name in names}.values())
     found = listing(*(table(*name) for name in names), folding=folding)
@@ -201,7 +201,7 @@ def test_every_table_can_be_named_and_excluded(
 
 
 def test_patterns_come_from_a_file(tmp_path: Any) -> None:
-    """A file in UTF-8, with a mark at its beginning or without; what is wrong with it is said."""
+    """A file in UTF-8, with a mark at its beginning or without; mistakes in it are reported."""
     path = tmp_path / "list"
     path.write_bytes("\ufeffSALES.ORD*\n# end\n".encode())
     assert [pattern.text for pattern in read_patterns(path)] == ["SALES.ORD*"]

@@ -1,4 +1,4 @@
-"""Patterns of table names: how they are read, and what they match."""
+"""Patterns of table names: their reading and their matches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unloader.model import NamePart
 from unloader.selection.patterns import PartPattern, parse_pattern, patterns_of
 
 NAMES = st.text(alphabet="aAbB*?[]!-.\"' \nÄß😀_1", min_size=1, max_size=6)
-"""Hostile ones: what is special in patterns, in SQL and in files, and letters of several cases."""
+"""Hostile names: special characters of patterns, SQL and files, and letters of several cases."""
 
 
 def quoted(name: str) -> str:
@@ -60,7 +60,7 @@ def test_what_is_no_pattern_is_refused(text: str) -> None:
 @settings(max_examples=examples(400))
 @given(st.lists(NAMES, min_size=1, unique=True), st.sampled_from(("lower", "upper", "any")))
 def test_a_quoted_name_matches_itself_alone(names: list[str], folding: str) -> None:
-    """In quotes there are no wildcards, and no other case where the database tells cases apart."""
+    """In quotes there are no wildcards, and case counts where the database distinguishes it."""
     wanted = names[0]
     found = parse_pattern(quoted(wanted)).name.among(names, folding)  # type: ignore[arg-type]
     assert wanted in found
@@ -126,7 +126,7 @@ def test_a_file_of_patterns() -> None:
 @settings(max_examples=examples(400))
 @given(st.lists(NAMES, max_size=4))
 def test_quoted_names_come_back_from_a_file(names: list[str]) -> None:
-    """Any name can stand in a file."""
+    """A file can contain any name."""
     found = patterns_of("\n".join(map(quoted, names)), "f")
     assert [pattern.name.literal for pattern in found] == [
         NamePart(text=name, quoted=True) for name in names

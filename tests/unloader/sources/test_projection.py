@@ -1,4 +1,4 @@
-"""From what a source says of its columns to the columns of one scan."""
+"""From the columns of a source to the columns of one scan."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_outputs_share_what_both_can_read() -> None:
 
 
 def test_the_database_renders_text_for_a_single_output_only() -> None:
-    """Encoded text serves one text output whose dialect the database can write, and no other."""
+    """Encoded text serves one text output whose dialect the database can write, and only that."""
     columns = [column(VALUE, RENDERED)]
     assert choose(columns, [CSV], encodes=lambda text: True).route == "encoded"
     cut = OutputNeeds(text=TextFormat(), batches_only=True)
@@ -70,7 +70,7 @@ def test_the_database_renders_text_for_a_single_output_only() -> None:
 
 
 def test_the_database_renders_no_empty_lines() -> None:
-    """A database leaves an empty text bare, so that of a single column would be an empty line."""
+    """A database leaves an empty text bare, which would be an empty line for a single column."""
     marked = OutputNeeds(text=TextFormat(null="\\N"))
     one, two = [column(VALUE, RENDERED)], [column(VALUE, RENDERED, name=name) for name in "ab"]
     assert choose(one, [marked], encodes=lambda text: True).route == "arrow"

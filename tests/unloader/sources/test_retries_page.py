@@ -1,4 +1,4 @@
-"""docs/retries.md and the sources: each code that the page lists is followed by what it says."""
+"""docs/retries.md and the sources: each code on the page has the described effect."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def what_follows(error: UnloaderError) -> str:
 
 @pytest.mark.parametrize(("code", "follows"), rows("Codes of PostgreSQL"))
 def test_codes_of_postgresql(code: str, follows: str) -> None:
-    """What the server says while it is asked decides; at a connect it is a session not opened."""
+    """The server's answer to a query decides; at a connect it is a session not opened."""
     state, _, said = code.partition(" ")
     error: Any = type("ServerError", (Exception,), {"sqlstate": f"{state:0<5}"})(said.strip('"'))
     for phase in ("open", "connecting"):

@@ -72,7 +72,7 @@ RFC_4231 = [
 
 @pytest.mark.parametrize(("key", "data", "digest"), RFC_4231)
 def test_hashes_are_the_known_answers_of_rfc_4231(key: bytes, data: bytes, digest: str) -> None:
-    """Those of its test cases whose keys are not too short; cut, they are its beginning."""
+    """Its test cases with long enough keys; a shorter hash is the beginning."""
     assert masked(pa.array([data]), HashColumn(hmac="v", key="k"), key=key) == [digest]
     cut = HashColumn(hmac="v", key="k", length=16)
     assert masked(pa.array([data]), cut, key=key) == [digest[:16]]
@@ -182,7 +182,7 @@ def test_tokens_are_told_apart_by_key_domain_and_value() -> None:
 
 
 def test_tokens_stay_as_they_are() -> None:
-    """Those of an earlier night join those of the next, so their making never changes."""
+    """Tokens of one night join tokens of the next, so their computation never changes."""
     array = pa.array(["customer"])
     domain = hmac.new(KEY, b"unloader tokenize 1\0people", hashlib.sha256).digest()
     digest = hmac.new(domain, b"customer", hashlib.sha256).digest()

@@ -209,7 +209,7 @@ def test_a_cast_without_a_meaning_is_refused() -> None:
 
 
 def test_a_column_says_where_it_comes_from() -> None:
-    """What was masked, by which key, and what still has clear values of a masked column."""
+    """The mask, its key, and columns that still have clear values of a masked one."""
     steps = (
         ComputeColumn(compute="domain", sql="split_part(email, '@', 2)"),
         HashColumn(hmac="email", key="k"),

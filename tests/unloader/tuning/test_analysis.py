@@ -247,7 +247,7 @@ def test_what_workers_wait_for_is_the_limit(figures: dict[str, int], expected: l
     ],
 )
 def test_too_few_levels_have_no_knee(points: list[tuple[int, float]]) -> None:
-    """One or two levels: the fastest is recommended, and the note says what is missing."""
+    """One or two levels: the fastest is recommended, and the note names the gap."""
     found = answer(rows(points))
     assert found["knee"] is None
     assert "too few levels for a knee" in found["knee_interval"]["note"]
@@ -279,5 +279,5 @@ def test_odd_curves_have_an_answer() -> None:
     ],
 )
 def test_options_that_mean_nothing(options: tuple[str, ...], message: str) -> None:
-    """Each has one error that quotes what was written."""
+    """Each has one error that quotes the text."""
     assert message in command.error_of("sweep", "--replay", str(PUBLISHED), *options, status=2)

@@ -1,4 +1,4 @@
-"""What is sampled, where, and what becomes of a job whose sample fails."""
+"""The sample of a codec choice, its place, and jobs whose sample fails."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def job(tmp_path: Path) -> Request:
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 6, 100])
 def test_sampled_units_are_spread_over_the_table(count: int) -> None:
-    """A few, in table order whatever the plan's order, none twice, from begin to end."""
+    """A few, in table order, for any order of the plan, none twice, from begin to end."""
     found = [each.id for each in spread_units(tuple(map(unit, reversed(range(count)))))]
     assert len(found) == min(count, SAMPLED_UNITS)
     assert found == sorted(set(found))
@@ -61,7 +61,7 @@ def test_sampled_units_are_spread_over_the_table(count: int) -> None:
 def test_the_disk_is_that_of_the_destination(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new directory stands for the one it will be made in; two of one disk are one disk."""
+    """A new directory counts as its parent; two on one disk are one disk."""
 
     def disks(*places: str) -> tuple[str, ...]:
         first, *others = places
@@ -89,7 +89,7 @@ def test_a_signal_ends_the_measuring(job: Request) -> None:
 
 
 def test_a_source_that_gives_no_sample_does_not_end_the_run(job: Request) -> None:
-    """The preset takes what it takes unmeasured, and the notice says why."""
+    """The preset takes its default, and the notice has the reason."""
     told: list[Event] = []
     with prepared(TablesRequest.one(job)) as opened:
         ready = opened.tables[0]

@@ -1,4 +1,4 @@
-"""A run held against ceilings: of its own machine, file systems and rows, and of no other."""
+"""A run held against ceilings: of the same machine, file systems and rows only."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_run_says_what_share_it_reached(database: str, ceilings: Path, tmp_pat
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_another_machine_is_not_compared(database: str, ceilings: Path, tmp_path: Path) -> None:
-    """Ceilings of elsewhere are no ceilings here; the run says so and is otherwise the same."""
+    """Ceilings of another machine do not count; the run reports it and is otherwise the same."""
     path = changed(ceilings, tmp_path, lambda each: each["machine"].update(name="db99"))
     manifest, page = unloaded(database, tmp_path / "out", "--ceilings", path)
     assert "efficiency" not in manifest

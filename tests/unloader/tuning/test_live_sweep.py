@@ -12,7 +12,7 @@ from unloader.tuning.live_sweep import evenly, places, rounds
 
 
 def test_what_a_sweep_has_made_is_removed(tmp_path: Path) -> None:
-    """Directories of its own go again, the ones that were there stay."""
+    """Its directories are removed, the ones that were there stay."""
     (tmp_path / "there").mkdir()
     with places((str(tmp_path / "there"), str(tmp_path / "new" / "one")), "id"):
         assert (tmp_path / "new" / "one" / "_sweep-id").is_dir()

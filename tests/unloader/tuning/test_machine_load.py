@@ -79,7 +79,7 @@ def test_shares_and_rates() -> None:
 
 
 def test_what_cannot_be_read_is_none() -> None:
-    """A figure without a counter is None and never zero; the others stay."""
+    """A figure without a counter is missing, never zero; the others stay."""
     load = load_between(BEFORE, AFTER, MACHINE, clock_mhz=None, peak=None)
     assert (load.disks[1].busy, load.disks[1].queue) == (None, None)
     gone = replace(AFTER, cpu=None, cpus=(), database=None)

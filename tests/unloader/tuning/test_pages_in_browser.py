@@ -52,7 +52,7 @@ return {
 
 @pytest.fixture(scope="module")
 def browser(request: pytest.FixtureRequest) -> Iterator[chromium.Browser]:
-    """A running Chromium, or a skip that says why there is none.
+    """A running Chromium, or a skip with the reason.
 
     It is installed if the long tests are run; a plain run takes it if it is there.
     """
@@ -75,7 +75,7 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.long("pages in a browser")
 def test_page_in_a_browser(browser: chromium.Browser, page: Path) -> None:
-    """No error, no request, nothing wider than the window; each figure is that of the JSON."""
+    """No error, no request, nothing wider than the window; each figure equals the JSON."""
     looks: dict[tuple[int, bool], chromium.Look] = {}
     for width in (1280, 390):
         for dark in (False, True):
@@ -97,7 +97,7 @@ def test_page_in_a_browser(browser: chromium.Browser, page: Path) -> None:
 
 @pytest.mark.long(KIND)
 def test_what_a_page_must_not_do_is_seen(browser: chromium.Browser, tmp_path: Path) -> None:
-    """A page that fetches, fails and is too wide is told of, so the test above can fail."""
+    """A page that fetches, fails and is too wide is detected, so the test above can fail."""
     page = tmp_path / "bad.html"
     page.write_text(
         "<!doctype html><img src='other.png'><p style='width:2000px'>wide</p>"

@@ -1,4 +1,4 @@
-"""Files of points: what is read of them, and one clear error for each that cannot be."""
+"""Files of points: their content, and one clear error for an unreadable one."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_what_cannot_be_understood_is_named_with_its_line(
 def test_any_text_is_understood_or_refused(
     tmp_path_factory: pytest.TempPathFactory, content: str
 ) -> None:
-    """What is read are points in range, and all else is the one error."""
+    """Each text gives points in range, or the one error."""
     path = tmp_path_factory.getbasetemp() / "any.csv"
     path.write_bytes(content.encode())
     try:
@@ -160,7 +160,7 @@ def test_any_text_is_understood_or_refused(
 
 
 def test_columns_that_it_does_not_know_are_kept(tmp_path: Path) -> None:
-    """They are told by name, and `unloader size` finds what a sweep has written for it."""
+    """They are reported by name, and `unloader size` finds what a sweep has written for it."""
     text = HEAD.strip() + ",who,row_bytes\n4,5,me,165\n8,3\n"
     found = read_points(written(tmp_path, text))
     assert found.others == ({"who": "me", "row_bytes": "165"}, {"who": "", "row_bytes": ""})
@@ -168,7 +168,7 @@ def test_columns_that_it_does_not_know_are_kept(tmp_path: Path) -> None:
 
 
 def test_points_of_several_curves_are_refused(tmp_path: Path) -> None:
-    """The levels of two codecs are no repeats of one another."""
+    """The levels of two codecs are not repeats of one another."""
     path = written(tmp_path, "parallelism,seconds,compression\n1,9,none\n1,7,zstd\n")
     text = command.error_of("sweep", "--replay", str(path), status=3)
     assert "compression is none, zstd" in text

@@ -1,4 +1,4 @@
-"""`unloader preflight`: what is measured, what is blank, and that nothing stays."""
+"""`unloader preflight`: its figures, its blanks, and no leftovers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_disks_alone_and_together(tmp_path: Path) -> None:
 
 
 def test_source_encoder_and_codecs(database: str, tmp_path: Path) -> None:
-    """Each part has rates, and what is blank a reason: for people, and in the file that is saved."""
+    """Each part has rates, and blanks have a reason: for people, and in the saved file."""
     saved = tmp_path / "c.json"
     page = command.run(
         *("preflight", database, "--table", "t", "--levels", "2,1", "--without", "disk", *SMALL),
@@ -98,7 +98,7 @@ def test_source_encoder_and_codecs(database: str, tmp_path: Path) -> None:
 
 
 def test_a_connection_has_its_figures(postgres: Any) -> None:
-    """The round trip of a server is measured; where the kernel tells nothing, that is said."""
+    """The round trip of a server is measured; missing figures of the kernel are reported."""
     url = postgres.database("preflight")
     postgres.run("CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 20000) r(i)", url=url)
     found = measured(
@@ -131,7 +131,7 @@ def test_a_disk_that_cannot_be_measured_is_blank(tmp_path: Path) -> None:
 
 
 def test_a_disk_without_room_is_not_written_to(tmp_path: Path) -> None:
-    """More bytes than are free are a reason, and so is a stream, which is no disk."""
+    """More bytes than are free are a reason, and so is a stream, which has no disk."""
     found = measured("--to", str(tmp_path), "--disk-bytes", "4000000TiB", "--parallelism", "1")
     assert found["disks"] == []
     assert "are needed" in reasons(found)[f"disk of {tmp_path}, 1 file"]
@@ -193,12 +193,12 @@ def _written(running: command.Running) -> int:
     ],
 )
 def test_a_wrong_call_is_one_clear_error(arguments: tuple[str, ...]) -> None:
-    """What contradicts itself or says nothing is told in one line, before anything is written."""
+    """A contradiction or an incomplete call is reported in one line, before anything is written."""
     command.error_of("preflight", *arguments, status=2)
 
 
 def test_a_result_that_cannot_be_saved_is_an_error(tmp_path: Path) -> None:
-    """The file of ceilings is there as a whole, or the command says that it is not, first of all."""
+    """The file of ceilings is there as a whole, or the command reports first that it is missing."""
     asked = ("preflight", "--to", str(tmp_path), *SMALL, "--parallelism", "1", "--save")
     assert "--save" in command.error_of(*asked, str(tmp_path / "no" / "c.json"), status=6)
     manifest = tmp_path / "_manifest.json"

@@ -22,7 +22,7 @@ def hostile() -> Page:
 
 
 def test_every_figure_is_that_of_the_json(hostile: Page) -> None:
-    """What the page shows is what its JSON says, to the digits that are shown."""
+    """The page shows the figures of its JSON, to the shown digits."""
     document = hostile.document
     wrong = [each for each in hostile.figures if not agrees(each, at(document, each.key))]
     assert wrong == []
@@ -81,7 +81,7 @@ def test_what_a_run_was_like() -> None:
 
 
 def test_many_units_share_bars() -> None:
-    """Of 20,000 units there are as many bars as can be drawn; they stand for all units."""
+    """Of 20,000 units there are as many bars as can be drawn; they cover all units."""
     run = manifest(units=20_000, workers=64, failed=0)
     found = run_report(run)
     assert found.units_per_bar == 16
@@ -111,7 +111,7 @@ def test_units_of_an_earlier_process() -> None:
 
 
 def test_changes_of_the_number_of_workers() -> None:
-    """Each tells what was before it; without samples to draw them over there is a table alone."""
+    """Each has the number before it; without samples to draw them over there is a table alone."""
     run = manifest(units=6, workers=4, failed=0)
     found = run_report(run)
     assert [(each.before, each.workers, each.cause) for each in found.steps] == [
@@ -128,7 +128,7 @@ def test_changes_of_the_number_of_workers() -> None:
 
 
 def test_efficiency(hostile: Page) -> None:
-    """Each rate is held against its ceiling in its unit, and what was not is reported with why."""
+    """Each rate is held against its ceiling in its unit, and the other rates have a reason."""
     shown = {each.key: each.shown for each in hostile.figures}
     of_disk = [shown[f"efficiency.parts.0.{key}"] for key in ("share", "rate", "ceiling")]
     assert of_disk == ["90.8%", "451.0 MB/s", "496.9 MB/s"]

@@ -124,7 +124,7 @@ def test_another_cpu_and_another_discount(tmp_path: Path) -> None:
 
 
 def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
-    """More cores than any point had are taken in proportion, and the page says so."""
+    """More cores than any point had are taken in proportion, and the page has a note."""
     path = points(tmp_path, "parallelism,seconds,rows,bytes\n4,100,1e6,1e8\n")
     found = sized("--rows", "1M", "--cores", "8", "--discount", "0", "--from", path)
     assert found["on_cores"]["seconds"] == 50
@@ -220,7 +220,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_file_that_says_nothing_is_one_clear_error(tmp_path: Path, name: str) -> None:
-    """Whatever is in the file, the error names it and says what to do."""
+    """For any content of the file the error names it and the next step."""
     path = points(tmp_path, HOSTILE[name], "file")
     with pytest.raises((ConfigError, OutputFailed)) as found:
         basis_of((path,), like_record=False)
@@ -293,7 +293,7 @@ def test_an_impossible_figure_is_refused(arguments: tuple[str, ...]) -> None:
     [("--rows", "--rows"), ("--row-bytes", "--row-bytes"), ("--window", "--cores")],
 )
 def test_what_is_missing_is_named(tmp_path: Path, missing: str, hint: str) -> None:
-    """A question that lacks something says what to add."""
+    """A question that lacks something names the missing part."""
     given = {"--rows": "1M", "--row-bytes": "100", "--window": "1h"}
     del given[missing]
     path = points(tmp_path, "parallelism,seconds\n4,100\n")

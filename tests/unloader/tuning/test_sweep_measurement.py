@@ -77,7 +77,7 @@ def test_a_wait_for_writing_is_the_disk_s_only_while_nothing_of_ours_runs() -> N
 
 
 def test_a_wait_for_a_codec_is_not_the_disk_s() -> None:
-    """Encoding that waits for compressing waits for a CPU at most, for the disk behind it else."""
+    """Encoding that waits for compressing waits for a CPU at most, else for the disk after it."""
     load = replace(IDLE, encode_blocked_s=8.0, compress_delay_s=2.0, process_cpu_s=6.0)
     seconds = {"compress_s": 8.0, "compress_cpu_s": 6.0, "write_s": 8.0}
     assert waits(unit(load, **seconds)) == pytest.approx((0.0, 0.0, 0.2))

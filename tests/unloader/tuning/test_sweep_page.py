@@ -27,7 +27,7 @@ def hostile() -> Page:
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_every_figure_is_that_of_the_json(hostile: Page) -> None:
-    """What the page shows is what its JSON says, to the digits that are shown."""
+    """The page shows the figures of its JSON, to the shown digits."""
     document = hostile.document
     assert [each for each in hostile.figures if not agrees(each, at(document, each.key))] == []
     keys = {each.key for each in hostile.figures}
@@ -96,7 +96,7 @@ def test_unsteady_points_and_settings() -> None:
 
 
 def test_timeline_of_the_recommended_point() -> None:
-    """The bars are those of its median measurement."""
+    """The bars show its median measurement."""
     found = sweep_report(sweeps.analysed())
     assert found.shown_point == "--parallelism 8"
     assert len(found.bars) == 48
@@ -106,7 +106,7 @@ def test_timeline_of_the_recommended_point() -> None:
 
 @pytest.mark.parametrize("made", [sweeps.replay, sweeps.live, sweeps.analysed])
 def test_a_page_is_made_of_what_a_sweep_printed(made: Any) -> None:
-    """The JSON of a sweep is read as what was printed."""
+    """The JSON of a sweep is read as it was printed."""
     printed = json.loads(msgspec.json.encode(made()))
     assert is_sweep(printed)
     assert sweep_of(printed, "sweep.json") == made()

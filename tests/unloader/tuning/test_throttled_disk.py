@@ -26,7 +26,7 @@ def slow_disk(tmp_path: Path) -> Iterator[Throttled]:
 
 @pytest.mark.long("throttled machines")
 def test_a_throttled_disk_is_measured_as_it_is(slow_disk: Throttled, tmp_path: Path) -> None:
-    """No figure of a disk is above what it takes, and a run into it is held against that."""
+    """No figure of a disk is above its capacity, and a run into it is compared with that."""
     saved, to, path = tmp_path / "c.json", tmp_path / "out", tmp_path / "t.db"
     with duckdb.connect(str(path)) as connection:
         connection.execute(

@@ -1,4 +1,4 @@
-"""Runs the scenarios of a guest, one after the other, and writes down what came of each.
+"""Runs the scenarios of a guest, one after the other, and writes the result of each.
 
 It has the guest to itself, as root: it switches CPUs off and on, and makes control groups. A run is a
 fork of it, since an emulated CPU needs a quarter of a minute to import the command. Its workers are
@@ -28,11 +28,11 @@ _SET_MEMPOLICY = 238
 """Of x86_64."""
 
 _IMPORTED = ("unloader.cli.commands.run", "unloader.run.starting", "unloader.sources.sqlite.source")
-"""With what they import, most of what a run does before it has workers."""
+"""Modules of the command, imported before the first run."""
 
 
 def main(share: Path) -> None:
-    """Run what the host has written down."""
+    """Run the scenarios of the host."""
     _delegate_controllers()
     for name in _IMPORTED:
         import_module(name)
@@ -103,7 +103,7 @@ def _goes_on(run: int) -> bool:
 
 
 def _prepare(join: Callable[[], None], *, refused: bool) -> Callable[[], None]:
-    """Return what the child does between its fork and the run."""
+    """Return the function that the child runs between its fork and the run."""
     if not refused:
         return join
     from refused_policy import deny

@@ -1,4 +1,4 @@
-"""Sees where the workers of a run are, by /proc alone and nothing of what they say themselves.
+"""Sees where the workers of a run are, by /proc alone, without their own reports.
 
 Runs in a guest.
 """
@@ -23,7 +23,7 @@ _EXITING = 0x4
 
 @dataclass(slots=True)
 class _Process:
-    """What was seen of one process of a worker."""
+    """Observations of one process of a worker."""
 
     worker: int
     looks: int = 0
@@ -42,7 +42,7 @@ class Observer:
         self._processes: dict[int, _Process] = {}
 
     def look(self) -> None:
-        """Look at each worker of the run; one that is gone keeps what was seen."""
+        """Look at each worker of the run; a dead one keeps its observations."""
         self._look_below(str(self._run))
 
     def at_work(self) -> set[int]:
@@ -50,7 +50,7 @@ class Observer:
         return {each.worker for each in self._processes.values() if each.looks >= 3}
 
     def seen(self) -> list[dict[str, Any]]:
-        """Return what was seen, by worker and then in order of the process's start."""
+        """Return the observations, by worker and then in order of the process's start."""
         return [
             {
                 "worker": each.worker,

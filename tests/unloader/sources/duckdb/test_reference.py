@@ -129,7 +129,7 @@ def asked_to_stop() -> Callable[[int], Callable[[], bool]]:
 
 
 def test_a_foreign_file_is_refused_and_kept(tmp_path: Path) -> None:
-    """A file that is no reference table is named in the error and not touched."""
+    """A file of another kind is named in the error and not touched."""
     text = tmp_path / "notes.txt"
     text.write_text("mine")
     other = tmp_path / "other.duckdb"

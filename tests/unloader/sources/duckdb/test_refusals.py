@@ -1,4 +1,4 @@
-"""Values that DuckDB has and the output has not: all columns at once, and what a text loses."""
+"""Values that DuckDB has and the output has not: all columns together, and losses in texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def source(tmp_path: Path) -> str:
 
 
 def test_all_columns_with_infinite_values_are_named(source: str, tmp_path: Path) -> None:
-    """One run names them all, and what it advises works."""
+    """One run names them all, and its advice works."""
     job = ("run", source, "--table", "t", "--to", str(tmp_path / "out"), "--format", "parquet")
     error = command.error_of(*job, "--progress", "none", status=6)
     assert "columns d, ts, t z hold" in error

@@ -124,7 +124,7 @@ def test_tables_are_listed(server: OracleServer, tmp_path: Path) -> None:
 
 
 def test_one_scn_for_all(server: OracleServer, catalog: OracleCatalog) -> None:
-    """Count and description are of the SCN, whatever is written meanwhile."""
+    """Count and description are of the SCN, without later changes."""
     snapshot = catalog.snapshot("snapshot")
     assert (snapshot.kind, snapshot.value) == ("scn", str(server.database.scn))
     server.database.insert("SCOTT", "PLAIN", rows(10, start=9000))
@@ -162,7 +162,7 @@ def test_the_ladder_to_the_scn(
 
 
 def test_no_way_to_the_scn(server: OracleServer, catalog: OracleCatalog) -> None:
-    """A user who may not know the SCN is told the grant, and may read without one."""
+    """A user who may not know the SCN gets the grant, and may read without an SCN."""
     server.database.privileges.revoke("SCOTT", "TIMESTAMP_TO_SCN")
     with pytest.raises(SourceError, match="SCOTT may not read the current SCN") as caught:
         catalog.snapshot("snapshot")
@@ -302,7 +302,7 @@ def test_counting_after_a_long_silence(server: OracleServer, catalog: OracleCata
 
 
 def test_conditions_are_parsed(catalog: OracleCatalog) -> None:
-    """A condition must stand by itself: what would take parentheses apart, or a bind, is refused."""
+    """A condition must be complete: unbalanced parentheses and binds are refused."""
     snapshot = catalog.snapshot("snapshot")
     table = catalog.describe(parse_table("PLAIN"))
     good = extract_of(catalog, table, snapshot, where="ID BETWEEN 1 AND 5 -- some")
@@ -338,7 +338,7 @@ def test_queries_are_described(server: OracleServer, catalog: OracleCatalog) -> 
 
 
 def test_ending_the_sessions_of_a_run(server: OracleServer, tmp_path: Path) -> None:
-    """The statement names this run's sessions and no others; without a run there is none."""
+    """The statement names this run's sessions and no others; without a run it is empty."""
     plain = OracleSource().open_catalog(source(server, tmp_path))
     assert plain.end_sessions_sql() == ""
     plain.close()
@@ -357,7 +357,7 @@ def test_ending_the_sessions_of_a_run(server: OracleServer, tmp_path: Path) -> N
 
 
 def test_types_as_oracle_prints_them(server: OracleServer, catalog: OracleCatalog) -> None:
-    """Precision, scale, length and semantics of every column are those of the dictionary."""
+    """Precision, scale, length and semantics of every column match the dictionary."""
     types = {
         "NUMBER": Type(name="NUMBER"),
         "NUMBER(10)": Type(name="NUMBER", precision=10, scale=0),
@@ -389,7 +389,7 @@ def test_types_as_oracle_prints_them(server: OracleServer, catalog: OracleCatalo
 def test_active_sessions_of_others_are_counted(
     server: OracleServer, catalog: OracleCatalog
 ) -> None:
-    """Not those of the run, and not without the right to see any."""
+    """Sessions of the run do not count, and the right to see sessions is needed."""
     with pytest.raises(ConfigError, match="may not read V\\$SESSION"):
         catalog.open_load()
     server.database.privileges.grant("SCOTT", "V$SESSION")

@@ -82,7 +82,7 @@ def test_session_that_ended_while_idle(sessions: tuple[Session, Session]) -> Non
 
 
 def test_session_that_ends_amid_a_copy(sessions: tuple[Session, Session]) -> None:
-    """What came is no whole result: the copy ends with the loss."""
+    """The result is not whole: the copy ends with the loss."""
     victim, other = sessions
     sql = "SELECT repeat('x', 1000) FROM generate_series(1, 200000)"
     pid = victim.value("SELECT pg_backend_pid()")

@@ -76,7 +76,7 @@ def test_another_parent_reads_the_same_state(
 def test_a_snapshot_that_nobody_holds_is_gone(
     postgres: Any, url: str, first: PostgresCatalog
 ) -> None:
-    """Parents and workers say so, with what to do, and no attempt is repeated."""
+    """Parents and workers report it with the next step, and no attempt is repeated."""
     taken = first.snapshot("snapshot")
     spec = at(url, taken)
     first.close()
@@ -111,7 +111,7 @@ def test_a_number_that_was_given_out_again_is_another_snapshot(
 
 
 def test_what_is_no_exported_snapshot_leads_nowhere(url: str) -> None:
-    """A value of another kind, or one without what it sees, is not even tried."""
+    """A value of another kind, or one without its visible transactions, is not tried."""
     spec = SourceSpec(kind="postgresql", location=url)
     assert PostgresSource().at_snapshot(spec, "scn", "4711") is None
     assert PostgresSource().at_snapshot(spec, "exported-snapshot", "00000003-0000001B-1") is None

@@ -1,4 +1,4 @@
-"""A run of PostgreSQL locks what it reads: TRUNCATE and ALTER TABLE go past every snapshot."""
+"""A run of PostgreSQL locks its tables: TRUNCATE and ALTER TABLE go past every snapshot."""
 
 from __future__ import annotations
 
@@ -361,7 +361,7 @@ def test_another_table_under_the_name_is_told(
 def test_the_count_is_of_what_the_table_was(
     postgres: Any, catalog: PostgresCatalog, url: str, name: str, statement: str, rows: int
 ) -> None:
-    """What has been attached since the snapshot is counted nowhere, though its rows are older."""
+    """Partitions attached since the snapshot are not counted, though its rows are older."""
     postgres.run(
         "CREATE TABLE more (k int, v int); INSERT INTO more VALUES (3, 3);"
         "CREATE TABLE heir (v int); INSERT INTO heir VALUES (1), (2)",
@@ -406,7 +406,7 @@ def test_nobody_waits_for_ever(url: str) -> None:
 def test_the_wait_for_a_lock_is_an_option(
     postgres: Any, url: str, tmp_path: Path, seconds: str, wanted: str
 ) -> None:
-    """An ALTER TABLE in progress ends the run after that long; 0 is what the server is set to."""
+    """An ALTER TABLE in progress ends the run after that long; 0 means the server's setting."""
     postgres.run("ALTER DATABASE hold SET lock_timeout = '1s'", url=url)
     session = SessionOptions(lock_timeout_seconds=float(seconds))
     with closing(Session(SourceSpec(kind="postgresql", location=url, session=session))) as ours:

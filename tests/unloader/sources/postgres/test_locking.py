@@ -1,4 +1,4 @@
-"""Many tables of PostgreSQL held and counted for one snapshot, of which some are in the way."""
+"""Many tables of PostgreSQL held and counted for one snapshot, some of them locked or changed."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_tables_in_the_way_spoil_no_other(
 def test_a_lock_is_waited_for_by_its_own_table_alone(
     catalog: PostgresCatalog, spec: SourceSpec
 ) -> None:
-    """Anyone who has one table for himself keeps that from being held, and no other."""
+    """Anyone who has one table for himself prevents the lock of that table alone."""
     wanted = extracts(catalog, spec, ("one", "locked", "none"))
     other = Session(spec)
     with closing(other):

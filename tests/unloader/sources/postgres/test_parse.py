@@ -1,4 +1,4 @@
-"""COPY's text into batches: what is kept apart, what is refused, and in which words."""
+"""COPY's text into batches: distinctions, refusals, and their words."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_one_column_of_nulls() -> None:
 
 @given(st.lists(st.none() | st.text(alphabet=st.characters(codec="utf-8")), min_size=1))
 def test_any_text_comes_out_as_it_was(values: list[str | None]) -> None:
-    """Whatever UTF-8 text COPY encloses is what arrives, NULLs between it included."""
+    """Any UTF-8 text arrives as COPY encloses it, with NULLs between."""
     values = [value.replace("\0", "") if value is not None else None for value in values]
     lines = ['"' + v.replace('"', '""') + '"' if v is not None else "" for v in values]
     data = "".join(f"{line},1\n" for line in lines).encode()
@@ -140,7 +140,7 @@ def test_all_columns_that_do_not_fit_are_named_at_once() -> None:
 
 
 def test_a_column_with_an_odd_name_is_told_by_it() -> None:
-    """The name in the error is the column's own, whatever characters it has."""
+    """The name in the error is the column's own, with any characters."""
     error = refusal_of(b"x\n", **{'In CSV column #7: "a,b"': pa.int64()})
     assert 'column In CSV column #7: "a,b"' in error.message
 
@@ -154,6 +154,6 @@ def test_text_that_is_no_utf8_is_refused(kind: pa.DataType) -> None:
 
 
 def test_a_record_of_another_width_is_the_sources_fault() -> None:
-    """Text that is not what COPY sends is no user's mistake about a value."""
+    """Text that COPY never sends is not reported as a wrong value."""
     with pytest.raises(SourceError, match="cannot be parsed"):
         rows_of(b"1,2\n1\n", a=pa.int64(), b=pa.int64())

@@ -170,7 +170,7 @@ def test_missing_rights_are_told_with_their_grants(postgres: Any, url: str) -> N
 
 
 def test_the_list_is_of_the_snapshot(postgres: Any, url: str, catalog: PostgresCatalog) -> None:
-    """What came since is not in it; what was dropped or renamed since is told by name."""
+    """Newer tables are not in it; dropped and renamed ones are reported by name."""
     make = "CREATE TABLE s.{0} (k integer);"
     postgres.run(make.format("dropped") + make.format("renamed") + make.format("later"), url=url)
     catalog.snapshot("snapshot")

@@ -1,4 +1,4 @@
-"""What the parent learns of a SQLite file: tables, columns, sizes, rowids, queries, conditions."""
+"""The parent's view of a SQLite file: tables, columns, sizes, rowids, queries, conditions."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_queries_that_are_not_accepted(catalog: SQLiteCatalog, query: str, messa
 def test_conditions_go_into_statement_and_count(
     catalog: SQLiteCatalog, where: str, rows: int
 ) -> None:
-    """The user's condition narrows a range, whatever operators or comments it has."""
+    """The user's condition narrows a range, with any operators or comments."""
     table = described(catalog, "plain")
     extract = extract_of(catalog, table, where)
     assert catalog.count(extract) == rows

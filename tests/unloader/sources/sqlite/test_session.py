@@ -214,7 +214,7 @@ def test_a_busy_writer_is_named(
 
 
 def test_a_lost_reservation_is_noticed(path: Path) -> None:
-    """Where the lock got lost and someone wrote, no count is given out as that of the snapshot."""
+    """Where the lock got lost and someone wrote, no count is reported for the snapshot."""
     with closing(SQLiteSource().open_catalog(spec_of(path))) as catalog:
         snapshot = catalog.snapshot("snapshot")
         table = catalog.describe(parse_table("t"))
@@ -301,7 +301,7 @@ catalog.close()
 
 
 def test_a_file_that_may_only_be_read() -> None:
-    """A read-only file cannot be reserved: the error says so and that `none` reads it."""
+    """A read-only file cannot be reserved: the error reports it and names `none`."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         os.chmod(folder, 0o755)
         file = Path(folder) / "data.db"

@@ -99,7 +99,7 @@ def test_fetch_memory_bounds_batches(make: Callable[..., Path]) -> None:
 
 
 def test_a_late_value_of_another_class_is_not_missed(make: Callable[..., Path]) -> None:
-    """A value of a foreign class far behind the first batch stops the unit and names the row."""
+    """A value of a foreign class far after the first batch stops the unit and names the row."""
     path = make("CREATE TABLE t (i INTEGER)", [(1,)] * 20_000)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE t SET i = 'n/a' WHERE rowid = 19999")

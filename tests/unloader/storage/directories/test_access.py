@@ -59,7 +59,7 @@ def test_a_directory_that_was_there_keeps_its_rights(tmp_path: Path) -> None:
 
 
 def test_staged_files_are_never_more_open_than_in_the_end(tmp_path: Path, umask: int) -> None:
-    """While the run continues, no one but its user gets at staged files, whatever their rights."""
+    """While the run continues, no one but its user can read staged files, for any final rights."""
     out = tmp_path / "out"
     out.mkdir(mode=0o755)
     with taken([out], overwrite=False, mode=0o640) as directory:

@@ -1,4 +1,4 @@
-"""A publication that is interrupted at any moment: what readers see, and what comes of it."""
+"""A publication that is interrupted at any moment: the view of readers, and the recovery."""
 
 from __future__ import annotations
 

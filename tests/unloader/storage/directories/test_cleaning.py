@@ -1,4 +1,4 @@
-"""Cleaning: what runs that died left goes, what is published stays, what continues is refused."""
+"""Cleaning: remains of dead runs are removed, published files stay, running runs are refused."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_a_dead_run_left_goes_and_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("named", [0, 1])
 def test_all_directories_of_a_run_are_cleaned(tmp_path: Path, named: int) -> None:
-    """Whichever is named, the others go by what is written in it."""
+    """One directory is named; its record names the others."""
     pair = [tmp_path / "x", tmp_path / "y"]
     left_behind(*pair)
     found = api.clean([pair[named]])
@@ -187,7 +187,7 @@ def killed(tmp_path: Path, call: str, path: str, *, foreign: bool = False) -> Pa
 
 @pytest.mark.parametrize("foreign", [False, True])
 def test_a_run_that_is_published_by_half_is_completed(tmp_path: Path, foreign: bool) -> None:
-    """It is complete and counted: cleaning gives it its final names, a dry run says so."""
+    """It is complete and counted: cleaning gives it its final names, a dry run announces it."""
     out = killed(tmp_path, "rename", "/e.csv", foreign=foreign)
     before = names(out.parent)
     told = api.clean([out], dry_run=True)

@@ -1,4 +1,4 @@
-"""The directory of one table of many: what is on the disk when, and what is given back."""
+"""The directory of one table of many: the order of syncs, and released resources."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_published_directory_gives_its_files_and_its_thread_back(tmp_path: Pat
 
 
 def test_what_was_cut_short_beside_many_directories_is_completed(tmp_path: Path) -> None:
-    """A directory that was to be exchanged is found by what is beside it, once for all."""
+    """A directory that was to be exchanged is found by its neighbours, once for all tables."""
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
     twin = tmp_path / ".one.unloader-dead"

@@ -89,7 +89,7 @@ def killed_halfway(out: Path) -> Callable[[], None]:
 def test_a_publisher_killed_before_the_lock_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: str
 ) -> None:
-    """It lived when records were looked for, and has died since: what it had begun is not lost."""
+    """It lived when records were looked for, and has died since: its publication is not lost."""
     out = tmp_path / "out"
     finish(out, "o1.csv", "o2.csv")
     (out / "mine.txt").write_text("mine")
@@ -183,7 +183,7 @@ def test_a_record_of_another_user_is_not_believed(shared: Path, comes: str) -> N
 
 @pytest.mark.parametrize("form", ["open", "closed", "link"])
 def test_a_twin_of_another_user_is_not_taken(shared: Path, form: str) -> None:
-    """The files go in one by one, and what is in that twin stays there."""
+    """Files are moved one by one, and the twin's files stay there."""
     out, twin = shared / "out", shared / ".out.unloader-r1"
 
     def plant() -> None:
@@ -205,7 +205,7 @@ def test_a_twin_of_another_user_is_not_taken(shared: Path, form: str) -> None:
 
 
 def test_a_file_system_that_maps_users(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run believes what it has made itself, anyone who it belongs to there."""
+    """A run trusts its own files, for any displayed owner."""
     (shared / "out").mkdir()
     (shared / "out").chmod(0o777)
     monkeypatch.setattr(os, "geteuid", lambda: USER + 1)
@@ -214,7 +214,7 @@ def test_a_file_system_that_maps_users(shared: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_room_of_another_user_is_not_used(shared: Path) -> None:
-    """He could change what is staged there; neither a run nor clean touches or believes it."""
+    """That user could change staged files; neither a run nor clean uses them."""
     out = shared / "out"
     out.mkdir()
     out.chmod(0o777)

@@ -73,7 +73,7 @@ def test_who_goes_on_has_the_journal(tmp_path: Path) -> None:
 
 
 def test_what_a_dead_run_has_left_is_counted_and_removed(tmp_path: Path) -> None:
-    """Anyone who comes next is told of it, and has no line of its journal."""
+    """The next run reports it, and has no line of its journal."""
     out = tmp_path / "out"
     with begun(out) as directory:
         stage(directory, "a.csv")

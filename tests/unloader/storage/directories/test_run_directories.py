@@ -1,4 +1,4 @@
-"""The destination of a run: who may have it, what stays, what goes, what is never touched."""
+"""The destination of a run: locks, kept files, removed files, and files of others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ except OutputFailed as error:
 
 
 def test_the_journal_has_a_line_for_each_record(tmp_path: Path) -> None:
-    """Each entry is one line of JSON, in order, whatever its text."""
+    """Each entry is one line of JSON, in order, for any text."""
     entries = [{"unit": "1", "partition": "a\nb"}, {"unit": "2", "partition": "ü"}]
     with taken([tmp_path], overwrite=False) as directory:
         for entry in entries:
@@ -41,7 +41,7 @@ def test_the_journal_has_a_line_for_each_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_destination_in_use_is_refused(tmp_path: Path, overwrite: bool) -> None:
-    """A second run is told to wait, in this process or another; the first is not disturbed."""
+    """A second run is refused, in this process or another; the first is not disturbed."""
     with taken([tmp_path / "out"], overwrite=False) as directory:
         moves = stage(directory, "a.csv")
         with pytest.raises(OutputFailed, match="another run is writing"):
@@ -72,7 +72,7 @@ def test_a_refusal_holds_no_lock_and_no_descriptor(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [(), ("a.csv",)])
 def test_a_finished_run_is_not_replaced_unasked(tmp_path: Path, names: tuple[str, ...]) -> None:
-    """Without overwrite a finished run is refused by what it is, and stays to the byte."""
+    """Without overwrite a finished run is refused as a finished run, and stays to the byte."""
     finish(tmp_path, *names)
     before = content_of(tmp_path)
     with pytest.raises(OutputFailed, match=r"a finished run.*--overwrite"):
@@ -111,7 +111,7 @@ def test_overwrite_replaces_the_whole_old_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["file", "directory", "dangling link"])
 def test_a_foreign_file_in_the_way_is_refused_with_nothing_lost(tmp_path: Path, kind: str) -> None:
-    """The old run, the foreign file and what is staged are all still there after the refusal."""
+    """The old run, the foreign file and the staged files are kept after the refusal."""
     finish(tmp_path, "a.csv", "b.csv")
     if kind == "file":
         (tmp_path / "c.csv").write_text("mine")
@@ -159,7 +159,7 @@ def test_foreign_files_are_told_before_the_work(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_the_new_directory_has_the_rights_of_the_old_one(tmp_path: Path, overwrite: bool) -> None:
-    """Mode with its special bits, owner and attributes are those of the directory that was there."""
+    """Mode with its special bits, owner and attributes are kept from the earlier directory."""
     out = tmp_path / "out"
     out.mkdir()
     if overwrite:
@@ -178,7 +178,7 @@ def test_the_new_directory_has_the_rights_of_the_old_one(tmp_path: Path, overwri
 
 
 def test_a_link_to_the_directory_stays_one(tmp_path: Path) -> None:
-    """What it leads to is exchanged, where that lies."""
+    """Its target is exchanged in place."""
     (tmp_path / "far").mkdir()
     (tmp_path / "link").symlink_to("far")
     finish(tmp_path / "link", "a.csv")
@@ -270,7 +270,7 @@ def break_off(path: Path, *, tidily: bool) -> None:
 def test_what_a_dead_run_left_is_dropped_with_a_notice(
     tmp_path: Path, tidily: bool, overwrite: bool
 ) -> None:
-    """However it died, it is in nobody's way; the notice tells which run it was and what it had."""
+    """It blocks no run, for any kind of death; the notice names the run and its units."""
     break_off(tmp_path, tidily=tidily)
     with taken([tmp_path], overwrite=overwrite) as directory:
         assert directory.notices == (
@@ -310,7 +310,7 @@ def test_no_space_for_the_manifest_keeps_the_old_run(tmp_path: Path) -> None:
 
 
 def test_discard_removes_the_files_of_one_attempt(tmp_path: Path) -> None:
-    """Only staged files of that very stem go, not those of an attempt whose number begins alike."""
+    """Only staged files of that very stem go, not files of an attempt with a similar number."""
     with taken([tmp_path], overwrite=False) as directory:
         for name in ("1-a1.csv", "1-a1.001.csv", "1-a12.csv", "11-a1.csv"):
             stage(directory, name)
@@ -354,7 +354,7 @@ def test_a_lost_lock_is_no_publication(tmp_path: Path, fault: str) -> None:
 def test_the_old_manifest_goes_before_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One by one: names that sort before the manifest's are no exception."""
+    """One by one: also names that sort before the manifest's."""
     out = tmp_path / "out"
     finish(out, "A.csv", "B.csv")
     (out / "mine.txt").write_text("mine")

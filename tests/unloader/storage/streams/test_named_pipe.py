@@ -33,7 +33,7 @@ def test_a_pipe_that_became_a_file_is_not_removed(tmp_path: Path) -> None:
 
 
 def test_the_wait_for_a_reader_ends(tmp_path: Path) -> None:
-    """In time, with the option that makes it longer, and by whatever `waiting` raises."""
+    """In time, with the option that makes it longer, and by any exception of `waiting`."""
     os.mkfifo(tmp_path / "p")
     with pytest.raises(OutputFailed, match=r"within 0.1 s.*--pipe-timeout"):
         open_for_reader(str(tmp_path / "p"), 0.1, lambda: None)

@@ -57,7 +57,7 @@ def one(native: str, target: OneOutput) -> tuple[str, str]:
 def test_types_that_hold_every_value_are_read_as_such(
     native: str, output: str, target: OneOutput
 ) -> None:
-    """A column whose Arrow type holds all its values is read as it is, whatever the format."""
+    """A column whose Arrow type holds all its values is read as it is, for every format."""
     assert one(native, target) == (output, '"C"')
 
 
@@ -65,7 +65,7 @@ def test_types_that_hold_every_value_are_read_as_such(
     "native", ["NUMBER", "FLOAT(126)", "NUMBER(10,-2)", "NUMBER(2,60)"], ids=str
 )
 def test_numbers_without_a_decimal_are_text(native: str) -> None:
-    """A NUMBER that no decimal holds is exact text, never a double, unless the user says so."""
+    """A NUMBER that no decimal holds is exact text, never a double, unless the user asks for it."""
     text = ("string", "TO_CHAR(\"C\",'TM9','NLS_NUMERIC_CHARACTERS=''.,''')")
     assert one(native, CSV) == one(native, PARQUET) == text
     for form, output in (("decimal(38,10)", "decimal128(38, 10)"), ("double", "double")):
@@ -147,7 +147,7 @@ def test_as_text_makes_text_of_every_type() -> None:
 
 
 def test_texts_of_numbers_and_timestamps_are_marked() -> None:
-    """What is carried as text says in its field what it is."""
+    """Values that are carried as text have their kind in the field."""
     columns = tuple(
         ColumnInfo(name=name, native_type=native)
         for name, native in (

@@ -1,4 +1,4 @@
-"""Connecting to Oracle: every way in, and what is said where there is none."""
+"""Connecting to Oracle: every way to connect, and the error where none works."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_wrong_service(server: OracleServer, tmp_path: Path) -> None:
 
 
 def test_nobody_listens(server: OracleServer, tmp_path: Path) -> None:
-    """A port without a listener is worth another try, and the hint says what to check."""
+    """A port without a listener is worth another try, and the hint names the checks."""
     with closed_port(server.host) as port:
         url = f"oracle://scott@{server.host}:{port}/S"
         with pytest.raises(TransientSourceError, match="refused") as caught:

@@ -76,7 +76,7 @@ def test_the_code_that_matters_decides() -> None:
 
 
 def test_the_drivers_own_errors() -> None:
-    """The driver's codes stand for the database's; noise of its own goes."""
+    """The driver's codes are mapped to the database's; its other words are removed."""
     lost = _create_err(4011)
     assert is_dead(exceptions.DatabaseError(lost))
     assert type(translated(exceptions.DatabaseError(lost))) is TransientSourceError

@@ -28,7 +28,7 @@ def server() -> Iterator[OracleServer]:
 
 
 def test_settings_of_a_session(server: OracleServer, tmp_path: Path) -> None:
-    """Whatever the environment says, values and keys have one form, and we are our parallelism."""
+    """In any environment values and keys have one form, and only our workers are parallel."""
     session = Session(source(server, tmp_path), action="T 0001")
     settings = server.sessions[-1].settings
     assert settings["NLS_CALENDAR"] == "GREGORIAN"
@@ -42,7 +42,7 @@ def test_settings_of_a_session(server: OracleServer, tmp_path: Path) -> None:
 
 
 def test_a_run_is_found_in_the_list_of_sessions(server: OracleServer, tmp_path: Path) -> None:
-    """Module, action and client identifier say whose session it is and what it does."""
+    """Module, action and client identifier name the run and its work."""
     spec = source(server, tmp_path, session=SessionOptions(run_id="20261121T021500Z-a1b2c3"))
     session = Session(spec, action="first")
     session.act("ÄÖ" * 20)
@@ -75,7 +75,7 @@ def test_own_statements_overrule_hints_only(server: OracleServer, tmp_path: Path
 def test_a_hint_that_is_refused_does_not_matter(
     server: OracleServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Direct reads may be forbidden: the session reads without them and says so in the log."""
+    """Direct reads may be forbidden: the session reads without them and logs it."""
     server.faults.add(Fault(kind="ora-02097", statement="_serial_direct_read"))
     with caplog.at_level(logging.INFO, logger="unloader"):
         session = Session(source(server, tmp_path), action="x")
@@ -91,7 +91,7 @@ def test_a_hint_that_is_refused_does_not_matter(
 def test_a_lost_connection_is_never_touched_again(
     server: OracleServer, tmp_path: Path, kind: str
 ) -> None:
-    """An error that ends the session is transient, and all that follows says so immediately."""
+    """An error that ends the session is transient, and later calls fail with it immediately."""
     session = Session(source(server, tmp_path), action="x")
     server.faults.add(Fault(kind=kind, statement="FROM T"))
     with pytest.raises(TransientSourceError) as caught:
@@ -115,7 +115,7 @@ def test_a_lost_connection_is_never_touched_again(
 def test_an_error_of_one_statement(
     server: OracleServer, tmp_path: Path, kind: str, retryable: bool, words: str
 ) -> None:
-    """Other errors leave the session as it is; each says what to do next."""
+    """Other errors leave the session usable; each names the next step."""
     session = Session(source(server, tmp_path), action="x")
     server.faults.add(Fault(kind=kind, statement="FROM T", after_rows=0))
     with pytest.raises(SourceError, match=kind.upper()) as caught:
@@ -188,7 +188,7 @@ def test_a_statement_that_is_refused_leaves_no_cursor_to_the_garbage_collector(
 
 
 def test_units_that_were_read_leave_no_memory(server: OracleServer, tmp_path: Path) -> None:
-    """Each has its own statement, and the driver keeps what a statement's rows lay in."""
+    """Each has its own statement, and the driver keeps the memory of a statement's rows."""
     session = Session(source(server, tmp_path), action="x")
 
     def read(unit: int) -> int:

@@ -99,7 +99,7 @@ def rows_of(chance: random.Random, makers: list[Maker]) -> list[tuple[Any, ...]]
 
 @pytest.mark.parametrize("mode", ["23ai", "19c"])
 def test_both_ways_give_the_same(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the columns, values, repeats and sizes of batches."""
+    """For any columns, values, repeats and sizes of batches."""
     monkeypatch.setenv("UNLOADER_PASSWORD", "tiger")
     chance = random.Random(f"{mode} {ROWS}")
     database = Database(version=mode)

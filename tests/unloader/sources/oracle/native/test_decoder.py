@@ -183,7 +183,7 @@ def cycled(sizes: Sequence[int]) -> Iterator[int]:
 def test_rows_are_those_of_the_server_and_of_the_plain_decoder(
     statement: tuple[list[str], list[tuple[Any, ...]], list[int], int], pieces: list[int]
 ) -> None:
-    """Whatever repeats, and however packets and pieces are cut."""
+    """For any repeats, and any cuts into packets and pieces."""
     names, rows, sizes, sdu = statement
     types = [COLUMNS[name][0] for name in names]
     kinds = [COLUMNS[name][2] for name in names]
@@ -336,7 +336,7 @@ def test_text_of_two_values_is_no_character() -> None:
 
 
 def test_packets_that_are_no_data_go_to_the_driver() -> None:
-    """With a marker the server breaks off, and the driver answers it."""
+    """With a marker the server stops, and the driver answers it."""
     marker = bytes.fromhex("0000000b 0c 00 0000 010001")
     decoder = RowDecoder([COLUMNS["text"][1]])
     decoder.begin(10)

@@ -149,7 +149,7 @@ def test_a_driver_that_was_not_tried(
 
 
 def test_silence_amid_a_response_ends(server: OracleServer) -> None:
-    """What was misread may wait for bytes that never come: the tap does not wait for ever."""
+    """A misread response may wait for bytes that never come: the tap does not wait for ever."""
     fault = server.faults.add(Fault(kind="stall", statement="SELECT", after_rows=1000, deaf=True))
     run = Run(server, COLUMNS, fetch="native")
     with connected(server) as connection:
@@ -224,7 +224,7 @@ def test_packets_of_any_size(sdu: int) -> None:
 
 
 def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tap is behind the encryption."""
+    """The tap reads decrypted bytes."""
     made = certificates(tmp_path)
     database = Database()
     database.add_user("SCOTT", "tiger")
@@ -340,7 +340,7 @@ def test_a_difference_confirms_nothing(
 def test_a_state_directory_that_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """One error that says what to do."""
+    """One error with the next step."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     peers = Peers(server="s", server_version="1", driver_version="2")

@@ -1,4 +1,4 @@
-"""What is asked of the driver, and what is made of its batches."""
+"""Requests to the driver, and the use of its batches."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_rows_of_a_batch_follow_from_the_widest_row(natives: tuple[str, ...], mo
 
 
 def test_empty_lobs_are_told_from_none() -> None:
-    """A LOB of no length comes over as NULL; its length says that it is none."""
+    """A LOB of no length comes over as NULL; its length shows that it is empty."""
     plan = planned(CSV, "CLOB", "BLOB")
     lengths = pa.array([0, None, 1])
     nothing = pa.array([None, None, None], pa.string())

@@ -150,7 +150,7 @@ def test_half_a_character_is_refused(server: OracleServer) -> None:
 
 
 def test_an_error_amid_a_lob_is_the_source_s(server: OracleServer) -> None:
-    """What the database reports while a LOB is read comes as its error, with the code."""
+    """An error of the database during the reading of a LOB is reported with its code."""
     create(server, LOBS, [(1, "x" * 100_000, None, None, None)])
     run = Run(server, LOBS)
     reader = OracleReader(run.spec, run.extract.snapshot)

@@ -345,7 +345,7 @@ class Latin(str):
 
 @pytest.mark.parametrize("fetch", BOTH)
 def test_bytes_that_are_no_text_are_refused(server: OracleServer, fetch: Fetch) -> None:
-    """What is not in the character set is an error with the bytes, never a replaced character."""
+    """Bytes outside the character set are an error that shows them, never a replaced character."""
     columns: Natives = {"V": TEXTS["V"], "ID": NUMBERS["ID"]}
     create(server, columns, [("fine", 1), (Latin("caf\xe9"), 2)])
     with pytest.raises(OutputFailed, match=r"column V holds bytes that are not text.*636166e9"):

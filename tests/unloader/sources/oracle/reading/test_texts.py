@@ -70,7 +70,7 @@ def test_years_before_christ_follow_the_gregorian_cycle(later: date) -> None:
     ],
 )
 def test_what_is_no_moment_is_refused(text: str, reason: str) -> None:
-    """The first text that no timestamp stands for is named with its place."""
+    """The first text without a timestamp is named with its place."""
     texts = pa.array([None, " 2024-01-01 00:00:00", text, text])
     with pytest.raises(MomentRefused) as refused:
         parse_moments(texts, pa.timestamp("s"))

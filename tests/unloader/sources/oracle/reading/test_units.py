@@ -40,7 +40,7 @@ def test_rowids_of_bigfile_tablespaces() -> None:
     )
 )
 def test_names_of_leaves_keep_slashes_apart(levels: list[str]) -> None:
-    """The last level is found again whatever characters the names have, and names stay apart."""
+    """The last level is found again for any characters in the names, and names stay distinct."""
     name = partition_name(*levels)
     assert last_level(name) == levels[-1]
     other = partition_name("/".join(levels))

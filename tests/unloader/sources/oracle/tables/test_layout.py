@@ -70,7 +70,7 @@ def selectors(
 
 
 def test_extents_of_a_table(server: OracleServer, catalog: OracleCatalog) -> None:
-    """With DBA_EXTENTS ranges are cut along the real extents, of which sizes are known too."""
+    """With DBA_EXTENTS ranges are cut along the real extents, with known sizes."""
     server.database.privileges.grant("SCOTT", "DBA_EXTENTS")
     server.database.create_table("SCOTT", "T", columns=ID_AND_NAME, rows=rows(ROWS))
     table = catalog.describe(parse_table("T"))
@@ -295,5 +295,5 @@ def test_keys_that_may_not_be_sampled(server: OracleServer, catalog: OracleCatal
     ],
 )
 def test_key_literals(value: Any, text: str | None) -> None:
-    """A key is written so that the database reads the same value again; else it is none."""
+    """A key is written so that the database reads the same value again; other keys are not used."""
     assert key_literal(value) == text

@@ -155,7 +155,7 @@ def test_columns_that_cannot_be_read_are_told(server: OracleServer, tmp_path: Pa
 
 
 def test_a_synonym_means_its_table(server: OracleServer, tmp_path: Path) -> None:
-    """It is in no list; a table that it stands for comes once, or not at all where excluded."""
+    """It is in no list; its table comes once, or not at all if excluded."""
     server.database.create_synonym("SCOTT", "ALIAS", ("SCOTT", "PLAIN"))
     with closing(OracleSource().open_catalog(source(server, tmp_path))) as catalog:
         listing = list_tables(catalog)

@@ -1,4 +1,4 @@
-"""Typed names and what they mean in Oracle: case, schemas, synonyms."""
+"""Typed names and their meaning in Oracle: case, schemas, synonyms."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_what_a_name_means(session: Session, typed: str, owner: str, name: str) 
     ],
 )
 def test_what_a_name_cannot_mean(session: Session, typed: str, words: str) -> None:
-    """A name without a table behind it that the user may read is refused."""
+    """A name without a readable table is refused."""
     with pytest.raises(SourceError, match=words) as caught:
         find(session, parse_table(typed), "SCOTT", "the database")
     assert caught.value.hint

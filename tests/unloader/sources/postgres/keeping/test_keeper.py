@@ -1,4 +1,4 @@
-"""A kept snapshot outlives whatever kills the run: that state is read again, or it is gone."""
+"""A kept snapshot outlives every kill of the run: that state is read again, or it is gone."""
 
 from __future__ import annotations
 

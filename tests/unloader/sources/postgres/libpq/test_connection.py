@@ -43,7 +43,7 @@ def test_arguments_have_the_types_that_the_statement_gives_them(connection: Conn
 
 @pytest.mark.parametrize("how", ["execute", "query", "describe", "copy", "argument"])
 def test_a_nul_is_refused_not_cut_off(connection: Connection, how: str) -> None:
-    """C would end the statement there, and so lose the condition behind it."""
+    """C would end the statement there, and so lose the condition after it."""
     sql = "SELECT 1 WHERE '\0' = '' AND false"
     calls: dict[str, Callable[[], object]] = {
         "execute": lambda: connection.execute(sql),
@@ -84,7 +84,7 @@ def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_settings_that_nobody_understands(query: str, said: str) -> None:
-    """They are told from a server that cannot be reached."""
+    """They are distinguished from an unreachable server."""
     with pytest.raises(BadSetting, match=said):
         Connection(f"postgresql://u@127.0.0.1:1/d?{query}")
 

@@ -77,7 +77,7 @@ def test_chunks_are_whole_rows(
 def test_memory_is_given_back_once_nobody_sees_it(
     loop: str, connection: Connection, held: int
 ) -> None:
-    """What is held, be it a view of a view, keeps its bytes while other chunks come."""
+    """Held memory, also a view of a view, keeps its bytes while other chunks come."""
     select = "SELECT g, repeat('x', g % 90) FROM generate_series(1, 60000) AS g"
     rows = connection.copy(f"COPY ({select}) TO STDOUT (FORMAT csv)", 100_000)
     parts: list[tuple[memoryview, bytes]] = []
@@ -123,7 +123,7 @@ def test_an_error_behind_rows(loop: str, connection: Connection) -> None:
 def test_a_signal_is_handled_while_waiting(
     loop: str, postgres: Any, connection: Connection
 ) -> None:
-    """Its handler runs at once, not when the next row comes; then the rows continue."""
+    """Its handler runs immediately, not when the next row comes; then the rows continue."""
     handled = threading.Event()
     before = signal.signal(signal.SIGUSR1, lambda *_: handled.set())
     pid = os.getpid()
@@ -173,7 +173,7 @@ def test_a_count_that_differs_is_a_lost_connection(
 def test_a_library_of_another_version_is_not_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    """Nor one that is no library at all; the plain loop is there for both."""
+    """Another kind of file is not used either; the plain loop serves both cases."""
     (tmp_path / "loop.so").write_text("nothing")
     monkeypatch.setenv(copying.OVERRIDE, str(tmp_path / "loop.so"))
     copying.native.cache_clear()

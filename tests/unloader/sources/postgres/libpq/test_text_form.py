@@ -64,7 +64,7 @@ torn = st.lists(
 
 
 def csv_row(form: TextForm, row: bytes) -> bytes:
-    """Return one row in the CSV form.
+    """Return a row as CSV.
 
     Raises:
         Malformed: It is no row of that many columns in the text form.
@@ -123,7 +123,7 @@ def plain_row(form: TextForm, row: bytes) -> bytes | None:
 
 @given(form=forms(), data=st.data())
 def test_a_row_becomes_what_the_twin_makes_of_it(form: TextForm, data: st.DataObject) -> None:
-    """In any dialect, whatever its values are made of."""
+    """In any dialect, for any values."""
     columns = len(form.forced)
     row = b"\t".join(data.draw(st.lists(values, min_size=columns, max_size=columns))) + b"\n"
     expected = csv_row(form, row)
@@ -211,7 +211,7 @@ def test_the_text_form_is_asked_for_where_it_can_be_turned(
 
 @pytest.mark.parametrize("names", ["a", "abc"])
 def test_a_row_of_other_columns_ends_the_copy(postgres: Any, names: str) -> None:
-    """The error states which row; it is none that another attempt could help."""
+    """The error names the row; another attempt would not help."""
     with closing(Session(SourceSpec(kind="postgresql", location=postgres.url))) as opened:
         pieces = opened.copy("SELECT 1 AS a, 2 AS b", CopyDialect(), 1000, tuple(names))
         said = f"COPY sent text that is not of its text form with {len(names)} columns, in row 1"
