@@ -63,7 +63,7 @@ def merge(destination: AnyPlace) -> dict[str, Any]:
         UnloaderError: OutputFailed if parts are missing, not finished, or not of one plan.
     """
     from unloader.manifest.model import answer
-    from unloader.merging.merging import merge as merged
+    from unloader.merging import merge as merged
 
     with translated():
         return answer((merged(path_of(destination)),))
