@@ -1,12 +1,10 @@
-"""Puts the parts of a plan together: one manifest over the files of all, which stay where they are.
+"""Merges the parts of a plan: one manifest over the files of all parts, which stay where they are.
 
-The manifest is written last and only if there is none, so of two that merge at once one wins, and
-whoever finds it finds all parts published.
+Before that, all parts of the plan must be in a directory, and belong to one plan at one moment. The
+manifest of a part records which rows it has read. The names of directories are only for messages.
 
-Which parts of a plan lie in a directory, and whether they are all of one plan at one moment.
-
-What a part has read stands in its manifest. Nothing is taken from the names of directories, but for
-telling the user which ones are meant.
+The manifest is written last, and only if the directory has none. So of two processes that merge at
+the same time one wins, and a reader that finds the manifest finds all parts published.
 """
 
 from __future__ import annotations
@@ -232,10 +230,10 @@ _AS_THE_MACHINE_IS = frozenset((
     "bind", "memory_policy", "near", "adaptive", "max_sessions", "max_cpu", "max_db_load",
     "slow_between", "slow_parallelism", "compression_library",
 ))  # fmt: skip
-"""Options that say how a part was read, and nothing of what its files hold."""
+"""Options that do not change the content of the files of a part."""
 
 _MOST_NAMED = 8
-"""So many parts are named in a message."""
+"""Parts that a message names at most."""
 
 
 class FoundPart(Struct, frozen=True, kw_only=True):

@@ -1,1 +1,1 @@
-"""The directories of earlier runs beside that of a new one: which stay, and which is the newest."""
+"""The directories of earlier runs beside a new one: which of them stay, and which is the newest."""

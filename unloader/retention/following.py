@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Following(Struct, kw_only=True):
-    """Knows what is asked for, and what of it has failed."""
+    """The links and removals that are requested, and the first one that failed."""
 
     run: ResolvedRun
-    """Any of the tables: this is said once for all of them."""
+    """Any of the tables: the options are the same for all of them."""
     home: str
     of: Literal["nothing", "each table", "the run"]
     _failed: list[FollowUpFailed] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Following(Struct, kw_only=True):
 
     @classmethod
     def check_asked(cls, asked: TablesRequest) -> None:
-        """Check what is known of it before the source is opened.
+        """Check the options before the source is opened.
 
         Raises:
             UsageError: Nights of all tables would be removed as a whole, and have several outputs.
@@ -158,12 +158,12 @@ def _removed(run: ResolvedRun, manifest: Manifest | TablesManifest, keep: int) -
 
 
 def _link_of(directory: str, name: str) -> Path:
-    """Return the path of the link that lies beside the directory of a run."""
+    """Return the path of the link beside the directory of a run."""
     return Path(directory.rstrip("/")).parent / name
 
 
 def check_link(directory: str, name: str) -> None:
-    """Check that nothing but a symbolic link has the name.
+    """Check that the name is free, or that of a symbolic link.
 
     Raises:
         OutputFailed: Something has.

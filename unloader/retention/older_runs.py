@@ -41,7 +41,7 @@ from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN, RUN_RECORD, WhoWasHere
 
 LEAVING = ".removed-"
-"""What the name of a directory begins with while its files are removed."""
+"""Start of the name of a directory while its files are removed."""
 
 _HIDDEN = ".unloader-"
 """In the names of directories in which a publication was prepared."""
@@ -315,7 +315,7 @@ def why_not_ours(
 
 
 class UnfinishedRun(Struct, frozen=True, kw_only=True):
-    """An interrupted run in a directory of its own."""
+    """An interrupted run in a separate directory."""
 
     run_id: str
     place: Path
@@ -517,7 +517,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def is_below(place: Path, home: Path) -> bool:
-    """Return whether a directory lies in another, with no link on the way to it."""
+    """Return whether a directory is inside another one, without a link on the way to it."""
     parts = place.relative_to(home).parts
     if not parts or ".." in parts:
         return False
@@ -526,7 +526,7 @@ def is_below(place: Path, home: Path) -> bool:
 
 
 def within(home: Path, tables: set[Path]) -> set[Path]:
-    """Return the directories between a home and those of its tables."""
+    """Return the directories between a home and the directories of its tables."""
     return {
         parent for table in tables for parent in table.parents if parent.is_relative_to(home)
     } - {home}

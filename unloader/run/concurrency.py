@@ -118,7 +118,7 @@ class HostCpu(Struct):
 EVERY_SECONDS = 1.0
 _AGAIN_SECONDS = 5.0
 _SILENT_SECONDS = 8.0
-"""After so long without a count nobody knows whether the limit is kept."""
+"""Without a count for this time, it is not known whether the limit is kept."""
 
 
 class LoadWatch:
@@ -178,7 +178,7 @@ class LoadWatch:
 
 
 _FEWEST, _CPUS_A_WORKER = 2, 4
-"""An adaptive run begins with a worker for so many CPUs: the best number is some doublings away."""
+"""An adaptive run begins with one worker for four CPUs: the best number is some doublings away."""
 
 
 def is_adaptive(request: Request) -> bool:

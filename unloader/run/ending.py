@@ -1,4 +1,4 @@
-"""The end of a run: the manifest of several tables, or its error and what is kept."""
+"""The end of a run: the manifest of several tables, or the error and the files that stay."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from unloader.storage.stream_relay import FROM_THE_START
 from writers.errors import WriteError
 
 MOST_NAMED = 20
-"""So many tables are named in a message."""
+"""Tables that a message names at most."""
 
 MOST_HINTS = 3
 """Causes whose way out a message names."""
@@ -108,7 +108,7 @@ def _may_resume(state: RunState, error: UnloaderError | None) -> bool:
 
 
 def advised(state: RunState, error: UnloaderError) -> UnloaderError:
-    """Return the error that ends a run, with how to resume what is kept of it."""
+    """Return the error that ends a run, with the command that resumes it."""
     error = state.live.told_by(error)
     published = bool(state.tables) and all(table.manifests for table in state.tables)
     is_unfinished = state.is_recorded and not (state.is_single and published)

@@ -33,17 +33,17 @@ _LONG_ONES = 4
 _COUNTED_TOGETHER = 100
 _COUNTED_SECONDS = 0.4
 """Guess: a count of many tables costs about as much as that of one small table, and those that were
-counted together are published together, too. So a count waits so long for further tables."""
+counted together are published together, too. So a count waits this long for further tables."""
 
 _PUBLISHERS = 1
 """Measured on 500 tables of PostgreSQL and two busy cores: a second one made the run no faster, and
 cost a tenth of its CPU, as the two and their syncs took the interpreter from each other."""
 
 _PUBLISHED_TOGETHER = 48
-"""Guess: the waits are shared by so many, and none of them waits long for the others. Each has
-three files open meanwhile."""
+"""Guess: they share the waits for the disk, and none of them waits long for the others. Each has
+four files open meanwhile."""
 _GATHER_SECONDS = 0.1
-"""Guess: small tables are done by the hundred a second, and nobody misses one so soon."""
+"""Guess: small tables are done by the hundred a second."""
 
 END_SECONDS = 600.0
 """Guess: a publication that takes longer is stuck in the file system."""
@@ -263,8 +263,8 @@ def known_failure(error: BaseException) -> AttemptFailure:
 
 
 _FEW_ROWS = 100_000
-"""Guess: so many are counted faster than a statement comes and goes a few times. The count of a
-table with more is no part of what others wait for."""
+"""Guess: fewer rows are counted faster than a statement comes and goes a few times. Other tables do
+not wait for the count of a larger table."""
 
 
 def check_tables(

@@ -1,4 +1,4 @@
-"""What happened when: the begin of each attempt, those that failed, and how the run went on.
+"""The times of a run: the start of each attempt, the failed attempts, and samples of the progress.
 
 It ends in the manifest, so that a report can be made of it later. All times are seconds since the
 run began to plan, as the totals of the manifest are.

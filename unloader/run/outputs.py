@@ -42,7 +42,7 @@ def continued(hint: str, step: str) -> str:
 
     Args:
         hint: What mends it.
-        step: The command that goes on with what is done, with a verb before it.
+        step: The command that continues the run, with a verb before it.
     """
     hint = hint.rstrip(". ")
     if "--" in hint:
@@ -82,8 +82,7 @@ class MakeManifest(Protocol):
 class RunOutput:
     """What one table of a run writes; its places are given back by `close`.
 
-    An output overrides what it does more than nothing for. `tasks`, `publishing` and `next_step`
-    have no default.
+    By default a method does nothing. `tasks`, `publishing` and `next_step` have no default.
     """
 
     is_kept = False

@@ -100,7 +100,7 @@ class Units(Work[TableUnit]):
             if (task := self._task(each, attempt.unit.id)) is not None
         ]
         if not tasks:
-            # The place waits for a task: this one does nothing, and its answer is no result.
+            # The place waits for a task: this one does nothing, and its answer is not a result.
             return Preload(source_kind=self._table(attempt).run.extract.source.kind)
         return BundleTask(tasks=tuple(tasks)) if attempt.unit.others else tasks[0][1]
 
