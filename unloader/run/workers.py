@@ -34,8 +34,8 @@ ENTRY = "unloader.worker.process:work"
 """The function that does the tasks of a worker."""
 
 _START_SECONDS = 60.0
-"""Least time for the start of a worker, whatever --stall-timeout is: a busy machine takes seconds to
-start one, and no attempt may be lost that way."""
+"""Least time for the start of a worker, whatever --stall-timeout is: a busy machine takes seconds
+to start one, and no attempt may be lost that way."""
 
 _PROOF_SECONDS = 120.0
 """A busy machine, and a database that takes its time to open a session (guess)."""
