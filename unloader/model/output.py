@@ -118,6 +118,20 @@ def _partitions(items: Sequence[str]) -> tuple[PartitionBy, ...]:
 
 _output = partial(Option, group="Output", commands=PLANNING, effect="changes", scope="route")
 
+_pause = partial(
+    Option,
+    group="Safety",
+    commands=READING,
+    effect="none",
+    not_for={"streams": "it has no disk", "objects": "it has no disk"},
+)
+
+_buffer = partial(_output, group="Speed", commands=READING, effect="none")
+
+_file = partial(_output, commands=READING)
+
+_cut = partial(_file, not_for={"streams": "it is not cut into files"})
+
 
 class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where and how the output is written."""
@@ -131,20 +145,14 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A codec, or how one is to be chosen by measuring."""
     file_per: Annotated[
         FilePer,
-        _output(
-            "Write a file for each work unit, or one file for the table.",
-            commands=READING,
-            not_for={"streams": "it is not cut into files"},
-            example="table",
-        ),
+        _cut("Write a file for each work unit, or one file for the table.", example="table"),
     ] = "unit"
     file_name: Annotated[
         str,
-        _output(
+        _file(
             "Template of the file names, from {schema} {table} {partition} {unit} {part} {ext} "
             "{date}.",
             Kind("TEMPLATE"),
-            commands=READING,
             default_text=_FILE_NAME,
             not_for={"streams": "it has a name already"},
             example="'{table}-{unit}-{part}.{ext}'",
@@ -152,12 +160,10 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = _FILE_NAME
     file_size_bytes: Annotated[
         int,
-        _output(
+        _cut(
             "Start a new file after this many bytes, such as 64MiB or 1GB. 0 sets no limit.",
             SIZE,
-            commands=READING,
             name="file-size",
-            not_for={"streams": "it is not cut into files"},
             example="1GB",
         ),
     ] = 0
@@ -232,23 +238,13 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = 4 * 1024 * 1024
     buffers: Annotated[
         int,
-        _output(
-            "Number of output buffers of one worker.",
-            Whole(1),
-            group="Speed",
-            commands=READING,
-            effect="none",
-            name="overlap-buffers",
-            example="3",
+        _buffer(
+            "Number of output buffers of one worker.", Whole(1), name="overlap-buffers", example="3"
         ),
     ] = 4
     checksum: Annotated[
         Checksum,
-        _output(
-            "Checksum of each file in the manifest. Object stores use crc32c.",
-            commands=READING,
-            example="sha256",
-        ),
+        _file("Checksum of each file in the manifest. Object stores use crc32c.", example="sha256"),
     ] = "xxh3"
     mode: Annotated[
         int | None,
@@ -282,52 +278,38 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = ""
     direct_io: Annotated[
         bool,
-        _output(
+        _buffer(
             "Bypass the page cache, if the file system supports it.",
-            group="Speed",
-            commands=READING,
-            effect="none",
             not_for={"streams": "it has no page cache", "objects": "it has no page cache"},
         ),
     ] = False
     min_free_bytes: Annotated[
         int,
-        _output(
+        _pause(
             "Pause the run while the disk of a directory has less free space than this, in "
             "bytes. 0 does not check: a full disk then ends the run.",
             SIZE,
-            group="Safety",
-            commands=READING,
-            effect="none",
-            scope="run",
             name="min-free",
-            not_for={"streams": "it has no disk", "objects": "it has no disk"},
             example="10GiB",
         ),
     ] = 0
     pause_seconds: Annotated[
         float,
-        _output(
+        _pause(
             "End the run after a pause of this many seconds, and keep its finished units. 0 ends "
             "the run as soon as less than --min-free is free.",
             SECONDS,
-            group="Safety",
-            commands=READING,
-            effect="none",
-            scope="run",
             name="pause-timeout",
-            not_for={"streams": "it has no disk", "objects": "it has no disk"},
             example="1h",
         ),
     ] = 3600.0
     encoder: Annotated[
         EncoderChoice,
-        _output(
+        _file(
             "Use the compiled encoder (native), or the slower one (plain). Both write the same "
             "text, and in Parquet the same values. auto is the compiled encoder if it was built; "
             "see unloader formats.",
             group="CSV",
-            commands=READING,
             formats=("csv", "parquet"),
             example="plain",
         ),

@@ -61,6 +61,10 @@ _selection = partial(
     Option, group="Selection", commands=PLANNING, effect="selects", scope="table", planned=True
 )
 
+_rows = partial(_selection, commands=READING)
+
+_columns = partial(_rows, kind=NAMES, scope="route", empty=True)
+
 
 class Selection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The part of the source that the user requests."""
@@ -88,10 +92,9 @@ class Selection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
     query: Annotated[
         str | None,
-        _selection(
+        _rows(
             "Unload the result of this query. It is used instead of --table.",
             Kind("SQL"),
-            commands=READING,
             common=True,
             example=f"{_QUERY} --to ids",
         ),
@@ -109,35 +112,26 @@ class Selection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The name of the query, in place of the name of a table; None means `query`."""
     columns: Annotated[
         tuple[str, ...],
-        _selection(
+        _columns(
             "Only these columns, in this order. A pattern such as addr_* selects all columns "
             "that match. A text in double quotes is a name, and not a pattern. Separate several "
             "with commas, or repeat the option.",
-            NAMES,
-            commands=READING,
-            scope="route",
-            empty=True,
             example="ID,AMOUNT",
         ),
     ] = ()
     exclude: Annotated[
         tuple[str, ...],
-        _selection(
+        _columns(
             "All columns except these names or patterns. Separate several with commas, or repeat "
             "the option.",
-            NAMES,
-            commands=READING,
-            scope="route",
-            empty=True,
             example="'ADDR_*'",
         ),
     ] = ()
     where: Annotated[
         str | None,
-        _selection(
+        _rows(
             "Only the rows that meet this condition. The database evaluates it.",
             Kind("SQL"),
-            commands=READING,
             scope="route",
             common=True,
             example="'AMOUNT > 100'",
@@ -145,12 +139,11 @@ class Selection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
     partitions: Annotated[
         tuple[str, ...],
-        _selection(
+        _rows(
             "Only the partitions that match one of these patterns. Each pattern must match a "
             "partition. A partition includes its subpartitions: YEAR, YEAR/MONTH. Separate "
             "several with commas, or repeat the option.",
             GLOBS,
-            commands=READING,
             empty=True,
             name="partition",
             example=_PARTITION,
@@ -561,6 +554,8 @@ def _unless_stop(policy: str) -> Literal["drop"] | None:
 
 _option = partial(Option, group="Speed", commands=ONE_VALUE, effect="changes")
 
+_safety = partial(Option, group="Safety", commands=READING, effect="changes")
+
 
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One whole job as the user requested it; it is resolved to a `ResolvedRun`."""
@@ -573,11 +568,9 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     retry: RetryOptions = field(default_factory=RetryOptions)
     consistency: Annotated[
         Consistency,
-        _option(
+        _safety(
             "Read everything at one point in time (snapshot), or each work unit at a different "
             "time (none).",
-            group="Safety",
-            commands=READING,
             example="none",
         ),
     ] = "snapshot"
@@ -609,12 +602,12 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 0
     verify: Annotated[
         VerifyLevel,
-        _option(
+        _safety(
             "Check the result after the run. none does not check. count compares the number of "
             "rows with the source. full also reads the files and compares each value with the "
             "fetched value. source also compares checksums of all values, which the source "
             "computes.",
-            group="Safety",
+            commands=ONE_VALUE,
             scope="table",
             common=True,
             example="full",

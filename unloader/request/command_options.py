@@ -489,9 +489,7 @@ class Size:
         default=1.0,
     )
     discount = Option(
-        "Percentage that is subtracted from each measured rate, below 100.",
-        PERCENT,
-        default=0.2,
+        "Percentage that is subtracted from each measured rate, below 100.", PERCENT, default=0.2
     )
     cpu_limit = Option(
         "Percentage of the time of the cores that the unload may use.", PERCENT, default=0.75

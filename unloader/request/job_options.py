@@ -95,6 +95,8 @@ _tables = partial(
     Option, group="Tables", commands=PLANNING, effect="changes", scope="table", planned=True
 )
 
+_whole = partial(Option, group="Tables", commands=PLANNING, effect="none")
+
 
 class Tables:
     """Options on runs over several tables: which tables, and how the run handles all of them."""
@@ -127,29 +129,25 @@ class Tables:
         "is an error.",
         example=f"{_BY_SCHEMA} --allow-unmatched",
     )
-    publish = _tables(
+    publish = _whole(
         "Give the files of each table their final names when that table is complete (table), or "
         "when all tables are complete (run).",
         Choice("table", "run"),
-        effect="none",
-        scope="run",
-        planned=False,
         example=f"{_BY_SCHEMA} --publish run",
         default="table",
     )
-    on_table_failure = _tables(
+    on_table_failure = _whole(
         "When a table fails: end the run (stop), or unload the other tables (continue). In both "
         "cases the exit status is not 0.",
         Choice("stop", "continue"),
-        effect="none",
-        scope="run",
-        planned=False,
         example=f"{_BY_SCHEMA} --on-table-failure continue",
         default="stop",
     )
 
 
 _destination = partial(Option, group="Output", commands=("plan",), effect="changes", scope="route")
+
+_to = partial(_destination, kind=PLACES, common=True)
 
 
 class Destination:
@@ -166,7 +164,7 @@ class Destination:
         example="plan.json",
     )
     to = (
-        _destination(
+        _to(
             "Output directory, object store or table. A missing directory is created. Files are "
             "spread over several directories. The name may have the fields {schema} {table} "
             "{date} {run_id}. Object stores are s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and "
@@ -177,39 +175,27 @@ class Destination:
             "named pipe. null: drops all output, to measure a run without its destination. "
             "null:rows drops the rows before they are encoded. Separate several with commas, or "
             "repeat the option.",
-            PLACES,
             commands=("run",),
             required=True,
-            common=True,
         ),
-        _destination(
-            "Show where each work unit would go. The values are the same as for run.",
-            PLACES,
-            common=True,
-        ),
-        _destination(
+        _to("Show where each work unit would go. The values are the same as for run."),
+        _to(
             "Destination of the run. The speed of its disk is measured. No file remains there.",
-            PLACES,
             commands=("codecs",),
             default_text="the current directory",
-            common=True,
         ),
-        _destination(
+        _to(
             "Directory for the files of the sweep. Each point has a separate directory below it, "
             "which is removed. A directory that holds a run is refused. null: and null:rows drop "
             "the output.",
-            PLACES,
             commands=("sweep",),
             default_text="none",
-            common=True,
         ),
-        _destination(
+        _to(
             "Directories of the run. Each is measured separately, and then all together. No "
             "file remains there. A missing directory is not created: the directory above it is "
             "measured.",
-            PLACES,
             commands=("preflight",),
-            common=True,
         ),
     )
     format = _destination(
@@ -235,6 +221,10 @@ _encryption = partial(
     Option, group="Encryption", commands=("plan", "run", "sweep"), effect="changes", scope="route"
 )
 
+_key = partial(
+    _encryption, commands=("plan", "resume", "run", "sweep", "verify"), effect="unrecorded"
+)
+
 
 class Encryption:
     """Options on the encryption of files, and on the keys that read them."""
@@ -245,13 +235,11 @@ class Encryption:
         RECIPIENTS,
         example="@recipients.txt",
     )
-    parquet_key_file = _encryption(
+    parquet_key_file = _key(
         "Encrypt and read Parquet files with the key in FILE. The key is 16, 24 or 32 bytes in "
         "base64. FILE must not be readable for other users. Without this option, the key comes "
         "from UNLOADER_PARQUET_KEY or from the systemd credential unloader-parquet-key.",
         FILE,
-        commands=("plan", "resume", "run", "sweep", "verify"),
-        effect="unrecorded",
         example=_PARQUET_KEY,
     )
     parquet_key_name = _encryption(
@@ -260,12 +248,10 @@ class Encryption:
         default_text="none",
         example=f"{_PARQUET_KEY} \\\n    --parquet-key-name orders-2026",
     )
-    decrypt_with = _encryption(
+    decrypt_with = _key(
         "Read encrypted text with the private keys in FILE, which age-keygen makes. FILE must "
         "not be readable for other users. Only a check of the values needs it (full, source).",
         FILE,
-        commands=("plan", "resume", "run", "sweep", "verify"),
-        effect="unrecorded",
         example=_DECRYPT,
     )
 
@@ -493,11 +479,7 @@ class TextFiles:
         TEXT,
         example="'\\N'",
     )
-    eol = _by_dialect(
-        "End of a record. Escapes as for --delimiter.",
-        END_OF_LINE,
-        example="crlf",
-    )
+    eol = _by_dialect("End of a record. Escapes as for --delimiter.", END_OF_LINE, example="crlf")
     header = _by_dialect(
         "Write the column names as the first record of each file.",
         opposite=True,
@@ -518,9 +500,7 @@ class TextFiles:
         example="5",
     )
     encoding = _by_dialect(
-        "Character encoding of the files, by the names of Python.",
-        ENCODING,
-        example="iso-8859-1",
+        "Character encoding of the files, by the names of Python.", ENCODING, example="iso-8859-1"
     )
     substitute = _text(
         "Text that replaces each character that --encoding does not have. Escapes as for "
@@ -552,9 +532,7 @@ class TextFiles:
     )
     boolean = _by_dialect("Words for true and false.", name="boolean-format", example="1/0")
     binary = _by_dialect(
-        r"Form of binary values. prefixed-hex is \x6869.",
-        name="binary-format",
-        example="base64",
+        r"Form of binary values. prefixed-hex is \x6869.", name="binary-format", example="base64"
     )
     guard_formulas = _text(
         "Put ' before texts and column names that a spreadsheet takes for a formula. They begin "

@@ -539,9 +539,7 @@ PART = Parsed("K/N", settings.parse_part, write=settings.part_text, pattern=sett
 CLUSTER = Parsed("ADDRESS", settings.parse_cluster)
 NUMBER_FORM = Parsed("FORM", _number_form)
 COMPRESSION = Parsed(
-    "CODEC[:LEVEL]",
-    _compression,
-    pattern=rf"^\s*({'|'.join((*CODECS, *PRESETS))})(:-?[0-9]+)?\s*$",
+    "CODEC[:LEVEL]", _compression, pattern=rf"^\s*({'|'.join((*CODECS, *PRESETS))})(:-?[0-9]+)?\s*$"
 )
 TEXT = Parsed("TEXT", settings.unescape)
 END_OF_LINE = Parsed("lf|crlf|TEXT", _end_of_line)

@@ -1,31 +1,187 @@
-"""A job file checked as a whole: its content, its source and its destinations."""
+"""A job file checked as a whole: its outputs, its source and its destinations.
+
+`run` reads the options of one output. Here the same is done for each output of a job, in the same
+way: by the options of `run` with the job's values as their defaults, variables above them. Nothing
+is raised at the first mistake: each is kept with the place that it is about.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from msgspec import Struct
-from msgspec.structs import asdict
+import click
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from unloader import api
+from unloader.checking import Checked, CheckedOutput, Problem
 from unloader.cli.display import render
 from unloader.cli.display.columns import column_table
-from unloader.cli.jobs.outputs import JobOutput, OutputReader
-from unloader.cli.jobs.tables import common_place
-from unloader.cli.options.source_argument import source_of_job
-from unloader.errors import UnloaderError
+from unloader.cli.invocation import Invocation
+from unloader.cli.jobs.tables import EntryCalls, common_place
+from unloader.cli.mistakes import usage_error
+from unloader.cli.options import rules
+from unloader.cli.options.credentials import connect_to
+from unloader.cli.options.parameter import given, settings_of
+from unloader.cli.options.request_of import request_of
+from unloader.cli.options.source_argument import check_statements, source_of_job
+from unloader.cli.options.tables import ONE_OF_SEVERAL, choice_of, table_names
+from unloader.errors import UnloaderError, UsageError
+from unloader.model import Request, SourceSpec
 from unloader.redaction import redact
 from unloader.request.directory_names import has_fields, home_template
-from unloader.request.job.entries import JobFile, Mistake, Place
+from unloader.request.job.entries import Entry, Given, JobFile, Mistake, Place, pairs, values_of
 from unloader.request.job.grammar import read_job
 from unloader.request.option import of_command
 from unloader.request.options import every_option
+from unloader.selection.choice import AskedTables, TableChoice
 from writers.model import TextFormat
 
-if TYPE_CHECKING:
-    from unloader.checking import Checked, CheckedOutput, Problem
+_OPTION = re.compile(r"--([a-z][a-z-]*)")
+
+Report = Callable[[Mistake], None]
+
+
+class JobOutput(Struct, frozen=True, kw_only=True):
+    """One table with one route."""
+
+    table: Entry | None
+    route: Entry | None
+    values: Mapping[str, Given]
+    request: Request | None = None
+    """None where a mistake stands in the way."""
+    choice: TableChoice | None = None
+    """Which tables; None is a query."""
+
+    @property
+    def label(self) -> str:
+        """The entries that it is made of; empty where the top of the file says all."""
+        return ", ".join(each.label for each in (self.table, self.route) if each is not None)
+
+    def mistake(self, error: UnloaderError, key: str = "") -> Mistake:
+        """Return an error with the place of the key that it is about, named or mentioned in it."""
+        mentioned = (name.replace("-", "_") for name in _OPTION.findall(error.message))
+        keys = (*([key] if key else []), *mentioned)
+        found = next((self.values[each] for each in keys if each in self.values), None)
+        entry = self.route or self.table
+        path = next((each.place.path for each in self.values.values()), "")
+        place = found.place if found else entry.place if entry else Place(path=path)
+        return Mistake(
+            error=error,
+            place=place,
+            key=found.key.replace("_", "-") if found else "",
+            entry=self.label,
+        )
+
+    def asked(self) -> AskedTables:
+        """Return what is asked for, of an output without mistakes."""
+        assert self.request is not None
+        selection = replace(self.request.selection, table=None)
+        return AskedTables(
+            request=replace(self.request, selection=selection),
+            choice=self.choice,
+            label=self.label,
+            group="the job" if self.table is None else self.table.label,
+        )
+
+
+class OutputReader(Struct, kw_only=True):
+    """Reads all outputs of a job."""
+
+    job: JobFile
+    url: str
+    """Of the source; empty where it is not known."""
+    passwords: Mapping[str, Any]
+    """Options on the password that the command line of `check` has."""
+    report: Report
+    wrong: frozenset[str] = frozenset()
+    """Keys with a mistake, which are left out of the job."""
+    asked: bool = False
+    """The password was asked for."""
+    told: set[str] = field(default_factory=set)
+    """Mistakes that were reported."""
+    calls: EntryCalls = field(default_factory=lambda: EntryCalls("run", ()))
+
+    def outputs(self) -> tuple[JobOutput, ...]:
+        """Return the outputs in the order of the file, those with mistakes among them."""
+        return tuple(self._output(table, route) for table, route in pairs(self.job))
+
+    def _output(self, table: Entry | None, route: Entry | None) -> JobOutput:
+        values = values_of(self.job, table, route)
+        bare = JobOutput(table=table, route=route, values=values)
+        context = self._context(values)
+        if context is None:
+            return bare
+        broken = list(self._broken(context))
+        for error in broken:
+            self._tell(bare.mistake(error))
+        given = context.params
+        tables = table_names(given) or given["schema"] or given["tables_from"]
+        if not self.url or bool(tables) == (given["query"] is not None):
+            return bare  # It is not clear what is unloaded.
+        source = self._source(context, bare)
+        if source is None:
+            return bare
+        try:
+            check_statements(values)
+            settings = settings_of(context, source.kind)
+            request = request_of(context.params, source, settings)
+            return replace(bare, request=request, choice=choice_of(context.params))
+        except UnloaderError as error:
+            if not broken:
+                self._tell(bare.mistake(error))
+            return bare
+
+    def _broken(self, context: click.Context) -> Iterator[UsageError]:
+        """Yield the rules that an output breaks, but for what follows from a mistake before."""
+        if not context.params["to"] and "to" not in self.wrong:
+            yield UsageError("the output has no destination", "set the key 'to'")
+        for error in rules.broken(context.params, given(context)):
+            if not (
+                error.message.startswith("no table or query") and self.wrong & {"table", "query"}
+            ):
+                yield error
+
+    def _source(self, context: click.Context, output: JobOutput) -> SourceSpec | None:
+        try:
+            source = connect_to(self.url, context.params, given(context))
+        except UnloaderError as error:
+            mistake = output.mistake(error)
+            if not mistake.key and self.job.source is not None:
+                mistake = Mistake(error=error, place=self.job.source.place, key="source")
+            self._tell(mistake)
+            return None
+        self.asked = self.asked or bool(context.params["password_prompt"])
+        return source
+
+    def _tell(self, mistake: Mistake) -> None:
+        """Report a mistake; one that all outputs of a table have is told once."""
+        told = f"{mistake.place}: {mistake.key}: {mistake.error.message}"
+        if told not in self.told:
+            self.told.add(told)
+            self.report(mistake)
+
+    def _context(self, values: Mapping[str, Given]) -> click.Context | None:
+        """Return the call of `run` that an output is; None if a variable is wrong."""
+        known = Invocation(job_file=self.job.path, job_values=values)
+        try:
+            context = self.calls.context(known)
+        except click.UsageError as error:
+            # What the file says has been looked at by now. Each output has the same variables.
+            self._tell(Mistake(error=usage_error(error), place=Place(path=self.job.path)))
+            return None
+        # Where the password is found: what this command line says comes first.
+        context.params.update(
+            (key, value) for key, value in self.passwords.items() if value not in (None, False)
+        )
+        if self.asked:
+            context.params["password_prompt"] = False
+        context.params[ONE_OF_SEVERAL] = len(self.job.tables) > 1
+        return context
+
 
 _KEYS = {"table": "table", "where": "where", "to": "to", "source": "source", "run": ""}
 """The key of a job file that a problem is about."""
@@ -67,30 +223,23 @@ def check_job(path: str, passwords: Mapping[str, Any]) -> JobCheck:
     )
     outputs = reader.outputs()
     ready = [each for each in outputs if each.request is not None]
-    checked = _checked(job, ready)
-    if checked is not None:
-        mistakes += (_mistake(problem, job, ready) for problem in checked.problems)
+    checked = Checked(outputs=(), problems=())
+    if ready:
+        entries = tuple(each.asked() for each in ready)
+        home = home_template(common_place(job, entries)) if len(job.tables) > 1 else ""
+        checked = api.check(entries, home="" if has_fields(home) else home)
+    mistakes += (_mistake(problem, job, ready) for problem in checked.problems)
+    known: list[tuple[JobOutput, CheckedOutput | None]] = []
+    for output in outputs:
+        tables = [each for each in checked.outputs if ready[each.entry] is output]
+        known += ((output, each) for each in tables or (None,))
     return JobCheck(
         path=path,
         mistakes=tuple(mistakes),
-        outputs=tuple(_known(outputs, ready, checked)),
-        server_version="" if checked is None else checked.server_version,
-        notices=() if checked is None else checked.notices,
+        outputs=tuple(known),
+        server_version=checked.server_version,
+        notices=checked.notices,
     )
-
-
-def _known(
-    outputs: Sequence[JobOutput], ready: list[JobOutput], checked: Checked | None
-) -> Iterator[tuple[JobOutput, CheckedOutput | None]]:
-    """Yield each output with each of its tables; with None where none is known."""
-    for output in outputs:
-        found = [
-            each
-            for each in (() if checked is None else checked.outputs)
-            if ready[each.entry] is output
-        ]
-        for each in found or (None,):
-            yield output, each
 
 
 def _url(job: JobFile, mistakes: list[Mistake]) -> str:
@@ -103,14 +252,6 @@ def _url(job: JobFile, mistakes: list[Mistake]) -> str:
         if not any(each.key == "source" for each in mistakes):
             mistakes.append(Mistake(error=error, place=place, key="source"))
         return ""
-
-
-def _checked(job: JobFile, ready: list[JobOutput]) -> Checked | None:
-    if not ready:
-        return None
-    entries = tuple(each.asked() for each in ready)
-    home = home_template(common_place(job, entries)) if len(job.tables) > 1 else ""
-    return api.check(entries, home="" if has_fields(home) else home)
 
 
 def _mistake(problem: Problem, job: JobFile, ready: list[JobOutput]) -> Mistake:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 from msgspec.structs import replace
 
+from unloader import api
 from unloader.cli.display import render
 from unloader.cli.display.columns import subset_text
 from unloader.cli.display.progress import display_for
 from unloader.cli.invocation import Invocation
-from unloader.cli.jobs.outputs import EntryCalls
 from unloader.cli.mistakes import usage_error
 from unloader.cli.options.command import ARGUMENTS
-from unloader.cli.options.parameter import settings_of
+from unloader.cli.options.parameter import JobOption, settings_of
 from unloader.cli.options.routes import asked_request
-from unloader.cli.options.source_argument import SourceArgument, check_statements
+from unloader.cli.options.source_argument import SourceArgument, check_statements, default_map
 from unloader.cli.options.tables import ONE_OF_SEVERAL, choice_of
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import watched, write_report
@@ -30,14 +31,85 @@ from unloader.request.job.grammar import meaning
 from unloader.request.option import of_command
 from unloader.request.options import every_option
 from unloader.resolve.places import directories_of
+from unloader.resolve.resolved import of_output, routes_json
 from unloader.selection.choice import AskedTables, TablesRequest
+from unloader.selection.problems import script
 from unloader.storage.place_names import destination_kind
+from writers.codecs.choice import label
+from writers.model import ParquetFormat
 
 if TYPE_CHECKING:
     from unloader.api import PlannedRun
     from unloader.model import Request
     from unloader.resolve.resolved import ResolvedRun
     from unloader.selection.choice import TablesRequest
+
+
+@cache
+def _command(name: str) -> click.Command:
+    """Return a command with the options of `run` or `plan`, none of them required."""
+    options = of_command(every_option(), name)
+    return click.Command(
+        name,
+        params=[JobOption(replace(option, required=False)) for option in options],
+        # Of a command line the source is left over.
+        context_settings={"allow_extra_args": True},
+    )
+
+
+class EntryCalls:
+    """The calls of a command that the entries of a job file are.
+
+    There may be hundreds of entries, and there are more than a hundred options: what the command
+    line and the environment say, and what nobody says, is read once. Of an entry only its own keys
+    are.
+    """
+
+    def __init__(self, command: str, arguments: Sequence[str]) -> None:
+        """Read nothing yet.
+
+        Args:
+            command: `run` or `plan`.
+            arguments: The command line, which overrides the entries.
+        """
+        self._command = _command(command)
+        self._arguments = tuple(arguments)
+        self._bare: click.Context | None = None
+        self._options: Mapping[str, Any] = {}
+
+    def context(self, known: Invocation) -> click.Context:
+        """Return the call that an entry is.
+
+        Args:
+            known: Has what holds for the entry.
+
+        Raises:
+            click.UsageError: A value means nothing.
+        """
+        made, values = self._command, default_map(known.job_values)
+        bare = self._bare or self._read(known)
+        inner = click.Context(made, info_name=made.name, obj=known, default_map=values)
+        inner.params.update(bare.params)
+        for name in bare.params:
+            place = bare.get_parameter_source(name)
+            if place is not None:
+                inner.set_parameter_source(name, place)
+        for key, value in bare.meta.items():
+            inner.meta[key] = dict(value) if isinstance(value, dict) else value
+        with inner.scope(cleanup=False):
+            for option in made.params:
+                if option.name in values:
+                    inner.params.pop(option.name)
+                    option.handle_parse_result(inner, self._options, [])
+        return inner
+
+    def _read(self, known: Invocation) -> click.Context:
+        """Read what no entry says."""
+        made, arguments = self._command, list(self._arguments)
+        bare = made.make_context(made.name, list(arguments), obj=replace(known, job_values={}))
+        self._options = made.make_parser(bare).parse_args(arguments)[0]
+        self._bare = bare
+        return bare
 
 
 def tables_request(
@@ -189,8 +261,6 @@ def plan_tables(context: click.Context, argument: SourceArgument, values: dict[s
             "leave it out, and give run the same options or job file: it plans in the same way",
         )
     asked = tables_request(context, argument, values)
-    from unloader import api
-
     with display_for(values) as display:
         planned = api.plan(asked, observe=display)
     if values["json"]:
@@ -200,8 +270,6 @@ def plan_tables(context: click.Context, argument: SourceArgument, values: dict[s
 
 
 def _document(planned: PlannedRun) -> dict[str, Any]:
-    from unloader.selection.problems import script
-
     first = planned.runs[0]
     return {
         "source": first.extract.source.location,
@@ -221,9 +289,6 @@ def _document(planned: PlannedRun) -> dict[str, Any]:
 
 
 def _table(run: ResolvedRun) -> dict[str, Any]:
-    from unloader.resolve.resolved import routes_json
-    from writers.codecs.choice import label
-
     table = run.extract.table
     return {
         "schema": table.schema,
@@ -252,8 +317,6 @@ def _table(run: ResolvedRun) -> dict[str, Any]:
 
 
 def _is_parquet(run: ResolvedRun) -> bool:
-    from writers.model import ParquetFormat
-
     return isinstance(run.output.format, ParquetFormat)
 
 
@@ -313,15 +376,11 @@ def _outputs(run: ResolvedRun) -> Iterator[tuple[str, ResolvedRun]]:
     if run.request.routes is None:
         yield "", run
         return
-    from unloader.resolve.resolved import of_output
-
     for number, route in enumerate(run.request.routes):
         yield route.name, of_output(run, number)
 
 
 def _form(run: ResolvedRun) -> str:
-    from writers.codecs.choice import label
-
     codec = label(run.output.compression)
     name = "parquet" if _is_parquet(run) else "csv"
     return name if codec == "none" else f"{name} {codec}"
@@ -364,8 +423,6 @@ def is_skipped(asked: Request | TablesRequest, values: dict[str, Any]) -> bool:
     """
     if not values["skip_finished"]:
         return False
-    from unloader import api
-
     found = api.finished(asked)
     if found is None:
         return False
@@ -383,8 +440,6 @@ def run_tables(
     asked = tables_request(context, argument, values)
     if is_skipped(asked, values):
         return None
-    from unloader import api
-
     with (
         watched(values, _shown(asked), "several tables") as display,
         stop_on_signals(display.stopping) as stop,

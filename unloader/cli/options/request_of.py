@@ -38,6 +38,7 @@ from unloader.request.options import fields_of
 from unloader.request.settings import at_home, parse_assignment
 from unloader.request.value_types import ADAPTIVE, plain_name
 from unloader.resolve.places import in_directory_of_part
+from unloader.secrets.encryption_keys import identity_reference, parquet_key_reference
 from unloader.storage.place_names import destination_kind, is_kept, is_one_stream
 from unloader.transforms.masking_keys import key_place
 from unloader.transforms.model import (
@@ -52,8 +53,17 @@ from unloader.transforms.model import (
     Transform,
     TransformOptions,
 )
+from writers import registry
+from writers.encryption.age import IDENTITY, RECIPIENT
+from writers.errors import FormatError
+from writers.files.checksums import open_digest
 from writers.files.regular import read_named
 from writers.model import Compression, ParquetFormat, TextFormat
+from writers.parquet.encoders import check_choice as check_parquet_choice
+from writers.parquet.options import check_options
+from writers.text import dialects
+from writers.text.dialects import dialect
+from writers.text.encoders import check_choice
 
 _NO_DELIMITED_TEXT = {
     "delimiter": "",
@@ -171,8 +181,6 @@ def _format(values: Mapping[str, Any]) -> TextFormat | ParquetFormat:
     """Return the layout of the files: of text a dialect, which single options override."""
     if values["format"] == "parquet":
         return ParquetFormat(**fields_of(ParquetFormat, values))
-    from writers.text.dialects import dialect
-
     found = fields_of(TextFormat, values)
     if values["timestamp_format"] is not None or values["timestamp_tz_format"] is not None:
         # A mask of the user's own decides what is left out.
@@ -195,14 +203,6 @@ def _limits(values: Mapping[str, Any], *, is_stream: bool) -> dict[str, Any]:
 
 
 def _check_format(options: OutputOptions, *, fixed: bool) -> None:
-    from writers import registry
-    from writers.errors import FormatError
-    from writers.files.checksums import open_digest
-    from writers.parquet.encoders import check_choice as check_parquet_choice
-    from writers.parquet.options import check_options
-    from writers.text import dialects
-    from writers.text.encoders import check_choice
-
     try:
         if isinstance(options.compression, Compression):
             registry.check(options.format, options.compression)
@@ -312,8 +312,6 @@ def encryption_of(values: Mapping[str, Any]) -> EncryptionOptions | None:
 
 def keys_at(values: Mapping[str, Any]) -> EncryptionOptions:
     """Return where the keys of files that are encrypted already are found, if anywhere."""
-    from unloader.secrets.encryption_keys import identity_reference, parquet_key_reference
-
     return EncryptionOptions(
         key=parquet_key_reference(_path(values["parquet_key_file"])),
         identity=identity_reference(_path(values["decrypt_with"])),
@@ -348,8 +346,6 @@ def _in_file(path: Path) -> Iterator[str]:
 
 
 def _recipient(text: str) -> str:
-    from writers.encryption.age import IDENTITY, RECIPIENT
-
     text = text.strip()
     if text.upper().startswith(IDENTITY):
         learn(text)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import Struct
@@ -22,18 +22,27 @@ from unloader.lakehouse.lake_formats import lake_kind
 from unloader.nouns import counted
 from unloader.redaction import HIDDEN, holds_sql_password
 from unloader.request.job.documents import FORM
+from unloader.request.job.entries import (
+    Given,
+    JobFile,
+    Mistake,
+    Place,
+    first_of,
+    routes_of,
+    the_only,
+    values_of,
+)
+from unloader.request.job.grammar import as_given, keys_of, read_job, wrong_type
 from unloader.request.locations import database_in, looks_like_source
-from unloader.request.option import Option, of_command
+from unloader.request.option import of_command
 from unloader.request.options import every_option
 from unloader.request.settings import at_home
+from unloader.secrets.secret_places import check_private
 from unloader.sources.registry import KINDS, url_form
 from unloader.storage.place_names import PlacePath, path_of
 from unloader.storage.storage_protocol import MANIFEST, RUN
 from writers.errors import FormatError
 from writers.files.regular import read_regular
-
-if TYPE_CHECKING:
-    from unloader.request.job.entries import Given, JobFile, Mistake, Place
 
 SOURCE = "source"
 """Key of a job file and of a plan file's job."""
@@ -167,23 +176,22 @@ def job_document(ctx: click.Context, argument: SourceArgument) -> dict[str, Any]
     return {SOURCE: argument.url, **kept}
 
 
-def _texts(value: Any) -> list[str]:
-    return list(map(str, value)) if isinstance(value, list) else [str(value)]
-
-
 def _is_file(text: str) -> bool:
     return text.lower().endswith((".toml", ".json"))
 
 
 def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> SourceArgument:
-    from unloader.request.job.entries import first_of, routes_of, the_only, values_of
-
     own = {
         each.declared.key: each.declared
         for each in ctx.command.params
         if isinstance(each, JobOption)
     }
-    job = _job_file(path, own)
+
+    def first(mistake: Mistake) -> None:
+        raise mistake.error
+
+    options = of_command(every_option(), "run")
+    job = read_job(Path(path), options, first, own)
     several = tables and len(job.tables) > 1
     table, route = first_of(job) if several else the_only(job)
     values = values_of(job, table, route)
@@ -196,30 +204,16 @@ def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> Sourc
             f"{ctx.info_name} handles one output, and {path} has {counted(len(routes), 'route')}",
             "write a job file with one of them",
         )
-    ctx.default_map = {
-        key: value
-        for key, value in default_map(values, tables=tables).items()
-        if not _is_another(own.get(key))
+    # Some options of other commands share only the name with an option of run.
+    others = {
+        each.key
+        for each in options
+        if each.key in own
+        and (own[each.key].owner, own[each.key].field) != (each.owner, each.field)
     }
+    defaults = default_map(values, tables=tables)
+    ctx.default_map = {key: value for key, value in defaults.items() if key not in others}
     return SourceArgument(url=url or source_of_job(job), job=job if several else None)
-
-
-def _is_another(option: Option | None) -> bool:
-    """Return whether an option of a command shares nothing but its name with the one of `run`."""
-    if option is None:
-        return False
-    of_run = {each.key: each for each in of_command(every_option(), "run")}
-    return option.key in of_run and option.field != of_run[option.key].field
-
-
-def _job_file(path: str, others: Collection[str]) -> JobFile:
-    """Return a job file; the first mistake in it is the error."""
-    from unloader.request.job.grammar import read_job
-
-    def first(mistake: Mistake) -> None:
-        raise mistake.error
-
-    return read_job(Path(path), of_command(every_option(), "run"), first, others)
 
 
 def check_statements(values: Mapping[str, Given]) -> None:
@@ -232,10 +226,9 @@ def check_statements(values: Mapping[str, Given]) -> None:
     """
     given = values.get("session_sql")
     # A password that is in a variable is not in the file.
-    texts = () if given is None else (FORM.sub(HIDDEN, text) for text in _texts(given.written))
-    if given is not None and any(map(holds_sql_password, texts)):
-        from unloader.secrets.secret_places import check_private
-
+    written = [] if given is None else given.written
+    texts = written if isinstance(written, list) else [written]
+    if given is not None and any(holds_sql_password(FORM.sub(HIDDEN, str(each))) for each in texts):
         check_private(Path(given.place.path), "job file, which holds a password,")
 
 
@@ -268,24 +261,18 @@ def default_map(values: Mapping[str, Given], *, tables: bool = True) -> dict[str
     Raises:
         UsageError: There are several, and the command takes one.
     """
-    from unloader.request.job.grammar import as_given
-
     options = {option.key: option for option in of_command(every_option(), "run")}
     found = {key: as_given(options[key], given.value) for key, given in values.items()}
     if not tables and "table" in found:
-        found["table"] = _one_of(values["table"])
+        given = values["table"]
+        names = given.value if isinstance(given.value, list) else [given.value]
+        if len(names) != 1:
+            raise UsageError(
+                f"this command takes one table, and {given.where()} has {len(names)}",
+                "give --table with one of them",
+            )
+        found["table"] = names[0]
     return found
-
-
-def _one_of(given: Given) -> Any:
-    """Return the name of the one table that a key has."""
-    names = given.value if isinstance(given.value, list) else [given.value]
-    if len(names) != 1:
-        raise UsageError(
-            f"this command takes one table, and {given.where()} has {len(names)}",
-            "give --table with one of them",
-        )
-    return names[0]
 
 
 def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
@@ -297,7 +284,7 @@ def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
         raise _no_plan(path, "was edited after it was made: the digest of its job differs")
     values = {name.replace("-", "_"): value for name, value in job.items()}
     # The plan stands for these; a variable set for all jobs must not seem to change them.
-    planned = (option.key for option, _ in _plan_options().values() if option.planned)
+    planned = (each.key for each in of_command(every_option(), "run") if each.planned)
     ctx.meta[JobOption.WITHOUT_VARIABLE] = frozenset(planned)
     written, routes = values.pop(SOURCE, None), values.pop(ROUTES, None)
     ctx.obj.job_file, ctx.obj.planned = path, True
@@ -328,17 +315,8 @@ _HOME_FILE = re.compile(r"([a-z][a-z0-9+.-]*):(?:///?)?~/", re.IGNORECASE)
 """What begins a URL of a file in the home directory, in whichever way it was meant."""
 
 
-def _plan_options() -> dict[str, tuple[Option, bool]]:
-    """Return each key of a plan's job with its option and whether it says the opposite."""
-    from unloader.request.job.grammar import keys_of
-
-    return keys_of(of_command(every_option(), "run"))
-
-
 def _planned_defaults(values: dict[str, Any], path: str) -> dict[str, Any]:
-    from unloader.request.job.grammar import as_given, wrong_type
-
-    options = _plan_options()
+    options = keys_of(of_command(every_option(), "run"))
     defaults: dict[str, Any] = {}
     for key, value in values.items():
         if key not in options:
