@@ -1,18 +1,16 @@
-"""Finding the run that has died at a destination, and what it was to do."""
+"""Finding the interrupted run at a destination, and what a user may change before it continues."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from msgspec import Raw, Struct
-from msgspec.json import Decoder, decode
+from msgspec import Struct
 from msgspec.structs import replace
 
 from numa.topology import detect
-from unloader.errors import OutputFailed, PlanFailed, error_class
+from unloader.errors import OutputFailed
 from unloader.lakehouse.lake_formats import absolute_name
 from unloader.model import (
     COMPARING,
@@ -27,14 +25,16 @@ from unloader.model import (
 )
 from unloader.placement.seating import automatic_parallelism
 from unloader.request.directory_names import directory_name, has_fields
-from unloader.resolve.homes import (
-    TablesRecord,
-    directory_now,
-    home_above,
-    is_of_tables,
-)
+from unloader.resolve.homes import home_above
 from unloader.resolve.places import directory_values
 from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.run_record import (
+    UnusableRecord,
+    directory_now,
+    first_of,
+    is_of_tables,
+    read_record,
+)
 from unloader.selection.problems import TableProblem
 from unloader.storage.place_names import absolute, real
 from unloader.storage.storage_lookup import storage_at, unreadable
@@ -43,156 +43,192 @@ from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD
 if TYPE_CHECKING:
     from unloader.transforms.model import MaskingKey
 
-# Built before threads use them: msgspec crashes when two threads first decode a type together.
-_OPTIONS, _RECORD = Decoder(TablesOptions), Decoder(TablesRecord)
-_RUN = Decoder(ResolvedRun)
-"""Never called: `ResolvedRun.from_json` converts to the type that it prepares."""
 
+class BrokenRun(Struct, frozen=True, kw_only=True):
+    """A run that was stopped, failed or killed before all of it was published."""
 
-class UnusableRecord(OutputFailed):
-    """A run was broken off, and this program cannot go on with what it has on record."""
-
-
-class BrokenTable(Struct, frozen=True, kw_only=True):
-    """One table of a run that was stopped, failed or killed."""
-
-    run: ResolvedRun
-    places: tuple[str, ...]
-    """Where its files go, the one of the manifest first, as they are found now."""
+    runs: tuple[ResolvedRun, ...]
+    """One for each table, with its directories where they are now."""
+    place: str
+    """The directory of its record."""
+    options: TablesOptions
+    """Of the run as a whole."""
+    is_single: bool
+    """See `TablesRequest.is_single`."""
+    left_out: tuple[TableProblem, ...] = ()
+    """Requested tables that could not be unloaded when the run began."""
     parallelism: int | None = None
-    """Workers from now on; None is as it had."""
+    """Workers from now on; None is the number that the run had."""
+
+    @property
+    def first(self) -> ResolvedRun:
+        """The first table: source and limits are the same for all tables."""
+        return self.runs[0]
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self.first.run_id
+
+    @property
+    def request(self) -> Request:
+        """What was asked for; of several tables it names no table and no query."""
+        request = self.first.request
+        if self.is_single:
+            return request
+        return replace(request, selection=replace(request.selection, table=None, query=None))
+
+    def changed(self, change: Callable[[ResolvedRun], ResolvedRun]) -> BrokenRun:
+        """Return the run with a change to each of its tables."""
+        return replace(self, runs=tuple(map(change, self.runs)))
 
     def with_source(
         self, secret: SecretReference | None, session_sql: tuple[str, ...]
-    ) -> BrokenTable:
-        """Return the same with what no record of a run may hold.
+    ) -> BrokenRun:
+        """Return the run with what no record may contain.
 
         Args:
             secret: Where the password is found now; None is where it was.
             session_sql: The statements of the run's sessions, if it had any.
 
         Raises:
-            OutputFailed: It had statements and these are not given, or others are.
+            OutputFailed: It had statements and these are not given, or others are given.
         """
-        run = self.run
-        if run.withheld and not session_sql:
-            raise OutputFailed(
-                f"run {run.run_id} had --session-sql, which may contain a password and is not "
-                "stored",
-                "give the same --session-sql again",
-            )
-        if session_sql and not run.is_session_sql(session_sql):
-            raise OutputFailed(
-                f"run {run.run_id} had another --session-sql, or did not have one",
-                "give the --session-sql of that run, or start again with the command of the run",
-            )
-        return replace(self, run=run.with_source(secret, session_sql))
+        for run in self.runs:
+            if run.withheld and not session_sql:
+                raise OutputFailed(
+                    f"run {run.run_id} had --session-sql, which may contain a password and is not "
+                    "stored",
+                    "give the same --session-sql again",
+                )
+            if session_sql and not run.is_session_sql(session_sql):
+                raise OutputFailed(
+                    f"run {run.run_id} had another --session-sql, or did not have one",
+                    "give the --session-sql of that run, or start again with the command of the "
+                    "run",
+                )
+        return self.changed(lambda run: run.with_source(secret, session_sql))
 
-    def with_keys(self, keys: EncryptionOptions | None) -> BrokenTable:
-        """Return the same with where the keys of its files are found now.
+    def with_keys(self, *keys: EncryptionOptions | None) -> BrokenRun:
+        """Return the run with the places where the keys of its files are found now.
 
         Args:
-            keys: Of kind none is where they were; None is the same for both.
+            keys: One for all outputs, or one for each output. None is where they were, and so is a
+                key of kind none.
 
         Raises:
             OutputFailed: The run had another Parquet key.
-            ConfigError: A key cannot be read, or is none.
+            ConfigError: A key is invalid, or cannot be read.
         """
-        return self.with_keys_of([keys] * len(self.run.outputs))
 
-    def with_keys_of(self, keys: Sequence[EncryptionOptions | None]) -> BrokenTable:
-        """Return the same with where the keys of each of its outputs are found; see `with_keys`."""
-        run = self.run
-        for number, (output, now) in enumerate(zip(run.outputs, keys, strict=True)):
-            if output.options.encryption is not None:
-                run = run.with_encryption(self._keys_of(output.options.encryption, now), number)
-        return self if run is self.run else replace(self, run=run)
+        def now(run: ResolvedRun) -> ResolvedRun:
+            several = keys * len(run.outputs) if len(keys) == 1 else keys
+            for number, (output, key) in enumerate(zip(run.outputs, several, strict=True)):
+                had = output.options.encryption
+                if had is not None:
+                    run = run.with_encryption(_checked_key(run, had, key), number)
+            return run
 
-    def _keys_of(self, had: EncryptionOptions, keys: EncryptionOptions | None) -> EncryptionOptions:
-        """Return where the keys of one output are found now; see `with_keys`."""
-        from unloader.secrets.encryption_keys import check_identities, check_key, identities
+        return self.changed(now)
 
-        found = _found_now(had, keys)
-        if len(self.run.outputs) > 1 and not check_key(found):
-            found = replace(found, key=had.key)  # It may be the key of another output.
-        if not check_key(found):
-            raise OutputFailed(
-                f"run {self.run.run_id} had another Parquet key",
-                "give the key of that run, or start again with the command of the run",
-            )
-        if found.recipients and self.run.request.verify in COMPARING:
-            check_identities(identities(found.identity), found.recipients)
-        return found
-
-    def with_masking_keys(self, keys: tuple[MaskingKey, ...], *, same: bool = True) -> BrokenTable:
-        """Return the same with where the keys of masks are found now.
+    def with_masking_keys(self, keys: tuple[MaskingKey, ...], *, same: bool = True) -> BrokenRun:
+        """Return the run with the places where the keys of masks are found now.
 
         Args:
             keys: Those that are not where they were.
-            same: Rows that are masked already stay, so that the keys must be the same.
+            same: Masked rows stay, so that the keys must be the same.
 
         Raises:
-            ConfigError: A key cannot be read, is none, or is another one than the run had.
+            ConfigError: A key is invalid, cannot be read, or differs from the key of the run.
         """
-        run = self.run.with_masking_keys(keys)
-        had = [output.transform.options.keys for output in run.outputs if output.transform]
-        if same and any(had):
-            from unloader.transforms.masking_keys import masking_keys
 
-            masking_keys(key for each in had for key in each)
-        return replace(self, run=run)
+        def now(run: ResolvedRun) -> ResolvedRun:
+            run = run.with_masking_keys(keys)
+            had = [output.transform.options.keys for output in run.outputs if output.transform]
+            if same and any(had):
+                from unloader.transforms.masking_keys import masking_keys
 
-    def with_parallelism(self, setting: Setting, workers: int | None) -> BrokenTable:
-        """Return the same with another number of workers than the run had.
+                masking_keys(key for each in had for key in each)
+            return run
+
+        return self.changed(now)
+
+    def with_parallelism(self, setting: Setting, workers: int | None) -> BrokenRun:
+        """Return the run with another number of workers.
 
         Args:
-            setting: For the manifest, in place of that of the run.
+            setting: For the manifest, in place of the setting of the run.
             workers: None is the number of usable cores of this machine.
         """
-        asked = self.run.request
-        workers = workers or automatic_parallelism(detect(), asked.seats)
-        others = tuple(each for each in asked.settings if each.name != setting.name)
-        limits = replace(asked.limits, parallelism=workers)
-        known = asked.concurrency
-        known = None if known is None else replace(known, adaptive=False)
-        settings = (*others, setting)
-        asked = replace(asked, limits=limits, settings=settings, concurrency=known)
-        return replace(self, run=replace(self.run, request=asked), parallelism=workers)
+        workers = workers or automatic_parallelism(detect(), self.first.request.seats)
 
-    def with_concurrency(self, known: ConcurrencyOptions | None) -> BrokenTable:
-        """Return the same with other limits on the number of workers than the run had."""
-        asked = replace(self.run.request, concurrency=known)
-        return replace(self, run=replace(self.run, request=asked))
+        def now(run: ResolvedRun) -> ResolvedRun:
+            asked, known = run.request, run.request.concurrency
+            others = tuple(each for each in asked.settings if each.name != setting.name)
+            asked = replace(
+                asked,
+                limits=replace(asked.limits, parallelism=workers),
+                settings=(*others, setting),
+                concurrency=None if known is None else replace(known, adaptive=False),
+            )
+            return replace(run, request=asked)
 
-    def with_cluster(self, now: ClusterOptions | None) -> BrokenTable:
-        """Return the same with workers elsewhere than the run had; None is where it had them."""
+        return replace(self.changed(now), parallelism=workers)
+
+    def with_concurrency(self, known: ConcurrencyOptions | None) -> BrokenRun:
+        """Return the run with other limits on the number of workers."""
+        return self.changed(
+            lambda run: replace(run, request=replace(run.request, concurrency=known))
+        )
+
+    def with_cluster(self, now: ClusterOptions | None) -> BrokenRun:
+        """Return the run with workers elsewhere; None is where it had them."""
         if now is None or (now.address is None and now.security is None):
             return self
-        had = self.run.request.cluster or ClusterOptions()
+        had = self.first.request.cluster or ClusterOptions()
         if now.address is None:
             now = replace(had, security=now.security)
         elif now.security is None and now.address == had.address:
             now = had
-        asked = replace(self.run.request, cluster=now if now.is_asked else None)
-        return replace(self, run=replace(self.run, request=asked))
+        cluster = now if now.is_asked else None
+        return self.changed(lambda run: replace(run, request=replace(run.request, cluster=cluster)))
 
-    def request_here(self) -> Request:
-        """Return what was asked, for a new run into the places as they are now."""
-        first, *others = self.places
-        asked = self.run.request
-        if asked.routes is not None and len(asked.routes) > 1:
-            return self._routes_here(asked)
-        table = self.run.output.options.lake_table
+    def requests_here(self) -> tuple[Request, ...]:
+        """Return what was asked for each table, for a new run into the places as they are now."""
+        return tuple(map(_request_here, self.runs))
+
+    def is_at(self, request: Request, today: str) -> bool:
+        """Return whether the places of a single table are, or may be, the places of a request.
+
+        Args:
+            request: Of the same job.
+            today: The value of `{date}` in it.
+        """
+        run, output = self.first, request.output
+        if len(run.outputs) > 1:
+            # One route may have no date in its directory, and be found on another day.
+            values = replace(directory_values(run.extract, run.run_id), date=today)
+            asked = [each.output.destinations for each in request.of_outputs()]
+            return all(
+                _real(directory_name(place, values) for place in places)
+                == _real(had.options.destinations)
+                for had, places in zip(run.outputs, asked, strict=True)
+            )
+        places, table = run.output.options.destinations, run.output.options.lake_table
         if table is not None:
-            return replace(asked, output=replace(asked.output, destination=table.name))
-        output = replace(asked.output, destination=first, others=tuple(others))
-        if has_fields(asked.output.destination):
-            # Which other runs are of the same job is said by the fields, which are gone.
-            output = replace(output, keep=None)
-        return replace(asked, output=output)
+            return table.name == absolute_name(output.destination)
+        if any(map(has_fields, output.destinations)):
+            return len(places) == len(output.destinations)
+        return _real(places) == _real(output.destinations)
 
-    def _routes_here(self, asked: Request) -> Request:
-        """Return the same for several routes; those that are published are replaced."""
+
+def _real(places: Iterable[str]) -> list[str]:
+    return [real(each) for each in places]
+
+
+def _request_here(run: ResolvedRun) -> Request:
+    asked = run.request
+    if asked.routes is not None and len(asked.routes) > 1:
         routes = tuple(
             replace(
                 route,
@@ -200,96 +236,60 @@ class BrokenTable(Struct, frozen=True, kw_only=True):
                     route.output,
                     destination=_asked_place(output.options),
                     others=output.options.others,
+                    # A route that is published is replaced.
                     overwrite=route.output.overwrite or is_finished(output.options.destination),
-                    # As above: the fields are gone.
+                    # Without its fields the directory does not show which runs are of this job.
                     keep=None if has_fields(route.output.destination) else route.output.keep,
                 ),
             )
-            for route, output in zip(asked.routes or (), self.run.outputs, strict=True)
+            for route, output in zip(asked.routes, run.outputs, strict=True)
         )
         return replace(asked, output=routes[0].output, routes=routes)
-
-    def is_at(self, request: Request, today: str) -> bool:
-        """Return whether the places are those of a request, or may be one run's of those.
-
-        Args:
-            request: Of the same job.
-            today: What `{date}` stands for in it.
-        """
-        if len(self.run.outputs) > 1:
-            return self._has_routes_at(request, today)
-        output = request.output
-        table = self.run.output.options.lake_table
-        if table is not None:
-            return table.name == absolute_name(output.destination)
-        if any(map(has_fields, output.destinations)):
-            return len(self.places) == len(output.destinations)
-        return _real(self.places) == _real(output.destinations)
-
-    def _has_routes_at(self, request: Request, today: str) -> bool:
-        """Return whether each route goes where the one of a request would go in this run.
-
-        One route may have no date in its directory, and be found on another day.
-        """
-        values = replace(directory_values(self.run.extract, self.run.run_id), date=today)
-        for had, asked in zip(self.run.outputs, request.of_outputs(), strict=True):
-            now = [directory_name(each, values) for each in asked.output.destinations]
-            if _real(now) != _real(had.options.destinations):
-                return False
-        return True
-
-
-class BrokenRun(Struct, frozen=True, kw_only=True):
-    """A run that was stopped, failed or killed before all of it was published."""
-
-    tables: tuple[BrokenTable, ...]
-    place: str
-    """The directory of its record: that of the only table, or the one around several tables."""
-    options: TablesOptions | None = None
-    """Of several tables; None for one table, whose directory has the record."""
-    left_out: tuple[TableProblem, ...] = ()
-    """Tables that were asked for, too, and could not be unloaded when the run began."""
-
-    @property
-    def first(self) -> BrokenTable:
-        """Any of its tables: source and limits are the same for all."""
-        return self.tables[0]
-
-    @property
-    def run_id(self) -> str:
-        """The id of the run."""
-        return self.first.run.run_id
-
-    @property
-    def request(self) -> Request:
-        """What was asked for; of several tables it names no table and no query."""
-        request = self.first.run.request
-        if self.options is None:
-            return request
-        return replace(request, selection=replace(request.selection, table=None, query=None))
-
-    def changed(self, change: Callable[[BrokenTable], BrokenTable]) -> BrokenRun:
-        """Return the same with a change to each of its tables."""
-        return replace(self, tables=tuple(map(change, self.tables)))
+    options = run.output.options
+    output = replace(asked.output, destination=_asked_place(options), others=options.others)
+    if has_fields(asked.output.destination) and options.lake_table is None:
+        output = replace(output, keep=None)
+    return replace(asked, output=output)
 
 
 def _asked_place(output: OutputOptions) -> str:
-    """Return the place of an output as it is asked for: a table lies elsewhere for each run."""
+    """Return the place of an output for a request: each run has another place in a table."""
     return output.destination if output.lake_table is None else output.lake_table.name
 
 
-def _real(places: Iterable[str]) -> list[str]:
-    return [real(each) for each in places]
+def _checked_key(
+    run: ResolvedRun, had: EncryptionOptions, keys: EncryptionOptions | None
+) -> EncryptionOptions:
+    """Return where the keys of one output are found now; see `BrokenRun.with_keys`."""
+    from unloader.secrets.encryption_keys import check_identities, check_key, identities
+
+    found = had
+    if keys is not None:
+        found = replace(
+            had,
+            key=keys.key if had.keyed and keys.keyed else had.key,
+            identity=had.identity if keys.identity.kind == "none" else keys.identity,
+        )
+    if len(run.outputs) > 1 and not check_key(found):
+        found = replace(found, key=had.key)  # It may be the key of another output.
+    if not check_key(found):
+        raise OutputFailed(
+            f"run {run.run_id} had another Parquet key",
+            "give the key of that run, or start again with the command of the run",
+        )
+    if found.recipients and run.request.verify in COMPARING:
+        check_identities(identities(found.identity), found.recipients)
+    return found
 
 
 def find_broken_run(destination: str) -> BrokenRun | None:
-    """Return the run that has died at a destination; None if there is none.
+    """Return the interrupted run at a destination; None if there is none.
 
     Args:
-        destination: Any place of a run of one table; of several tables the directory around theirs.
+        destination: Any place of a single table; of several tables the directory around theirs.
 
     Raises:
-        OutputFailed: It goes on, or cannot be read.
+        OutputFailed: It is still running, or cannot be read.
         UnusableRecord: Another version has begun it, or its record was damaged.
     """
     storage = storage_at(destination)
@@ -306,134 +306,25 @@ def find_broken_run(destination: str) -> BrokenRun | None:
                 f"wait until it ends, or end it with: unloader stop {shlex.quote(whole)}",
             )
         places = _places_now(destination, who.places)
-        record = storage.record(places[0], RUN_RECORD)
+        data = storage.record(places[0], RUN_RECORD)
     except OSError as error:
         raise unreadable(destination, error) from error
-    if not record:
+    if not data:
         return None
-    if is_of_tables(record):
-        return _of_several(record, destination, who.run_id)
-    run = read_run(record, places[0])
-    if len(run.outputs) > 1:
-        _check_not_moved(destination, run)
-    return BrokenRun(tables=(BrokenTable(run=run, places=places),), place=places[0])
-
-
-def _of_several(record: bytes, place: str, run_id: str) -> BrokenRun:
-    """Return the run of several tables that has died at a place; see `find_broken_run`."""
-    found = _recorded(record)
-    if found is None:
-        raise UnusableRecord(
-            f"the record of run {run_id}, which was interrupted in {place}, is damaged",
-            f"start again with the command of the run; unloader clean {place} removes its staged "
-            "files",
-        )
-    runs = [read_run(each, place) for each in found.tables]
-    try:
-        options = _OPTIONS.decode(found.options)
-    except (ValueError, RecursionError) as error:
-        raise UnusableRecord(
-            f"the record of the run that was interrupted in {place} cannot be used: its options "
-            f"are not as expected: {error}",
-            "start again with the command of the run",
-        ) from error
+    record = read_record(data, places[0])
+    runs = record.runs(places[0])
+    if record.is_single:
+        place = places[0]
+        runs = (_moved(runs[0], destination, places),)
+    else:
+        place = destination
+        runs = tuple(_moved_with_home(each, record.home, place) for each in runs)
     return BrokenRun(
-        tables=tuple(_as_broken(each, found.home, place) for each in runs),
-        options=options,
+        runs=runs,
         place=place,
-        left_out=tuple(
-            TableProblem.earlier(each.table, each.why, error_class(each.error))
-            for each in found.left_out
-        ),
-    )
-
-
-def first_of_tables(record: bytes, place: str) -> ResolvedRun:
-    """Return the first table of a record, as its run was to do it.
-
-    Args:
-        record: `RUN_RECORD` of a run over several tables.
-        place: Where it was found; the error names it.
-
-    Raises:
-        UnusableRecord: Another version has written it, or it was damaged or edited.
-    """
-    return _first_in(_recorded(record), place)
-
-
-def options_of_tables(record: bytes) -> TablesOptions:
-    """Return what a record says of its run as a whole; nothing, if it cannot be read."""
-    found = _recorded(record)
-    with suppress(ValueError, RecursionError):
-        if found is not None:
-            return _OPTIONS.decode(found.options)
-    return TablesOptions(destination="")
-
-
-def why_not_resumable(place: str, record: bytes = b"") -> str:
-    """Return why the run that has died at a place cannot be resumed, as far as its record tells.
-
-    Args:
-        place: Its directory; that of all tables for several.
-        record: Its `RUN_RECORD`, if it was read already.
-
-    Returns:
-        The reason; empty where it can be resumed.
-    """
-    try:
-        if _recorded(record) is not None:
-            first_of_tables(record, place)
-        elif find_broken_run(place) is None:
-            return "the record of its job is missing"
-    except UnusableRecord as error:
-        return error.message
-    except OutputFailed:
-        return ""  # It was resumed just now, or was moved.
-    return ""
-
-
-def _first_in(found: TablesRecord | None, place: str) -> ResolvedRun:
-    return read_run(found.tables[0] if found is not None and found.tables else b"", place)
-
-
-def _recorded(record: bytes) -> TablesRecord | None:
-    """Return the record of a run over several tables; None if it is not one, or is damaged."""
-    if not is_of_tables(record):
-        return None
-    try:
-        return _RECORD.decode(record)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _as_broken(run: ResolvedRun, recorded: str, home: str) -> BrokenTable:
-    """Return a table of the run, with its directories where they are now."""
-    outputs = []
-    for output in run.outputs:
-        first, *others = (
-            directory_now(each, recorded, home) for each in output.options.destinations
-        )
-        options = replace(output.options, destination=first, others=tuple(others))
-        outputs.append(replace(output, options=options))
-    run = replace(run, outputs=tuple(outputs))
-    return BrokenTable(run=run, places=run.output.options.destinations)
-
-
-def is_finished(destination: str) -> bool:
-    """Return whether a finished run lies at a destination."""
-    try:
-        return MANIFEST in storage_at(destination).names(destination)
-    except OSError:
-        return False
-
-
-def _found_now(had: EncryptionOptions, keys: EncryptionOptions | None) -> EncryptionOptions:
-    if keys is None:
-        return had
-    return replace(
-        had,
-        key=keys.key if had.keyed and keys.keyed else had.key,
-        identity=had.identity if keys.identity.kind == "none" else keys.identity,
+        options=record.asked(place),
+        is_single=record.is_single,
+        left_out=record.problems(),
     )
 
 
@@ -450,38 +341,62 @@ def _places_now(destination: str, recorded: tuple[str, ...]) -> tuple[str, ...]:
     return recorded
 
 
-def _check_not_moved(destination: str, run: ResolvedRun) -> None:
-    """Refuse to go on with one of several routes elsewhere: the others would not be found."""
-    begun = [real(each) for each in run.directories]
-    if real(destination) not in begun:
-        raise OutputFailed(
-            f"{destination} is not where the run began; its routes write to "
-            f"{' and '.join(run.directories)}",
-            "move it back to the place where the run began",
-        )
-
-
-def read_run(record: bytes | Raw, place: str) -> ResolvedRun:
-    """Return the run of a record.
-
-    Args:
-        record: `RUN_RECORD`, or that part of it of a run over several tables.
-        place: Where it was found; the error names it.
+def _moved(run: ResolvedRun, destination: str, places: Sequence[str]) -> ResolvedRun:
+    """Return a single table with its directories where they are now.
 
     Raises:
-        UnusableRecord: Another version has written it, or it was damaged or edited.
+        OutputFailed: One of several outputs was moved: the others would not be found.
+    """
+    if len(run.outputs) > 1:
+        if real(destination) not in _real(run.directories):
+            raise OutputFailed(
+                f"{destination} is not where the run began; its routes write to "
+                f"{' and '.join(run.directories)}",
+                "move it back to the place where the run began",
+            )
+        return run
+    options = run.output.options
+    if _real(places) == _real(options.destinations):
+        return run
+    first, *others = places
+    options = replace(options, destination=first, others=tuple(others))
+    return replace(run, outputs=(replace(run.output, options=options),))
+
+
+def _moved_with_home(run: ResolvedRun, recorded: str, home: str) -> ResolvedRun:
+    """Return one of several tables with its directories where they are now."""
+    outputs = []
+    for output in run.outputs:
+        first, *others = (
+            directory_now(each, recorded, home) for each in output.options.destinations
+        )
+        options = replace(output.options, destination=first, others=tuple(others))
+        outputs.append(replace(output, options=options))
+    return replace(run, outputs=tuple(outputs))
+
+
+def why_not_resumable(place: str, record: bytes = b"") -> str:
+    """Return why the interrupted run at a place cannot be resumed; empty if it can be.
+
+    Args:
+        place: Its directory; of several tables the directory around theirs.
+        record: Its `RUN_RECORD`, if it was read already.
     """
     try:
-        return ResolvedRun.from_json(decode(record))
-    except PlanFailed as error:
-        raise _unusable(place, error.message) from error
-    except (ValueError, RecursionError) as error:
-        raise _unusable(place, str(error)) from error
+        if is_of_tables(record):
+            first_of(record, place)
+        elif find_broken_run(place) is None:
+            return "the record of its job is missing"
+    except UnusableRecord as error:
+        return error.message
+    except OutputFailed:
+        return ""  # It was resumed just now, or was moved.
+    return ""
 
 
-def _unusable(place: str, why: str) -> UnusableRecord:
-    return UnusableRecord(
-        f"the record of the run that was interrupted in {place} cannot be used: {why}",
-        "start again with the command of the run; if another version of unloader began it, that "
-        "version can resume it",
-    )
+def is_finished(destination: str) -> bool:
+    """Return whether a finished run is at a destination."""
+    try:
+        return MANIFEST in storage_at(destination).names(destination)
+    except OSError:
+        return False

@@ -15,7 +15,7 @@ from partition_planner.errors import PlanError
 from partition_planner.model import TableInfo
 from unloader.errors import Interrupted, PlanFailed, SnapshotGone, UnloaderError, translate
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import SourceSpec, TablesOptions
+from unloader.model import SourceSpec
 from unloader.resolve.broken_run import BrokenRun
 from unloader.resolve.choosing import chosen_table, with_columns
 from unloader.resolve.patience import Patience
@@ -55,10 +55,7 @@ def reopened(
         Interrupted: `stop` returned True.
         SourceError: The source refused.
     """
-    started, first = time.perf_counter(), broken.first.run
-    runs = [each.run for each in broken.tables]
-    is_single = broken.options is None
-    options = broken.options or TablesOptions(destination=broken.place)
+    started, first, runs = time.perf_counter(), broken.first, broken.runs
     observe(PhaseStarted(phase="connecting"))
     with ExitStack() as opened:
         with _explained(broken):
@@ -75,9 +72,9 @@ def reopened(
                 if was is not None and not was.is_same(now):
                     raise SnapshotGone(f"the source is now at {now.kind} {now.value}".strip())
                 left = [run for run in runs if not done(run)]
-                found = _enter(left, catalog, observe, is_single=is_single)
+                found = _enter(left, catalog, observe, is_single=broken.is_single)
                 lost = {id(left[number]): problem for number, problem in found.items()}
-                goes_on = not is_single and options.on_failure == "continue"
+                goes_on = not broken.is_single and broken.options.on_failure == "continue"
                 if lost and not (goes_on and len(lost) < len(runs)):
                     raise lost_error(tuple(lost.values()), len(runs))
         yield OpenRun(
@@ -85,8 +82,8 @@ def reopened(
             runs=tuple(run for run in runs if id(run) not in lost),
             catalog=catalog,
             started=started,
-            options=options,
-            is_single=is_single,
+            options=broken.options,
+            is_single=broken.is_single,
             problems=(*broken.left_out, *lost.values()),
             resumed_in=broken.place,
         )
@@ -98,7 +95,7 @@ def _explained(broken: BrokenRun) -> Iterator[None]:
     try:
         yield
     except (SnapshotGone, PlanFailed) as error:
-        run, snapshot = broken.first.run, broken.first.run.extract.snapshot
+        run, snapshot = broken.first, broken.first.extract.snapshot
         named = "" if snapshot is None else f" ({snapshot.kind} {snapshot.value})"
         raise SnapshotGone(
             f"the snapshot of run {run.run_id}{named} cannot be read any more: {error.message}",

@@ -31,9 +31,9 @@ from unloader.manifest.read import (
     read_manifest,
 )
 from unloader.redaction import redact
-from unloader.resolve.broken_run import first_of_tables, options_of_tables, read_run
-from unloader.resolve.homes import home_above, is_of_tables, recorded_tables
+from unloader.resolve.homes import home_above
 from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.run_record import first_of, is_of_tables, options_of, recorded_tables
 from unloader.status.clearing import clear
 from unloader.storage.directories.directory_leftovers import strangers
 from unloader.storage.place_names import absolute
@@ -387,7 +387,7 @@ def _run_at(place: Path) -> UnfinishedRun | None:
         place=place,
         tables=tuple(directories) or (place, *map(Path, who.places[1:])),
         ids=frozenset(
-            {who.run_id, *(each.run_id for each in tables), *options_of_tables(record).replaces}
+            {who.run_id, *(each.run_id for each in tables), *options_of(record).replaces}
         ),
     )
 
@@ -401,11 +401,12 @@ def _is_same_job(run: UnfinishedRun, new: Manifest | TablesManifest) -> bool:
         who = storage.who_was_here(place)
         return who is not None and (who.left.is_empty or _is_left_behind(who, place))
     if isinstance(new, TablesManifest):
-        to = options_of_tables(record).destination
-        return to == new.options.to and _is_source(first_of_tables(record, place), new.source)
+        to = options_of(record).destination
+        same = is_of_tables(record) and to == new.options.to
+        return same and _is_source(first_of(record, place), new.source)
     if is_of_tables(record):
         return False
-    one = read_run(record, place)
+    one = first_of(record, place)
     table = TableRecord(schema=one.extract.table.schema, name=one.extract.table.name)
     same = one.extract.query == new.query and (new.query is not None or table == new.table)
     return same and _is_source(one, new.source)

@@ -21,8 +21,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Protocol
 
-from msgspec import Raw, Struct, field
-from msgspec.json import encode
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from unloader.errors import ConfigError, OutputFailed, UnloaderError
@@ -31,10 +30,9 @@ from unloader.manifest.read import is_published, read_index
 from unloader.model import TablesOptions
 from unloader.nouns import counted
 from unloader.placement.observation import node_cpus
-from unloader.redaction import redact
-from unloader.resolve.broken_run import first_of_tables
-from unloader.resolve.homes import LeftOut, TablesRecord, is_dropped, recorded_tables
+from unloader.resolve.homes import is_dropped
 from unloader.resolve.resolved import ResolvedRun, of_output
+from unloader.resolve.run_record import first_of, record_of, recorded_tables
 from unloader.retention.following import Following
 from unloader.run.file_output import FileOutput, Left, left_of
 from unloader.run.finishing import END_SECONDS, Ended
@@ -81,7 +79,7 @@ class Home(Struct, kw_only=True):
 
         def is_record_of_it(record: bytes) -> bool:
             try:
-                return first_of_tables(record, place).run_id == resolved.run_id
+                return first_of(record, place).run_id == resolved.run_id
             except OutputFailed:
                 return False
 
@@ -107,24 +105,17 @@ class Home(Struct, kw_only=True):
     def keep_record(self) -> None:
         """Record what is to be done, without a statement of a session: it may hold a password."""
         state = self.state
-        if state.is_single:
-            state.tables[0].output.keep(RUN_RECORD, state.resolved.runs[0].record())
-        if self.storage is None:
+        output = state.tables[0].output if state.is_single else self.storage
+        if output is None:
             return
-        record = TablesRecord(
-            tables=tuple(Raw(run.record()) for run in state.resolved.runs),
-            home=state.home,
-            options=Raw(encode(state.options)),
-            left_out=tuple(
-                LeftOut(
-                    table=each.table,
-                    error=type(each.error).__name__,
-                    why=redact(each.error.message),
-                )
-                for each in state.problems
-            ),
+        record = record_of(
+            state.resolved.runs,
+            state.home,
+            state.options,
+            state.problems,
+            is_single=state.is_single,
         )
-        self.storage.keep(RUN_RECORD, encode(record) + b"\n")
+        output.keep(RUN_RECORD, record)
         for place, run_id in self.abandoned:
             with suppress(OSError, OutputFailed):
                 storage = storage_at(place)
@@ -171,7 +162,7 @@ def with_what_it_replaces(options: TablesOptions, home: str) -> TablesOptions:
         return options
     with suppress(OSError, OutputFailed):
         record = storage_at(home).record(home, RUN_RECORD)
-        if first_of_tables(record, home).run_id in options.replaces:
+        if first_of(record, home).run_id in options.replaces:
             return options
     return replace(options, replaces=())
 

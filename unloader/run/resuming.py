@@ -27,20 +27,16 @@ from unloader.redaction import redact
 from unloader.request.directory_names import existing, has_fields, home_template
 from unloader.resolve.broken_run import (
     BrokenRun,
-    BrokenTable,
-    UnusableRecord,
     find_broken_run,
-    first_of_tables,
     is_finished,
-    options_of_tables,
-    read_run,
     why_not_resumable,
 )
-from unloader.resolve.homes import home_above, is_of_tables
+from unloader.resolve.homes import home_above
 from unloader.resolve.jobs import digest_of_tables_job, same_job
 from unloader.resolve.planned import is_of_plan
 from unloader.resolve.reopening import reopened
 from unloader.resolve.resolved import ResolvedRun, of_route
+from unloader.resolve.run_record import UnusableRecord, first_of, is_of_tables, options_of
 from unloader.retention.following import Following, follow
 from unloader.run.concurrency import is_adaptive
 from unloader.run.places import left_of_tables, places_of
@@ -85,17 +81,15 @@ def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop
     workers = again.parallelism
     setting = Setting(name="parallelism", value=str(workers or "auto"), origin="resume")
 
-    def as_said(table: BrokenTable) -> BrokenTable:
-        table = table.with_source(again.secret, again.session_sql).with_keys(again.keys)
-        table = table.with_masking_keys(again.masking_keys, same=not again.new_snapshot)
-        table = table.with_cluster(again.cluster)
-        return table if workers is None else table.with_parallelism(setting, workers or None)
-
-    broken = broken.changed(as_said)
+    broken = broken.with_source(again.secret, again.session_sql).with_keys(again.keys)
+    broken = broken.with_masking_keys(again.masking_keys, same=not again.new_snapshot)
+    broken = broken.with_cluster(again.cluster)
+    if workers is not None:
+        broken = broken.with_parallelism(setting, workers or None)
     if not again.new_snapshot:
         return _continued(broken, observe, stop)
-    requests = [each.request_here() for each in broken.tables]
-    if broken.options is None:
+    requests = broken.requests_here()
+    if broken.is_single:
         return start(TablesRequest.one(requests[0]), observe=observe, stop=stop)
     replaces = (*broken.options.replaces, broken.run_id)
     options = replace(broken.options, home=broken.place, replaces=replaces)
@@ -106,13 +100,13 @@ def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop
 
 def _continued(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifests:
     """Execute what is left of a run, with all that no record of it may hold."""
-    request = broken.first.run.request
-    workers = broken.first.parallelism or broken.first.run.plan.limits.parallelism
+    request = broken.first.request
+    workers = broken.parallelism or broken.first.plan.limits.parallelism
     with workers_for(request, workers, stop=stop) as team:
         seats = team.seats
-        broken = broken.changed(lambda one: replace(one, run=_moved(one).seated(seats)))
-        tell_settings((each.run.request for each in broken.tables), observe)
-        left = left_of_tables((each.run for each in broken.tables), broken.place, observe)
+        broken = broken.changed(lambda run: run.seated(seats))
+        tell_settings((each.request for each in broken.runs), observe)
+        left = left_of_tables(broken.runs, broken.place, observe)
         with reopened(
             broken,
             done=lambda run: left[places_of(run)].what == "all",
@@ -120,19 +114,6 @@ def _continued(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifests:
             observe=observe,
         ) as ready:
             return run(ready, team.executor, left, observe=observe, stop=stop)
-
-
-def _moved(table: BrokenTable) -> ResolvedRun:
-    """Return a table with its directories where they are now; only one output can be moved."""
-    run = table.run
-    options = run.output.options
-    if len(run.outputs) > 1 or list(map(real, table.places)) == list(
-        map(real, options.destinations)
-    ):
-        return run
-    first, *others = table.places
-    options = replace(options, destination=first, others=tuple(others))
-    return replace(run, outputs=(replace(run.output, options=options),))
 
 
 def _as_asked(broken: BrokenRun, asked: TablesRequest) -> BrokenRun:
@@ -146,21 +127,15 @@ def _as_asked(broken: BrokenRun, asked: TablesRequest) -> BrokenRun:
     masking_keys = tuple(key for each in requests for key in _masking_keys(each))
     keys = [each.output.encryption for each in request.of_outputs()]
 
-    def now(table: BrokenTable) -> BrokenTable:
-        table = table.with_source(source.secret, source.session.session_sql)
-        table = (
-            table.with_keys_of(keys)
-            if asked.is_single
-            else table.with_keys(request.output.encryption)
-        )
-        table = table.with_masking_keys(masking_keys)
-        for setting in request.settings:
-            if setting.name == "parallelism" and not is_adaptive(request):
-                table = table.with_parallelism(setting, request.limits.parallelism)
-        table = table.with_concurrency(request.concurrency)
-        return table.with_cluster(request.cluster or ClusterOptions(address="none"))
-
-    return broken.changed(now)
+    if not asked.is_single:
+        keys = keys[:1]
+    broken = broken.with_source(source.secret, source.session.session_sql).with_keys(*keys)
+    broken = broken.with_masking_keys(masking_keys)
+    for setting in request.settings:
+        if setting.name == "parallelism" and not is_adaptive(request):
+            broken = broken.with_parallelism(setting, request.limits.parallelism)
+    broken = broken.with_concurrency(request.concurrency)
+    return broken.with_cluster(request.cluster or ClusterOptions(address="none"))
 
 
 def resume_or_start(
@@ -228,7 +203,7 @@ def _resumed(
             raise
         observe(Notice(text=f"{error.message}; this run starts from the beginning"))
         return asked
-    if broken is None or (broken.options is None) != asked.is_single:
+    if broken is None or broken.is_single != asked.is_single:
         is_same = _is_finished_job(place, done, asked, planned)
         return _finished(place, done, observe) if is_same else asked
     if not _is_job_of(broken, asked, planned):
@@ -237,7 +212,7 @@ def _resumed(
             observe(Notice(text=f"{text}: this run starts from the beginning"))
         return asked
     new = asked
-    if broken.options is not None:
+    if not asked.is_single:
         replaces = (*broken.options.replaces, broken.run_id)
         new = replace(asked, options=replace(asked.options, replaces=replaces))
     if broken.left_out and _is_published(broken, observe):
@@ -262,13 +237,13 @@ def _resumed(
 
 def _is_job_of(broken: BrokenRun, asked: TablesRequest, planned: ResolvedRun | None) -> bool:
     """Return whether an interrupted run is of a job, and in its place."""
-    if broken.options is not None:
+    if not broken.is_single:
         return broken.options.job == digest_of_tables_job(asked)
-    request, run = asked.common, broken.first.run
+    request, run = asked.common, broken.first
     is_part = request.selection.part is not None
     return (
         _is_the_job(run, request)
-        and broken.first.is_at(request, _today())
+        and broken.is_at(request, _today())
         and (not is_part or (planned is not None and is_of_plan(run, planned)))
     )
 
@@ -282,7 +257,7 @@ def _is_finished_job(
         return (
             done is not None
             and is_several
-            and options_of_tables(done.record).job == digest_of_tables_job(asked)
+            and options_of(done.record).job == digest_of_tables_job(asked)
         )
     ended = done.run if done is not None and not is_of_tables(done.record) else None
     return (
@@ -384,7 +359,7 @@ def _masking_keys(request: Request) -> tuple[MaskingKey, ...]:
 
 
 def _is_published(broken: BrokenRun, observe: Observer) -> bool:
-    left = left_of_tables((each.run for each in broken.tables), broken.place, observe)
+    left = left_of_tables(broken.runs, broken.place, observe)
     return all(each.what == "all" for each in left.values())
 
 
@@ -402,9 +377,7 @@ class _CutShort(Struct, frozen=True, kw_only=True):
     def run(self) -> ResolvedRun | None:
         """Its first table; None if that cannot be read any more."""
         with suppress(OutputFailed):
-            if is_of_tables(self.record):
-                return first_of_tables(self.record, self.found_in)
-            return read_run(self.record, self.found_in) if self.record else None
+            return first_of(self.record, self.found_in) if self.record else None
         return None
 
 
@@ -455,7 +428,7 @@ def _finished(place: str, done: _CutShort | None, observe: Observer) -> Manifest
             route = manifest.route.name if manifest.route else ""
             follow(of_route(ended, route), manifest, place, observe)
         else:
-            to = options_of_tables(done.record).destination
+            to = options_of(done.record).destination
             following = Following.of_run(ended, place, to)
             following.after_all(manifest, observe)
             following.raise_failed()

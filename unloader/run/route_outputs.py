@@ -29,6 +29,7 @@ from unloader.manifest.model import Manifest, OtherRoute, RouteRecord
 from unloader.model import AttemptFailure, FinishedUnit, OutputResult, OutputTask
 from unloader.nouns import counted
 from unloader.resolve.resolved import ResolvedRun, of_output
+from unloader.resolve.run_record import single_record
 from unloader.run.file_output import left_of_output
 from unloader.run.journal import Progress
 from unloader.run.outputs import (
@@ -100,8 +101,8 @@ class RouteOutputs(RunOutput):
         """Return the units that all have; the others are read again for those that lack them."""
         attempts: dict[str, int] = {}
         for route in self._open():
-            if route.is_new:
-                route.output.keep(RUN_RECORD, self._run.record())
+            if route.is_new and not self._one_of_many:
+                route.output.keep(RUN_RECORD, single_record(self._run))
             found = route.output.progress(tick)
             route.finished.update(found.finished)
             for unit, attempt in found.attempts.items():

@@ -6,7 +6,7 @@ Nothing is changed, and the right to read is enough. It is the same for a run on
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,6 @@ from functools import partial
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
@@ -22,10 +21,10 @@ from unloader.manifest.model import TableRecord, TablesManifest
 from unloader.manifest.read import is_published, parse_run
 from unloader.model import TableCounts
 from unloader.nouns import counted
-from unloader.resolve.homes import (
-    PlannedTable,
+from unloader.resolve.homes import home_above
+from unloader.resolve.run_record import (
     RecordedTable,
-    home_above,
+    is_of_tables,
     recorded_left_out,
     recorded_tables,
     table_in,
@@ -48,9 +47,6 @@ FORMAT_VERSION = 1
 
 _AT_ONCE = 16
 """Places that are looked at at the same time: a network file system answers slowly."""
-
-# Built before threads use it: msgspec crashes when two threads first decode a type together.
-_PLANNED = Decoder(PlannedTable)
 
 
 class FinishedRun(Struct, frozen=True, kw_only=True):
@@ -263,9 +259,11 @@ def _of_run(
             one = tables_there.get(real(place))
             one = table_in(storage, above, place) if one is None else one
             return _of_one_table(place, above, who, one)
-        known = recorded_tables(record, home)
-        tables = TableCounts(total=len(known)) if known else None
-        units, table = _planned_of(known) if known else _planned(record)
+        known = recorded_tables(record, home, single=True)
+        units = sum(each.units for each in known) if known else None
+        several = bool(known) and is_of_tables(record)
+        tables = TableCounts(total=len(known)) if several else None
+        table = counted(len(known), "table") if several else known[0].name if known else ""
     return RunStatus(
         destination=place,
         state="running" if who.is_running else "interrupted",
@@ -362,20 +360,6 @@ def _label(table: TableRecord | None) -> str:
     if table is None:
         return ""
     return f"{table.schema}.{table.name}" if table.schema else table.name
-
-
-def _planned(data: bytes) -> tuple[int | None, str]:
-    """Return the number of units and the table of what a run was to do, as far as that is known."""
-    try:
-        planned = _PLANNED.decode(data)
-    except (ValueError, RecursionError):
-        return None, ""
-    return len(planned.plan.units), planned.name
-
-
-def _planned_of(tables: Sequence[RecordedTable]) -> tuple[int | None, str]:
-    """Return the number of units of several tables, and how many tables these are."""
-    return sum(each.units for each in tables), counted(len(tables), "table")
 
 
 def _start_of(run_id: str) -> datetime | None:

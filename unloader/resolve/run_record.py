@@ -1,0 +1,290 @@
+"""The record of a run in `_run/run.json`: its resolved tables, and what holds for all of them.
+
+It is written before the first row is read. `resume` reads all of it. `status`, `clean` and `verify`
+read only where the tables are, without a check of the rest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+from msgspec import Raw, Struct
+from msgspec.json import Decoder, decode, encode
+
+from unloader.errors import OutputFailed, PlanFailed, error_class
+from unloader.model import TablesOptions
+from unloader.redaction import redact
+from unloader.resolve.resolved import ResolvedRun
+from unloader.selection.problems import TableProblem
+from unloader.storage.place_names import absolute, path_of, real, relative
+from unloader.storage.storage_protocol import RUN_RECORD, Storage
+from writers.objects.location import is_location
+
+
+class UnusableRecord(OutputFailed):
+    """The record of an interrupted run cannot be read by this version of the program."""
+
+
+class LeftOut(Struct, frozen=True, kw_only=True):
+    """A table that was requested, and that could not be unloaded when the run began."""
+
+    table: str
+    error: str
+    """Name of the class in `unloader.errors`."""
+    why: str
+
+
+class RunRecord(Struct, frozen=True, kw_only=True):
+    """The `RUN_RECORD` of a run. Each of `tables` has the format version."""
+
+    tables: tuple[Raw, ...]
+    """The resolved tables, as `ResolvedRun.record` writes them."""
+    home: str
+    """The directory of the record when the run began."""
+    options: Raw
+    """`TablesOptions`: read after the version of the tables is known."""
+    is_single: bool
+    """See `TablesRequest.is_single`."""
+    left_out: tuple[LeftOut, ...] = ()
+
+    def runs(self, place: str) -> tuple[ResolvedRun, ...]:
+        """Return the resolved tables.
+
+        Args:
+            place: Where the record was found; the error names it.
+
+        Raises:
+            UnusableRecord: Another version has written them, or they were damaged or edited.
+        """
+        return tuple(_read(each, place) for each in self.tables)
+
+    def asked(self, place: str) -> TablesOptions:
+        """Return the options of the run; see `runs`."""
+        try:
+            return _OPTIONS.decode(self.options)
+        except (ValueError, RecursionError) as error:
+            raise unusable(place, f"its options are not as expected: {error}") from error
+
+    def problems(self) -> tuple[TableProblem, ...]:
+        """Return the tables that were left out."""
+        return tuple(
+            TableProblem.earlier(each.table, each.why, error_class(each.error))
+            for each in self.left_out
+        )
+
+
+class _Table(Struct, frozen=True, kw_only=True):
+    schema: str | None
+    name: str
+
+
+class _Extract(Struct, frozen=True, kw_only=True):
+    query: str | None
+    table: _Table
+
+
+class _Options(Struct, frozen=True, kw_only=True):
+    destination: str
+    others: tuple[str, ...]
+
+
+class _Output(Struct, frozen=True, kw_only=True):
+    options: _Options
+
+
+class _Plan(Struct, frozen=True, kw_only=True):
+    units: tuple[Raw, ...]
+
+
+class _PlannedTable(Struct, frozen=True, kw_only=True):
+    """The part of a resolved table that is read without a check of the rest."""
+
+    run_id: str
+    extract: _Extract
+    plan: _Plan
+    outputs: tuple[_Output, ...]
+
+
+# Made in the thread that imports: msgspec 0.22 crashes the process if two threads decode a type for
+# the first time at the same time.
+_OPTIONS, _RECORD, _TABLE = Decoder(TablesOptions), Decoder(RunRecord), Decoder(_PlannedTable)
+_RUN = Decoder(ResolvedRun)
+"""Never called: `ResolvedRun.from_json` converts to the type that it prepares."""
+
+
+class RecordedTable(Struct, frozen=True, kw_only=True):
+    """One table of a run, by its record."""
+
+    name: str
+    """With its schema; empty for a query."""
+    directories: tuple[str, ...]
+    """The directories of each output, the directory of the manifest first."""
+    homes: tuple[str, ...]
+    """The directories of manifests: one for each output."""
+    units: int
+    run_id: str
+    """The run that wrote the record. A later run that died early may have taken the home since."""
+
+
+def record_of(
+    runs: Sequence[ResolvedRun],
+    home: str,
+    options: TablesOptions,
+    problems: Sequence[TableProblem] = (),
+    *,
+    is_single: bool,
+) -> bytes:
+    """Return the record of a run, without a statement of a session: it may have a password.
+
+    Args:
+        runs: The resolved tables.
+        home: The directory of the record.
+        options: Of the run as a whole.
+        problems: Tables that are left out.
+        is_single: See `TablesRequest.is_single`.
+
+    Raises:
+        ConfigError: A name, such as the current directory's, is not text in UTF-8.
+    """
+    left_out = tuple(
+        LeftOut(table=each.table, error=type(each.error).__name__, why=redact(each.error.message))
+        for each in problems
+    )
+    record = RunRecord(
+        tables=tuple(Raw(run.record()) for run in runs),
+        home=home,
+        options=Raw(encode(options)),
+        is_single=is_single,
+        left_out=left_out,
+    )
+    return encode(record) + b"\n"
+
+
+def single_record(run: ResolvedRun) -> bytes:
+    """Return the record of the run of a single table; see `record_of`."""
+    output = run.request.output
+    options = TablesOptions(destination=output.destination, overwrite=output.overwrite)
+    return record_of((run,), run.output.options.destination, options, is_single=True)
+
+
+def read_record(record: bytes, place: str) -> RunRecord:
+    """Return a record.
+
+    Args:
+        record: `RUN_RECORD`.
+        place: Where it was found; the error names it.
+
+    Raises:
+        UnusableRecord: It is damaged, or another version has written it.
+    """
+    try:
+        found = _RECORD.decode(record)
+    except (ValueError, RecursionError) as error:
+        raise unusable(place, str(error)) from error
+    if not found.tables:
+        raise unusable(place, "it has no table")
+    return found
+
+
+def first_of(record: bytes, place: str) -> ResolvedRun:
+    """Return the first table of a record; see `read_record`."""
+    return _read(read_record(record, place).tables[0], place)
+
+
+def options_of(record: bytes) -> TablesOptions:
+    """Return the options that a record has for the whole run; empty if it cannot be read."""
+    with suppress(ValueError, RecursionError):
+        return _OPTIONS.decode(_RECORD.decode(record).options)
+    return TablesOptions(destination="")
+
+
+def is_of_tables(record: bytes) -> bool:
+    """Return whether a `RUN_RECORD` is the record of a run over several tables."""
+    with suppress(ValueError, RecursionError):
+        return not _RECORD.decode(record).is_single
+    return False
+
+
+def recorded_tables(record: bytes, home: str, *, single: bool = False) -> tuple[RecordedTable, ...]:
+    """Return the tables of a run over several tables; none if the record is not of such a run.
+
+    Args:
+        record: `RUN_RECORD`.
+        home: Where it was found.
+        single: Return a single table, too.
+    """
+    try:
+        found = _RECORD.decode(record)
+        if found.is_single and not single:
+            return ()
+        return tuple(_now(_TABLE.decode(each), found.home, home) for each in found.tables)
+    except (ValueError, RecursionError):
+        return ()
+
+
+def recorded_left_out(record: bytes) -> tuple[str, ...]:
+    """Return the names of the tables that a run left out before the first row, by its record."""
+    try:
+        return tuple(each.table for each in _RECORD.decode(record).left_out)
+    except (ValueError, RecursionError):
+        return ()
+
+
+def table_in(storage: Storage, home: str, place: str) -> RecordedTable | None:
+    """Return the table of a run whose directory a place is; None if that is not known."""
+    here = real(place)
+    for table in recorded_tables(storage.record(home, RUN_RECORD), home):
+        if here in map(real, table.directories):
+            return table
+    return None
+
+
+def directory_now(directory: str, recorded: str, home: str) -> str:
+    """Return where a directory of a table is now.
+
+    Args:
+        directory: As it was written when the run began, perhaps relative to another directory.
+        recorded: The home when the run began.
+        home: The home now; it may have been moved.
+    """
+    within = relative(directory, recorded)
+    if is_location(home):
+        return str(path_of(home) / within) if within != "." else home
+    return os.path.join(absolute(home), within)
+
+
+def unusable(place: str, why: str) -> UnusableRecord:
+    """Return the error of a record that cannot be used."""
+    return UnusableRecord(
+        f"the record of the run that was interrupted in {place} cannot be used: {why}",
+        "start again with the command of the run; if another version of unloader began it, that "
+        "version can resume it",
+    )
+
+
+def _read(table: Raw, place: str) -> ResolvedRun:
+    try:
+        return ResolvedRun.from_json(decode(table))
+    except PlanFailed as error:
+        raise unusable(place, error.message) from error
+    except (ValueError, RecursionError) as error:
+        raise unusable(place, str(error)) from error
+
+
+def _now(table: _PlannedTable, recorded: str, home: str) -> RecordedTable:
+    """Return a table of a record with its directories where they are now."""
+
+    def now(place: str) -> str:
+        return directory_now(place, recorded, home)
+
+    named, options = table.extract.table, [output.options for output in table.outputs]
+    name = f"{named.schema}.{named.name}" if named.schema else named.name
+    return RecordedTable(
+        name="" if table.extract.query is not None else name,
+        directories=tuple(now(place) for o in options for place in (o.destination, *o.others)),
+        homes=tuple(now(each.destination) for each in options),
+        units=len(table.plan.units),
+        run_id=table.run_id,
+    )
