@@ -48,7 +48,7 @@ def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_report_header() -> str:
-    """Say which Oracle the system tests unload from."""
+    """Name the Oracle database of the system tests."""
     from oracle import leg as oracle_leg
 
     return oracle_leg.header()
@@ -63,12 +63,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say what was left out."""
+    """Report the tests that were left out."""
     long_tests.report(config, terminalreporter)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand what was left out to the process that reports."""
+    """Send the tests that were left out to the process that reports."""
     long_tests.send(session.config)
 
 
@@ -97,7 +97,7 @@ class PostgresServer:
         self.psql = psql
 
     def run(self, sql: str, *, url: str | None = None) -> str:
-        """Run SQL through psql, stop at the first error, return what it printed."""
+        """Run SQL through psql, stop at the first error, return the output."""
         done = subprocess.run(
             [self.psql, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", url or self.url],
             input=sql,
@@ -109,7 +109,7 @@ class PostgresServer:
         return done.stdout.strip()
 
     def reload(self) -> None:
-        """Have the server read its own files anew; whoever connects from then on is under these."""
+        """Make the server read its files again; later connections use them."""
         loaded = "SELECT pg_conf_load_time()"
         before = self.run(loaded)
         self.run("SELECT pg_reload_conf()")

@@ -1,4 +1,4 @@
-"""Writes `constraints.txt`: the versions that the suite has run with, of all that it needs.
+"""Writes `constraints.txt`: the versions of all packages with which the suite has run.
 
 Run it in the environment of a suite that passed: `.venv-test/bin/python tests/lock.py`. It reads
 setup.cfg and what is installed, asks no registry, and writes names and versions alone.
@@ -20,7 +20,7 @@ _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
 
 
 def direct() -> set[tuple[str, frozenset[str]]]:
-    """Return names and extras of what setup.cfg asks for, in any of its own extras."""
+    """Return names and extras of the requirements in setup.cfg, with its extras."""
     config = ConfigParser()
     config.read(ROOT / "setup.cfg", encoding="utf-8")
     asked = [config["options"]["install_requires"], config["options.extras_require"]["test"]]

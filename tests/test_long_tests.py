@@ -1,4 +1,4 @@
-"""What a plain run of the tests leaves out is said, and can be asked for."""
+"""A plain run of the tests reports the tests that it leaves out; options run them."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_a_warm_call_is_as_any_other(arguments: tuple[str, ...], tmp_path: Path)
 def test_a_warm_call_has_the_limits_of_the_test(
     table: str, tmp_path: Path, surroundings: None
 ) -> None:
-    """Umask, processors and resource limits of the moment are those of the call and its workers."""
+    """Umask, processors and resource limits of the moment apply to the call and its workers."""
     asked = ("run", table, "--table", "t", "--quiet", "--to")
     done = warm.run((*asked, "full"), env=os.environ, cwd=tmp_path, timeout=180)
     assert done.returncode == _cold((*asked, "cold"), dict(os.environ), tmp_path)[0] == 6, (
@@ -86,7 +86,7 @@ def test_a_warm_call_has_the_limits_of_the_test(
 
 
 def test_a_call_that_does_not_end_is_killed(table: str, tmp_path: Path) -> None:
-    """The caller is told, and the next call is served."""
+    """The caller gets the error, and the next call works."""
     endless = ("run", table, "--table", "t", "--to", f"pipe:{tmp_path}/without_reader")
     with pytest.raises(subprocess.TimeoutExpired):
         warm.run(endless, env=os.environ, timeout=0.5)

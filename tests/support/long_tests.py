@@ -21,10 +21,10 @@ FOLDERS = {
     "vm": "virtual machines",
     "witnesses": "clients in other languages",
 }
-"""Folders whose tests are all long, and what they are."""
+"""Folders whose tests are all long, and their kinds."""
 
 OTHER_ROUTES = "other routes to the same"
-"""Kind of the tests that say of another route, form or server what one of a plain run says."""
+"""Kind of the tests that repeat a test of a plain run for another route, form or server."""
 
 LONGEST = (
     "vm/test_two_nodes.py",
@@ -128,7 +128,7 @@ def _kind(item: pytest.Item) -> str:
 
 
 def report(config: pytest.Config, writer: pytest.TerminalReporter) -> None:
-    """Say how many tests of which kinds were left out, and how to run them."""
+    """Report how many tests of each kind were left out, and the command that runs them."""
     found = config.stash.get(_LEFT_OUT, Counter())
     if found:
         kinds = ", ".join(f"{count} of {kind}" for kind, count in found.most_common())

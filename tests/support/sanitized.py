@@ -26,13 +26,13 @@ FLAGS = (
 )
 _COVERAGE = "-fsanitize-coverage=trace-pc"
 _UNCOUNTED = 'extern "C" void __sanitizer_cov_trace_pc() {}'
-"""What the library's code calls at each step for the fuzzer, where no fuzzer counts it."""
+"""Functions that instrumented code calls at each step, without a fuzzer."""
 _FUZZ_SECONDS = "5"
 _FEW_EXAMPLES = 10
 
 
 def run(*arguments: object, **environment: str) -> str:
-    """Run a program to its end and return what it printed."""
+    """Run a program to its end and return the output."""
     done = subprocess.run(
         [str(argument) for argument in arguments],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Sinks with small buffers, text for them, and reading back what they have written."""
+"""Sinks with small buffers, text for them, and the reading of their output."""
 
 from __future__ import annotations
 

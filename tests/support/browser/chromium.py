@@ -46,14 +46,14 @@ class Look:
     """What a browser made of a page."""
 
     errors: tuple[str, ...]
-    """Lines of the console that are no information."""
+    """Lines of the console above the level of information."""
     requests: tuple[str, ...]
-    """Addresses that were asked for, except for the page itself and what is in it."""
+    """Requested addresses, except for the page itself and its parts."""
     document_width: int
     window_width: int
     background: str
     found: Any
-    """What the script returned."""
+    """The result of the script."""
 
 
 class Browser:
@@ -66,7 +66,7 @@ class Browser:
     def look(
         self, page: Path, *, width: int, dark: bool, script: str, shot: Path | None = None
     ) -> Look:
-        """Open a page from its file; return what it did.
+        """Open a page from its file; return its actions.
 
         Args:
             page: The file.

@@ -68,7 +68,7 @@ def _certificate(
 
 
 class Relay:
-    """Listens, and passes on what comes."""
+    """Listens, and passes bytes on."""
 
     def __init__(self, address: str) -> None:
         """Stand before an address such as tcp://127.0.0.1:8786."""
@@ -108,7 +108,7 @@ class Relay:
 
 @contextmanager
 def relay(address: str) -> Iterator[Relay]:
-    """Open a relay; what was seen can be read afterwards."""
+    """Open a relay; its observations can be read afterwards."""
     found = Relay(address)
     try:
         yield found
@@ -154,7 +154,7 @@ class Node:
                 each.send_signal(number)
 
     def kill(self) -> None:
-        """Kill the process alone; what it has started must end by itself."""
+        """Kill the process alone; its children must end without a kill."""
         self.process.kill()
         self.process.wait()
 

@@ -1,4 +1,4 @@
-"""A DuckLake catalog, made and looked at by processes of their own."""
+"""A DuckLake catalog, made and read by separate processes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DuckLake:
         return f"ducklake:{self.catalog}/{table}"
 
     def check_contract(self, table: str) -> None:
-        """Check all that is promised of a format of tables."""
+        """Check all promises of a format of tables."""
         self._do("contract", self.place(table))
 
     def rows(self, statement: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What a process does that imports the DuckDB which has the extension.
+"""The program of a process with the DuckDB that has the extension.
 
     python program.py make CATALOG DIRECTORY     a catalog whose data goes to the directory
     python program.py contract TABLE             check all that is promised of a format of tables

@@ -278,7 +278,7 @@ class _Slots:
         self.lengths = (ctypes.c_uint32 * count)()
 
     def texts(self) -> list[str | None]:
-        """What was written, None for what was refused."""
+        """The written text, or None for a refused value."""
         texts: list[str | None] = []
         for index, length in enumerate(self.lengths):
             slot = self._data[index * self.stride.value : (index + 1) * self.stride.value]

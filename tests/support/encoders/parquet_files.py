@@ -55,7 +55,7 @@ def write(directory: Path, table: pa.Table, batch_rows: int = 1000, **changes: A
 
 
 def reference_rows(rows: int) -> pa.Table:
-    """Return rows like those of a real table: text, decimals and dates, nearly all distinct."""
+    """Return rows as in a real table: text, decimals and dates, nearly all distinct."""
     chance = random.Random(7)
     return pa.table(
         {

@@ -343,7 +343,7 @@ def _decimal_array(values: list[Decimal | None], kind: pa.DataType) -> pa.Array:
 
 
 def _masked(array: pa.Array, valid: list[bool], bitmap: bool) -> pa.Array:
-    """Put a bitmap over an array, so that values stay under its nulls."""
+    """Put a bitmap over an array, so that values remain under its nulls."""
     if not bitmap:
         return array
     bits = pa.array(valid, pa.bool_()).buffers()[1]

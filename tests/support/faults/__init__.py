@@ -1,1 +1,1 @@
-"""Whole unloads under a fault, and the promises that hold whatever the fault was."""
+"""Whole unloads under a fault, and the promises that hold for every fault."""

@@ -24,7 +24,7 @@ from faults.trial import BrokenPromise, Trials
 
 
 def main() -> None:
-    """Try all that was asked for."""
+    """Try all requested faults."""
     options = parsed()
     chosen = [fault for fault in (*FAULTS, *source_faults()) if fnmatch(fault.name, options.only)]
     if options.list:
@@ -80,7 +80,7 @@ def parsed() -> argparse.Namespace:
 
 
 def tries(faults: list[Fault], options: argparse.Namespace) -> Iterator[tuple[Fault, int]]:
-    """Yield each fault with its seeds; those of random moments share the seeds asked for."""
+    """Yield each fault with its seeds; faults at random moments share the given seeds."""
     seeded = [fault for fault in faults if fault.seeded]
     yield from ((fault, options.seed) for fault in faults if not fault.seeded)
     for number in range(options.seeds if seeded else 0):

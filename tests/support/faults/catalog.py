@@ -54,7 +54,7 @@ class Fault:
     seeded: bool = False
     """Each seed is another moment."""
     tries: str = "once"
-    """In a plain run of the tests (plain), in one of everything (all), or by itself only (once)."""
+    """In a plain run of the tests (plain), in one of everything (all), or alone only (once)."""
 
 
 def _call(name: str, tries: str, calls: Calls, **more: object) -> Fault:

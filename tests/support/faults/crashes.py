@@ -31,7 +31,7 @@ class Entry:
     name: str
     thing: int | None
     former: int | None = None
-    """What it must lead to for a removal to have an effect."""
+    """The target that it must have for a removal to have an effect."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class Tree:
 
     @classmethod
     def of(cls, root: Path) -> tuple[Tree, dict[int, int]]:
-        """Return what is in a directory, and the thing of each inode."""
+        """Return the entries of a directory, and the content of each inode."""
         tree, numbers = cls(), {os.stat(root).st_ino: ROOT}
         for folder, names, files in os.walk(root):
             here = numbers[os.stat(folder).st_ino]
@@ -114,10 +114,10 @@ class Tree:
 
 
 class Recording:
-    """What was there before, and every step since."""
+    """The files before, and every step since."""
 
     def __init__(self, root: Path) -> None:
-        """Look at what is there before the command starts."""
+        """Record the files before the command starts."""
         self.root = root
         self.before, self._numbers = Tree.of(root)
         self._next = len(self._numbers)
@@ -236,7 +236,7 @@ class State:
         return digest.hexdigest()
 
     def write(self, root: Path) -> None:
-        """Put it into a directory, in place of all that is there."""
+        """Put it into a directory, in place of all files there."""
         for entry in root.iterdir():
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         written: dict[int, Path] = {}
@@ -350,7 +350,7 @@ SOURCE = Path(breaking.__file__).parent / "recorded_calls.c"
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """A command whose changes are recorded, and what is there before it."""
+    """A command whose changes are recorded, and the files before it."""
 
     name: str
     earlier: bool = False
@@ -401,7 +401,7 @@ class Crashes:
         return states(self.recording, model, seed)
 
     def wrong_at_once(self, state: State) -> str:
-        """Put a state in place; return what is wrong before anybody continues, or nothing.
+        """Put a state in place; return the promise that it breaks, or nothing.
 
         Whatever has a final name is all of one run, byte for byte.
         """
@@ -415,7 +415,7 @@ class Crashes:
         return self._other_than_whole(allowed=(self.expected, self.earlier))
 
     def wrong_after(self, chance: random.Random) -> str:
-        """Continue from the state that is in place; return what is wrong then, or nothing."""
+        """Continue from the state that is in place; return the broken promise, or nothing."""
         job = self._job(*(("--overwrite",) if self.earlier else ()))
         was_done = self._is_new()
         if chance.random() < 0.5:

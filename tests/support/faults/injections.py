@@ -55,7 +55,7 @@ class Surroundings:
 
 
 class Injection:
-    """A fault that does nothing; the others change what they need."""
+    """A fault that does nothing; subclasses override methods."""
 
     options: tuple[str, ...] = ()
     """Further ones of the run."""
@@ -179,7 +179,7 @@ class Limits(Injection):
     """Run by a user who is not root, whom some limits do not bind; he may read and write all."""
 
     def impossible(self) -> str:
-        """Say whether there is a program that changes the user."""
+        """Return whether a program that changes the user is installed."""
         if self.as_nobody and (shutil.which("setpriv") is None or os.geteuid()):
             return "another user needs root, and setpriv of util-linux"
         return ""
@@ -201,14 +201,14 @@ class Limits(Injection):
 
 @dataclass(frozen=True, kw_only=True)
 class Memory(Injection):
-    """A control group that has so much memory; of version 1, as far as this system lets us."""
+    """A control group with a limit of memory; of version 1, if this system allows it."""
 
     size: int
 
     _group: ClassVar[Path] = Path(f"/sys/fs/cgroup/memory/unloader-faults-{os.getpid()}")
 
     def impossible(self) -> str:
-        """Say whether groups can be made here."""
+        """Return whether control groups can be made here."""
         return "" if os.access(self._group.parent, os.W_OK) else "there are no groups to be made"
 
     def start(self, around: Surroundings) -> Mapping[str, Any]:
@@ -292,7 +292,7 @@ class InSource(Injection):
 
 
 def wait(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Wait so long, or until the process ends."""
+    """Wait for that time, or until the process ends."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
 

@@ -183,7 +183,7 @@ def final_identities(destination: Path) -> dict[str, tuple[Identity, ...]]:
 def unfinished_under_final_names(
     destination: Path, *, foreign: frozenset[str] = frozenset()
 ) -> str:
-    """Return what is under a final name and is not whole; empty if nothing is.
+    """Return the damaged files under final names; empty if all are whole.
 
     Either there is a manifest and every file that it lists, of that size, or there is nothing.
     """

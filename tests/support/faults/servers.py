@@ -1,4 +1,4 @@
-"""Targets without pytest: servers of their own, for `python -m faults`."""
+"""Targets without pytest: with their own servers, for `python -m faults`."""
 
 from __future__ import annotations
 

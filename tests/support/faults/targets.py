@@ -33,7 +33,7 @@ class Target:
     besides: frozenset[str] = frozenset()
     """Keys of the manifest that differ between two runs of the same rows."""
     server: Any = None
-    """Whatever makes faults of its own."""
+    """A test server with its own faults."""
 
     def job(self, to: Path, *more: str) -> list[str]:
         """Return the command line of a run with two workers."""

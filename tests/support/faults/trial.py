@@ -1,4 +1,4 @@
-"""One whole unload under a fault: run, fault, what is left, resume, and what comes out in the end."""
+"""One whole unload under a fault: run, fault, remains, resume, and the final output."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class _Trial:
         return process.returncode
 
     def _check_told(self, status: int) -> None:
-        """A run that ends by itself says why in one line, and never shows a traceback."""
+        """A run that fails reports the reason in one line, and never shows a traceback."""
         self._check("Traceback" not in self.log, "a traceback")
         # The loader has words of its own.
         if status > 0 and status != NO_THREAD_LOCAL and self.fault.told:
@@ -222,7 +222,7 @@ class _Trial:
         return path.exists() and command.manifest_of(self.dest)["run_id"] != earlier
 
     def _check_end(self, expected: outcomes.Outcome, around: Surroundings) -> None:
-        """The files and the manifest are those of an undisturbed run, and the rows the table's."""
+        """Files and manifest equal an undisturbed run, and the rows equal the table."""
         wrong = outcomes.unfinished_under_final_names(self.dest)
         self._check(not wrong, f"{self.dest} holds {wrong}")
         self._check((self.dest / outcomes.MANIFEST).exists(), "exit 0, and there is no manifest")

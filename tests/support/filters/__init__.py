@@ -98,7 +98,7 @@ def chosen(rows: pa.Table, few: int) -> list[Filter]:
 
 
 def filters_of(column: Column, chance: random.Random, most: int) -> list[Filter]:
-    """Return filters on a column, with its own values and some that are not there; at most so many."""
+    """Return filters on a column, with its own values and some others; at most `count`."""
     known = [*(value for value, _ in column.values if value is not None), *_others(column)]
     there = [*{repr(value): value for value in known}.values()]
     found = []
@@ -186,7 +186,7 @@ def _place(value: float, meaning: Meaning) -> tuple[bool, float, bool]:
 
 
 def mistakes(filters: Sequence[Filter], counts: Sequence[int | str], meaning: Meaning) -> list[str]:
-    """Return the filters whose counts by a reader are not those of the rows."""
+    """Return the filters whose counts by a reader differ from the rows."""
     return [
         f"{each}: {found} rows, and not {right}"
         for each, found in zip(filters, counts, strict=True)

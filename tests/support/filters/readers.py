@@ -114,7 +114,7 @@ def by_arrow(dataset: ds.Dataset, filters: Sequence[Filter]) -> list[int | str]:
 
 
 def arrow_is_right(each: Filter) -> bool:
-    """Return whether pyarrow counts right, which it does not for `not (x < NaN)` and `x in (0.0)`.
+    """Return whether pyarrow counts right; it is wrong for `not (x < NaN)` and `x in (0.0)`.
 
     It takes the bounds 1.0 and 2.0 of a row group to say that `x < NaN` is true of all rows. Bounds of
     -0.0 and 0.0 are equal for it, so it takes one for all values, while `is_in` tells the two apart.
@@ -239,7 +239,7 @@ def by_pyiceberg(table: Any, filters: Sequence[Filter]) -> list[int | str]:
 
 
 def iceberg_is_right(each: Filter) -> bool:
-    """Return whether pyiceberg counts as is said of it, before it has looked at a file.
+    """Return whether pyiceberg counts as documented here, before it has looked at a file.
 
     It refuses NaN, and takes infinity for a number that no `float` can equal. An `in` of one value
     becomes `=`, of which NULL is neither true nor false.

@@ -108,7 +108,7 @@ def rows_of_table(table: Any, branch: str = "main") -> list[tuple[Any, ...]]:
 
 
 def receipt_of(home: Path) -> dict[str, Any]:
-    """Return what a run's own record says of its commit."""
+    """Return the commit in the record of a run."""
     found: dict[str, Any] = json.loads((home / "_committed.json").read_text())
     return found
 

@@ -1,4 +1,4 @@
-"""Checks of the promises that every format of tables makes; they need no test framework.
+"""Checks of the promises that every format of tables makes, without a test framework.
 
 The files are written here with Arrow's own writer: a format adopts what is there.
 """
@@ -31,7 +31,7 @@ _NAME = "a%20b.parquet"
 
 
 class Checks:
-    """A format of tables, and where one can be made.
+    """A format of tables, and a place for them.
 
     Args:
         tables: The format.

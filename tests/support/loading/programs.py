@@ -1,4 +1,4 @@
-"""The programs that load our files: how each is started, and how its rows are read back.
+"""The programs that load our files: their start, and the reading of their rows.
 
 What is run is the text of docs/dialects.md: below the heading of a program the command that unloads,
 and the command or expression that loads. `SOURCE` and `DEST` in it are replaced, nothing else.
@@ -70,7 +70,7 @@ class Program:
         return {**os.environ, **self.environment}
 
     def run(self, command: tuple[str, ...]) -> str:
-        """Run a command, check its exit status, and return what it printed."""
+        """Run a command, check its exit status, and return the output."""
         done = subprocess.run(
             command,
             env=self.variables(),

@@ -58,7 +58,7 @@ def _binary_cards() -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A directory that holds all that a run can leave, and what it has said."""
+    """A directory with all files of a run, and its messages."""
 
     path: Path
     said: list[str] = field(default_factory=list)
@@ -77,14 +77,14 @@ class Place:
         return ("run", url, "--table", "persons", "--to", str(self.path / "out"), *UNITS, *options)
 
     def run(self, *arguments: str, status: int = 0, env: dict[str, str] | None = None) -> str:
-        """Call the command; return what it wrote to stderr."""
+        """Call the command; return its stderr."""
         done = command.ended("--debug", *arguments, env={**self.env, **(env or {})})
         assert done.returncode == status, done.stderr
         self.said.extend((done.stdout, done.stderr))
         return done.stderr
 
     def check(self) -> None:
-        """Fail if a clear value or the key is in any file or its name, or in what was said."""
+        """Fail if a clear value or the key is in any file or its name, or in the messages."""
         (self.path / "seen").write_text("the directory is not empty")
         names = "\n".join(map(str, self.path.rglob("*")))
         files = {path: path.read_bytes() for path in self.path.rglob("*") if path.is_file()}
@@ -102,7 +102,7 @@ class Place:
 
 
 def _check_footer(path: Path) -> None:
-    """Fail if the statistics of a Parquet file are not those of the values that are in it."""
+    """Fail if the statistics of a Parquet file differ from its values."""
     file = pq.ParquetFile(path)
     values = {name: set(each) for name, each in file.read().to_pydict().items()}
     for group in range(file.num_row_groups):

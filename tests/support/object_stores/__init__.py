@@ -1,1 +1,1 @@
-"""Servers that speak the protocols of object stores, as processes of their own."""
+"""Servers that speak the protocols of object stores, as separate processes."""

@@ -1,4 +1,4 @@
-"""A proxy before a store, which breaks what passes through it.
+"""A proxy before a store, which breaks requests and answers.
 
 Each rule breaks requests of one kind that many times. What is broken is what breaks in nature: the
 store is busy, the line is cut, the answer is lost behind a request that was carried out. And a
@@ -52,14 +52,14 @@ class Rule:
     action: Action
     times: int = 1
     key: str = ""
-    """What the path has to match."""
+    """A pattern for the path."""
     skipped: int = 0
     """That many requests pass first."""
     done: int = field(default=0, init=False)
 
 
 class Faults:
-    """What is to be broken, and what was."""
+    """Orders of faults, and the faults that happened."""
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         """Begin with these rules."""

@@ -1,4 +1,4 @@
-"""moto's server with what the real services promise to two who write at the same moment.
+"""moto's server with the promises of real services for two writers at the same moment.
 
 moto looks at a condition first and writes then, in threads, and takes every update of a table in
 Glue, whichever version it is of. S3 and Glue do both as one step:

@@ -26,7 +26,7 @@ class S3Server:
     bucket: str = "extracts"
 
     def client(self) -> Any:
-        """Return boto3's client of it: what is checked is not read by what wrote it."""
+        """Return boto3's client of it, since a check must not read with the library that wrote."""
         import boto3
         from botocore.config import Config
 

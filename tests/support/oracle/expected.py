@@ -55,7 +55,7 @@ def ticks(moment: Moment, unit: str) -> int:
 
 
 def moment_text(moment: Moment, *, suffix: str = "") -> str:
-    """Return the one text of a moment: a minus before Christ, no zeros behind the fraction."""
+    """Return the one text of a moment: a minus before Christ, no zeros after the fraction."""
     sign = "-" if moment.year < 0 else ""
     fraction = f".{moment.nanos:09d}".rstrip("0").rstrip(".")
     text = f"{sign}{abs(moment.year):04d}-{moment.month:02d}-{moment.day:02d}"

@@ -315,7 +315,7 @@ class Writer:
 
 
 class OracleLeg:
-    """One database to unload from, and what the tests made in it."""
+    """One database to unload from, and the objects of tests in it."""
 
     def __init__(
         self, account: Account, admin: Account | None, server: OracleServer | None
@@ -333,12 +333,12 @@ class OracleLeg:
 
     @property
     def is_real(self) -> bool:
-        """Whether this is no test server."""
+        """Whether this is a real database."""
         return self.server is None
 
     @property
     def database(self) -> WritableDatabase:
-        """The database behind the test server; skips the test on a real one."""
+        """The database of the test server; skips the test on a real one."""
         if self.server is None:
             pytest.skip("only the test server can be told to do this")
         assert isinstance(self.server.database, WritableDatabase)
@@ -407,7 +407,7 @@ class OracleLeg:
         *,
         account: Account | None = None,
     ) -> None:
-        """Insert rows by literals, and commit; what is too long for them is bound."""
+        """Insert rows by literals, and commit; too long values are bound."""
         connection = self._session(account or self.account)
         with connection.cursor() as cursor:
             for row in rows:
@@ -464,7 +464,7 @@ class OracleLeg:
         self._views.append((self.account, f"VIEW {quoted(name)}"))
 
     def synonym(self, name: str, target: str) -> None:
-        """Create a private synonym for what the text names."""
+        """Create a private synonym for the named object."""
         self.run(f"CREATE OR REPLACE SYNONYM {quoted(name)} FOR {target}")
         self._views.append((self.account, f"SYNONYM {quoted(name)}"))
 
@@ -508,7 +508,7 @@ class OracleLeg:
             yield Writer(connection)
 
     def close(self) -> None:
-        """Drop everything the tests made, whatever goes wrong on the way."""
+        """Drop all objects of the tests, also after errors."""
         with ExitStack() as stack:
             stack.callback(self._close_sessions)
             if not self.is_real:

@@ -1,4 +1,4 @@
-"""An independent reader of what the Oracle test server writes, made from the format's description.
+"""An independent reader of the bytes of the Oracle test server, made from the format's description.
 
 It shares no code with the server's encoders: where both agree with each other and with bytes
 recorded from real servers, neither is likely to be wrong.
@@ -30,7 +30,7 @@ class Reply:
         self.at = 0
 
     def left(self) -> bytes:
-        """Return what is not read yet."""
+        """Return the unread bytes."""
         return self.data[self.at :]
 
     def raw(self, count: int) -> bytes:

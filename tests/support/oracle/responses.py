@@ -55,7 +55,7 @@ def on_the_wire(reply: bytes, sdu: int = 8192, flags: int = END_OF_RESPONSE) -> 
 
 
 def payload(wire: bytes) -> bytes:
-    """Return what is in the DATA packets of a response."""
+    """Return the content of the DATA packets of a response."""
     found, at = b"", 0
     while at < len(wire):
         (length,) = struct.unpack_from(">I", wire, at)

@@ -91,7 +91,7 @@ class Run:
         self.again = 0
 
     def items(self, reader: OracleReader, batch_bytes: int) -> list[pa.RecordBatch | LargeRow]:
-        """Return what the reader gives, read again if it asks for that."""
+        """Return the batches of the reader, read again if it asks for that."""
         piece = Piece(unit="u1", selector=WholeTable())
         try:
             return list(reader.batches(self.extract, piece, batch_bytes=batch_bytes))
@@ -100,7 +100,7 @@ class Run:
             return list(reader.batches(self.extract, piece, batch_bytes=batch_bytes))
 
     def table(self, batch_bytes: int = 1024 * 1024) -> pa.Table:
-        """Return all rows, which are none large."""
+        """Return all rows; none of them may be large."""
         reader = OracleReader(self.spec, self.extract.snapshot)
         try:
             batches = self.items(reader, batch_bytes)
@@ -270,7 +270,7 @@ class Outcome:
 
     @property
     def error(self) -> str:
-        """The one line that a failed run gives as its reason; it says what to do."""
+        """The one line that a failed run gives as its reason, with the next step."""
         errors = [line for line in self.log.splitlines() if line.startswith("unloader: error:")]
         assert len(errors) == 1, self.log
         assert "Traceback" not in self.log
@@ -328,7 +328,7 @@ def unload(
     url: str = "",
     env: dict[str, str] | None = None,
 ) -> Outcome:
-    """Run to the end, whatever it is."""
+    """Run to its end, successful or not."""
     done = command.ended(
         *arguments(server, table, to, *options, url=url),
         env={**os.environ, **ENVIRONMENT, **(env or {})},

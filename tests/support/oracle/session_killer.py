@@ -16,7 +16,7 @@ LONGEST_PAUSE_SECONDS = 0.15
 """Between two ends. Guess: a few of the units in the trials fit in between."""
 
 End = Callable[[], bool]
-"""Ends one session; False if there is none at the moment."""
+"""Ends one session; False if no session is open."""
 
 
 @dataclass(slots=True)

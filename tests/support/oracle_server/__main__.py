@@ -39,7 +39,7 @@ def count(text: str) -> int:
 
 
 def order(text: str) -> Fault:
-    """Return the fault that a JSON object stands for: `{"kind": "cut", "after_rows": 1000}`."""
+    """Return the fault that a JSON object describes: `{"kind": "cut", "after_rows": 1000}`."""
     try:
         return Fault(**json.loads(text))
     except (TypeError, ValueError) as error:

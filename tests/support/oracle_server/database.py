@@ -1,4 +1,4 @@
-"""The database behind the wire: objects, rights, one SCN, and the statements that read them."""
+"""The database of the test server: objects, rights, one SCN, and the statements that read them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Database(Definitions):
     """
 
     def __init__(self, *, version: str = "23ai", first_scn: int = 2_281_708) -> None:
-        """Begin with the user SYS and nothing else.
+        """Start with the user SYS alone.
 
         Args:
             version: 19c, 21c or 23ai; error texts and banners depend on it.
@@ -90,7 +90,7 @@ class Database(Definitions):
         raise OracleError(900, "invalid SQL statement")
 
     def describe(self, session: SessionState, sql: str) -> tuple[Column, ...] | None:
-        """Return the columns a query would have, without running it; None if it is no query.
+        """Return the columns a query would have, without running it; None for other statements.
 
         Raises:
             OracleError: The query is wrong.
@@ -167,7 +167,7 @@ class Database(Definitions):
         return OracleError(942, text, position)
 
     def views(self, table: Table, scn: int | None) -> list[SegmentView]:
-        """Return what is visible of every segment of a table.
+        """Return the visible rows of every segment of a table.
 
         Raises:
             OracleError: ORA-08181, ORA-01555, ORA-01466: what is wrong with the SCN.

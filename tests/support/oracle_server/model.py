@@ -17,7 +17,7 @@ class Moment(NamedTuple):
     """A DATE or TIMESTAMP: the fields as a user sees them, in the value's own time zone."""
 
     year: int
-    """-4712 to 9999; negative is BC. There is no year 0."""
+    """-4712 to 9999; negative is BC. A year 0 does not exist."""
     month: int
     day: int
     hour: int = 0
@@ -60,7 +60,7 @@ class Rowid(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Rowid:
-        """Return the address that 18 characters stand for."""
+        """Return the address of 18 characters."""
         if len(text) != 18 or set(text) - set(_ROWID_DIGITS):
             raise OracleError(1410, "invalid ROWID")
         parts = []
@@ -121,7 +121,7 @@ class Column:
 
 @dataclass(slots=True)
 class OracleError(Exception):
-    """What the server reports; the text is complete except for its `ORA-nnnnn: ` at the start."""
+    """An error of the server; the text is complete except for its `ORA-nnnnn: ` at the start."""
 
     code: int
     text: str
@@ -175,7 +175,7 @@ class SessionState:
 
 
 class Executor(Protocol):
-    """What runs statements: the database behind the wire."""
+    """The database that runs statements."""
 
     def execute(self, session: SessionState, sql: str, binds: Iterable[Any] = ()) -> Answer:
         """Run one statement.
@@ -185,4 +185,4 @@ class Executor(Protocol):
         """
 
     def describe(self, session: SessionState, sql: str) -> tuple[Column, ...] | None:
-        """Return the columns a query would have, without running it; None if it is no query."""
+        """Return the columns a query would have, without running it; None for other statements."""

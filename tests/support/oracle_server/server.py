@@ -1,4 +1,4 @@
-"""The server: listening sockets, what is common to all connections, and a clean end."""
+"""The server: listening sockets, shared state of connections, and a clean end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OracleServer(Host):
     def __init__(
         self, database: Accounts, *, tls: tuple[Path, Path] | None = None, **settings: Any
     ) -> None:
-        """Choose what kind of server it is.
+        """Set the kind of the server.
 
         Args:
             database: What stands behind it.
@@ -97,7 +97,7 @@ class OracleServer(Host):
             self._by_sid[sid].channel.interrupt()
 
     def drop_login(self) -> bool:
-        """Close a connection that has not logged in yet; False if there is none."""
+        """Close a connection that has not logged in yet; False if all have."""
         with self._lock:
             found = next((each for each in self._connections if each.session is None), None)
             if found is not None:

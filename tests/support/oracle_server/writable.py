@@ -14,14 +14,14 @@ _FIRST = re.compile(r"[\s(]*([A-Za-z]+)(?:\s+([A-Za-z]+))?")
 _CHANGES = {"INSERT", "UPDATE", "DELETE"}
 _DEFINES = {"CREATE", "DROP", "TRUNCATE", "GRANT", "REVOKE", "COMMENT"}
 _STATISTICS = re.compile(r"(?is)\s*BEGIN\s+DBMS_STATS\.\w+\s*\(.*\)\s*;\s*END\s*;?\s*")
-"""Statistics are always there; gathering them is no work."""
+"""Statistics always exist; gathering them does nothing."""
 
 
 class WritableDatabase(Changeable):
-    """A Database whose users change their own tables; a DBA those of all."""
+    """A Database whose users change their own tables; a DBA changes all tables."""
 
     def __init__(self, *, version: str = "23ai") -> None:
-        """Begin with the user SYS and nothing else."""
+        """Start with the user SYS alone."""
         super().__init__(version=version)
         self._definition = DataDefinition(self)
         self._manipulation = DataManipulation(self)

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 _REQUEST_BYTES = 8
-"""A request for TLS: its length, and a number that is no version."""
+"""A request for TLS: its length, and a number in the place of a version."""
 
 _GATHER_SECONDS = 0.03
 

@@ -23,7 +23,7 @@ from processes import command
 
 
 def build(source: Path, directory: Path) -> Path:
-    """Compile a library into a directory; skip the test where there is no C compiler."""
+    """Compile a library into a directory; skip the test without a C compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip(f"there is no C compiler (cc) to build {source.name}")
@@ -46,7 +46,7 @@ class FaultyCalls:
 
     @classmethod
     def build(cls, directory: Path) -> FaultyCalls:
-        """Compile it into a directory; skip the test where there is no C compiler."""
+        """Compile it into a directory; skip the test without a C compiler."""
         return cls(path=build(FAULTY_CALLS, directory))
 
     def environment(
@@ -81,7 +81,7 @@ class FaultyCalls:
 
 
 def killing_library(directory: Path) -> Path:
-    """Compile it into a directory; skip the test where there is no C compiler."""
+    """Compile it into a directory; skip the test without a C compiler."""
     return build(Path(__file__).with_name("killing_calls.c"), directory)
 
 
@@ -123,7 +123,7 @@ def _library() -> FaultyCalls | None:
 
 
 def held_behind(units: int, file: Path | None = None, *, files: int = 1) -> dict[str, str]:
-    """Return variables under which a run of one worker is still once units are staged.
+    """Return variables under which a run of one worker stops once units are staged.
 
     So many, or one more; without a C compiler it continues.
 
@@ -145,7 +145,7 @@ def held_behind(units: int, file: Path | None = None, *, files: int = 1) -> dict
 def kill_after(
     units: int, dest: Path, *arguments: str, env: dict[str, str] | None = None, files: int = 1
 ) -> dict[str, dict[str, Any]]:
-    """Start a command and kill all its processes once that many units are staged; return these.
+    """Start a command and kill all its processes once `count` units are staged; return these units.
 
     With no units it is killed once it is on record what the run is to do. It has one worker, and
     its units that many files at most.

@@ -21,7 +21,7 @@ from processes.program import LONGEST_SECONDS, Program
 
 UNLOADER = (sys.executable, "-m", "unloader")
 PATIENCE_SECONDS = 180
-"""How long a test waits for what is certain to come; a busy machine starts a process in ten."""
+"""Limit of waits for certain events; a busy machine starts a process in ten."""
 _LOOK_SECONDS = 0.02
 
 
@@ -41,7 +41,7 @@ def ended(
 def ended_bytes(
     *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Do the same, and return bytes. A fork of a warm program where that makes no difference."""
+    """Run the command and return bytes, by a fork of a warm program if the result is the same."""
     env = os.environ if env is None else env
     if not warm.unsuited(env):
         return warm.run(arguments, env=env, cwd=cwd, timeout=LONGEST_SECONDS)
@@ -95,7 +95,7 @@ class Running:
     """A command in the background, for tests that disturb it."""
 
     def __init__(self, *arguments: str, env: dict[str, str] | None = None) -> None:
-        """Start it in a process group of its own, as a shell does."""
+        """Start it in its own process group, as a shell does."""
         self.process = Program(
             [*UNLOADER, *arguments],
             stdout=subprocess.PIPE,
@@ -143,7 +143,7 @@ class Running:
 
 
 def final_names(destination: Path) -> list[str]:
-    """Return what is under final names: everything but the run's own folder."""
+    """Return the files under final names: all except the run's folder."""
     if not destination.exists():
         return []
     return sorted(entry.name for entry in destination.iterdir() if entry.name != "_run")

@@ -21,7 +21,7 @@ ENTRY = "processes.engine_tasks:work"
 
 @dataclass
 class RecordedWork(Work[WorkUnit]):
-    """Keeps what the engine tells, in order."""
+    """Records the reports of the engine, in order."""
 
     stop: Callable[[], bool] = lambda: False
     fatal: Callable[[Assignment, AttemptFailure], AttemptFailure | None] = lambda *_: None
@@ -44,7 +44,7 @@ class RecordedWork(Work[WorkUnit]):
         return attempt
 
     def check(self) -> None:
-        """Stop when the test says so."""
+        """Stop when the test asks for it."""
         if self.stop():
             raise Interrupted("stopped")
 
@@ -71,7 +71,7 @@ class RecordedWork(Work[WorkUnit]):
         self.results.append(result)
 
     def overdue(self, place: int, attempt: Assignment, seconds: float) -> AttemptFailure:
-        """Say which unit it was."""
+        """Record the unit."""
         text = f"{attempt.unit.id} passed {seconds:g} s"
         return AttemptFailure(error=WorkerLost.__name__, message=text, hint="", retryable=True)
 
@@ -85,7 +85,7 @@ class RecordedWork(Work[WorkUnit]):
         self.on_failure()
 
     def discard(self, attempt: Assignment) -> None:
-        """Keep what was discarded."""
+        """Record the discarded attempt."""
         self.discarded.append((attempt.unit.id, attempt.attempt))
 
 

@@ -1,4 +1,4 @@
-"""What the workers of the engine's tests do: the id of a unit states how its attempts end.
+"""Tasks of the workers in the engine's tests: the id of a unit decides how its attempts end.
 
 The part before the dash decides: ok finishes, many does after 100 reports, chatter does after some
 reports with pauses, hang never ends without any, die kills its process, raise raises, final fails

@@ -35,7 +35,7 @@ class Answer:
 
     status: int
     texts: dict[str, str]
-    """What it wrote: standard output, standard error and each file that it made or changed."""
+    """Its output: standard output, standard error and each file that it made or changed."""
 
 
 def answers(calls: Sequence[Call], directory: Path, environment: dict[str, str]) -> list[Answer]:

@@ -40,7 +40,7 @@ _BY_TESTS = (
 polars. A command and its workers set the first three for themselves, and nobody else reads the last."""
 
 _SURROUNDINGS = dict(os.environ)
-"""What the program is started with, from before any test changes something."""
+"""The state at the start of the program, before any test changes it."""
 
 _AT_STORES = ("AWS_", "PYICEBERG_")
 """Beginnings of variables that are read when a store or a catalog is opened: `warm_program` sees to
@@ -187,7 +187,7 @@ def _answer(answers: socket.socket, deadline: float) -> bytes:
 
 
 def _read(pipes: Sequence[int], deadline: float) -> list[bytes]:
-    """Return what comes out of pipes until their ends.
+    """Return the content of pipes until their ends.
 
     Raises:
         TimeoutError: That is too late.

@@ -1,4 +1,4 @@
-"""The program behind `warm`: it imports the command once, and forks for each call.
+"""The program of `warm`: it imports the command once, and forks for each call.
 
 It reads calls from a socket, each with three descriptors: standard output, standard error and the
 socket to which it sends the call's process id, then its exit status. The end of the first socket
@@ -112,7 +112,7 @@ def _serve(calls: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
 
 
 def _report(process: int, pid: int, answers: socket.socket) -> None:
-    """Say how a call has ended."""
+    """Report the end of a call."""
     os.close(process)
     with answers:
         _send(answers, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))

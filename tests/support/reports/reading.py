@@ -80,7 +80,7 @@ class Page(HTMLParser):
 
 
 def at(document: Any, key: str) -> Any:
-    """Return the value at a key such as `workers.0.rows`, None where there is none."""
+    """Return the value at a key such as `workers.0.rows`, or None."""
     for step in key.split("."):
         if document is None:
             return None

@@ -32,7 +32,7 @@ from writers.text.encoders import open_encoder
 
 @dataclass(frozen=True, kw_only=True)
 class OneOutput:
-    """An output, and what the user says of columns and values."""
+    """An output, and the user's options for columns and values."""
 
     text: TextFormat | None
     """None is Parquet."""
@@ -42,7 +42,7 @@ class OneOutput:
 
     @property
     def needs(self) -> OutputNeeds:
-        """What the output needs of the columns."""
+        """The needs of the output from the columns."""
         return OutputNeeds(text=self.text, batches_only=self.batches_only)
 
     def project(self, catalog: Catalog, table: TableInfo, query: str | None) -> Projection:
@@ -65,7 +65,7 @@ Rows = dict[int, tuple[str | None, ...]]
 
 
 def csv_rows(files: Sequence[Path], encoding: str = "utf-8", **form: Any) -> Rows:
-    """Return the rows behind a header by Python's own reader, to which NULL is the empty text."""
+    """Return the rows after a header by Python's reader, which reads NULL as empty text."""
     found: Rows = {}
     for file in files:
         with file.open(encoding=encoding, newline="") as stream:
@@ -143,7 +143,7 @@ def written(
     encoder: str,
     as_text: tuple[str, ...] = (),
 ) -> str:
-    """Return what is written of the one value of a query, its enclosures taken off."""
+    """Return the text of the one value of a query, without enclosures."""
     masks = {"date_format": mask, "timestamp_format": mask, "timestamp_tz_format": mask}
     text: TextFormat = replace(
         named(dialect), header=False, record_length_digits=0, trailing_delimiter=False, **masks

@@ -33,14 +33,14 @@ ROWS = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What is asked for, and which rows and columns that means."""
+    """A selection, with its rows and columns."""
 
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of `run` without their dashes; without one of them the table `t` is meant."""
     wanted: Callable[[Row], bool] = lambda row: True
     columns: tuple[str, ...] = COLUMNS
     limit: int | None = None
-    """So many of the wanted rows come out, and it is up to the source which."""
+    """The number of wanted rows; the source chooses which ones come."""
 
     @property
     def count(self) -> int:
@@ -119,12 +119,12 @@ SELECTING = frozenset(
         *("filter", "sample", "sample-by", "limit-rows"),
     )
 )
-"""The options that say which rows and columns are unloaded."""
+"""The options that select rows and columns."""
 
 NOT_SELECTING = frozenset(
     ("query-name", "as-text", "number-without-precision", "nanoseconds", "zone-columns")
 )
-"""Options beside them in the help that say how values are written."""
+"""Options beside them in the help for the form of values."""
 
 OF_A_PLAN = frozenset(("part",))
 """Options that choose among the units of a finished plan: tests/system/test_parts.py tries them."""
@@ -142,7 +142,7 @@ Way = Mapping[str, str]
 
 
 def is_possible(way: Way, *, partitions: bool) -> bool:
-    """Return whether the program takes these together; what it refuses is tested elsewhere."""
+    """Return whether the program accepts these together; refusals are tested elsewhere."""
     one_stream, streams = way["to"] in ("stdout", "pipe"), way["to"] != "directory"
     # Both are read in one unit.
     if way["selection"] in ("query", "limit where") and way["split"] not in ("auto", "none"):

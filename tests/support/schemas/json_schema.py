@@ -28,7 +28,7 @@ TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 def problems(value: Any, schema: Schema, known: dict[str, Schema], where: str = "") -> list[str]:
-    """Return what of a value is not as the schema says, one line each.
+    """Return the differences of a value from its schema, one line each.
 
     Args:
         value: What `json.loads` gave.
@@ -170,7 +170,7 @@ def _schema_of_manifests(name: str) -> dict[str, Any]:
 
 
 def check(document: object) -> None:
-    """Fail if a document is no manifest, of one table or of several."""
+    """Fail unless a document is a manifest of one or of several tables."""
     several = isinstance(document, dict) and "tables" in document
     schema = _schema_of_manifests("run-manifest.schema.json" if several else "manifest.schema.json")
     found = problems(document, schema, schema["$defs"])

@@ -33,7 +33,7 @@ def made(path: Path, sizes: Mapping[str, int]) -> SourceSpec:
 def requests_of(
     source: SourceSpec, template: str, names: Sequence[str], **output: Any
 ) -> list[Request]:
-    """Return what is asked for each table: CSV, one worker, a work unit of about a thousand rows."""
+    """Return the request of each table: CSV, one worker, a work unit of about a thousand rows."""
     return [
         Request(
             source=source,

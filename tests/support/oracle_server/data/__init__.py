@@ -1,1 +1,1 @@
-"""What the database holds: users, tables, versions of rows, rights."""
+"""Content of the database: users, tables, versions of rows, rights."""

@@ -251,7 +251,7 @@ class Definitions:
             self.catalog.version += 1
 
     def _make_room(self, table: Table, wanted: dict[int, int]) -> None:
-        """Give segments extents for that many rows each; those of a table take turns."""
+        """Give segments extents for that many rows each; segments of one table take turns."""
         size = max(table.blocks_per_extent, HEADER_BLOCKS + 1)
         if table.organization == "external":
             return

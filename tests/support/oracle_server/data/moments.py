@@ -67,7 +67,7 @@ def moment_of(nanos: int, zone: str | None = None) -> Moment:
 
 
 def shifted(moment: Moment, nanos: int) -> Moment:
-    """Return a moment so much later, in the same zone."""
+    """Return a later moment in the same zone."""
     return moment_of(nanos_of(moment) + nanos, moment.zone)
 
 

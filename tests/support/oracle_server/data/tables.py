@@ -33,7 +33,7 @@ class Storage:
 
     next_block: dict[int, int] = field(default_factory=dict)
     others: list[Extent] = field(default_factory=list)
-    """Extents of segments that no user has, which lie between those of the tables."""
+    """Extents of foreign segments between the extents of the tables."""
     turns: int = 0
 
     def allocate(self, blocks: int, files: Sequence[int]) -> Extent:
@@ -62,7 +62,7 @@ class Layout:
     capacity: int = 0
 
     def add(self, extent: Extent) -> None:
-        """Put an extent behind the others."""
+        """Append an extent."""
         header = HEADER_BLOCKS if not self.extents else 0
         self.extents.append(extent)
         self.firsts.append(self.capacity)
@@ -191,7 +191,7 @@ class Segment:
         self.mark(scn)
 
     def view(self, scn: int) -> SegmentView:
-        """Return what is visible at an SCN."""
+        """Return the visible rows at an SCN."""
         count = 0
         for number, (_, born) in enumerate(self.births):
             if born > scn:

@@ -26,7 +26,7 @@ DATES = (
     Moment(2000, 2, 29, 23, 59, 59),
     Moment(1600, 2, 29),
 )
-"""Days at the edges, all of which exist in both calendars; 1582 is where Oracle's changes."""
+"""Days at the edges, which exist in both calendars; Oracle's calendar changes in 1582."""
 
 TEXTS = (
     "plain",

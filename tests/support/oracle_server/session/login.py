@@ -53,7 +53,7 @@ _BLOCK = 16
 
 
 def denied() -> OracleError:
-    """Return what every failed login ends with, whatever it failed for."""
+    """Return the end of every failed login, for all reasons."""
     return OracleError(1017, "invalid username/password; logon denied")
 
 
@@ -75,7 +75,7 @@ class Login:
 
     verifier: str
     password: str | None
-    """None: there is no such user, and the attempt fails without telling so."""
+    """None for an unknown user; the attempt fails with the usual error."""
     salt: bytes = field(init=False)
     part: bytes = field(default_factory=lambda: secrets.token_bytes(_KEY_PART))
     combination_salt: bytes = field(default_factory=lambda: secrets.token_bytes(16))
@@ -100,7 +100,7 @@ class Login:
         return tuple(pairs)
 
     def check(self, answer: Mapping[str, str]) -> str:
-        """Check what phase two brings and return the value of AUTH_SVR_RESPONSE.
+        """Check phase two and return the value of AUTH_SVR_RESPONSE.
 
         Raises:
             OracleError: ORA-01017, the password is wrong or there is no such user.
@@ -280,7 +280,7 @@ class Host:
         vectors: bool = True,
         port: int = 0,
     ) -> None:
-        """Choose what kind of server it is.
+        """Set the kind of the server.
 
         Args:
             database: What stands behind it.
@@ -341,7 +341,7 @@ class Host:
 
 
 class Handshake:
-    """What is known of a client before it has a session."""
+    """Properties of a client before it has a session."""
 
     def __init__(
         self, host: Host, channel: Channel, opened: Callable[[SessionState], None]
@@ -388,7 +388,7 @@ class Handshake:
         return True
 
     def login(self) -> Session | None:
-        """Answer everything up to the end of the login; None if there is no session."""
+        """Answer all requests of the login; None without a session."""
         while True:
             packet = self._channel.read()
             if packet.type != DATA or int.from_bytes(packet.body[:2], "big") & END_OF_FILE:
@@ -547,7 +547,7 @@ class Handshake:
         return not self._host.mode.fast_authentication or self._known_client.wide_scale
 
     def _fault(self, call: str, subject: str) -> bool:
-        """Let an ordered fault happen; True if the connection is to be closed.
+        """Perform an ordered fault; True if the connection must close.
 
         Raises:
             OracleError: It is an error, within a login.

@@ -118,7 +118,7 @@ def _undeclared(name: str) -> OracleError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What is sent, and what happens with it."""
+    """Bytes to send, and the action after them."""
 
     pieces: Iterable[Piece]
     fault: Fault | None = None
@@ -132,7 +132,7 @@ class Cursor:
     number: int
     statement: str
     columns: tuple[Column, ...] | None = None
-    """None: it is no query."""
+    """None for other statements."""
     rows: RowCursor | None = None
     """None: it was not executed, or failed."""
     kind: str = ""
@@ -182,7 +182,7 @@ class Cursor:
         return Reply(pieces=[data], fault=self.slow)
 
     def without_rows(self, faults: Faults) -> Reply:
-        """Return the start of a reply to a statement that is no query.
+        """Return the start of a reply to a statement without rows.
 
         Raises:
             OracleError: A fault is due that is an error.
@@ -214,7 +214,7 @@ _QUERY = re.compile(r"[\s(]*(select|with)\b", re.IGNORECASE)
 
 
 class Database(Executor, Protocol):
-    """What stands behind the wire."""
+    """The database of a session."""
 
     scn: int
 
@@ -261,7 +261,7 @@ class Session:
         self._current = None
 
     def apply(self, piggybacks: Piggybacks) -> None:
-        """Do what came before a call.
+        """Perform the requests that precede a call.
 
         Raises:
             OracleError: There is no such schema.

@@ -33,7 +33,7 @@ from oracle_server.sql.syntax import Bind, Call, Constant, Name, Unsupported
 
 
 def compiled(expression: Any, environment: Environment) -> Compiled:
-    """Return an expression ready to be evaluated.
+    """Return a compiled expression.
 
     Raises:
         OracleError: ORA-00904 for names that are no columns, and what wrong types lead to.

@@ -1,4 +1,4 @@
-"""Expressions made ready: what they are evaluated with and what of."""
+"""Compiled expressions, their environment and inputs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Environment:
     aliases: frozenset[str] = frozenset()
     """Names under which the columns may be qualified."""
     rowid: Type | None = None
-    """Type of ROWID, None where there is none."""
+    """Type of ROWID, or None."""
     check: Callable[[str], None] = lambda name: None
     """Raises the error that a user meets who may not call a function."""
     call: Callable[[str, tuple[Any, ...]], Any] = lambda name, arguments: None

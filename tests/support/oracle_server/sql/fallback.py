@@ -366,7 +366,7 @@ _SUBPARTITION = "$SUBPARTITION$"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What a rewritten table name stands for."""
+    """The relation of a rewritten table name."""
 
     name: str
     partition: str | None = None
@@ -375,7 +375,7 @@ class Reference:
 
 
 def reference(name: str) -> Reference:
-    """Return what a rewritten table name stands for."""
+    """Return the relation of a rewritten table name."""
     name, _, scn = name.partition(_SCN)
     name, _, sub = name.partition(_SUBPARTITION)
     name, _, partition = name.partition(_PARTITION)
@@ -548,7 +548,7 @@ class Fallback:
                 raise _translated(error) from error
 
     def _rewrite(self, tree: exp.Expression, context: Context, known: dict[str, Any]) -> None:
-        """Put shadows in the place of tables, and DuckDB's functions in that of Oracle's."""
+        """Replace tables by shadows, and Oracle's functions by DuckDB's."""
         ours = {cte.alias_or_name.upper() for cte in tree.find_all(exp.CTE)}
         for table in list(tree.find_all(exp.Table)):
             if table.name.startswith("$shadow") or (not table.db and table.name.upper() in ours):

@@ -125,7 +125,7 @@ def _literal_moment(kind: Type) -> Callable[..., Compiled]:
 
 
 def extract(field: str, first: Compiled) -> Compiled:
-    """Return EXTRACT(field FROM first) ready to be evaluated.
+    """Return a compiled EXTRACT(field FROM first).
 
     Raises:
         OracleError: ORA-30076.
@@ -222,7 +222,7 @@ BUILDERS: dict[str, Callable[..., Compiled]] = {
 
 
 def build(call: Call, arguments: Arguments, environment: Environment) -> Compiled:
-    """Return a function call ready to be evaluated.
+    """Return a compiled function call.
 
     Raises:
         OracleError: The arguments are wrong.

@@ -103,14 +103,14 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "UTL_RAW.CAST_TO_BINARY_FLOAT": _binary(">f"),
     "UTL_RAW.CAST_TO_BINARY_DOUBLE": _binary(">d"),
 }
-"""What makes a value of its first argument, which is no expression of queries here."""
+"""Functions of one argument that only statements with values have here."""
 _EMPTY: dict[str, Any] = {"EMPTY_CLOB": "", "EMPTY_BLOB": b""}
 
 
 def evaluated(
     expression: Any, column: Column, environment: Environment, row: Sequence[Any] = ()
 ) -> Any:
-    """Return what a column holds after an expression was assigned to it.
+    """Return the value of a column after an assignment.
 
     Args:
         expression: As the parser gave it.
@@ -186,7 +186,7 @@ class DataManipulation:
         self._pending: dict[int, list[_Pending]] = {}
 
     def run(self, session: SessionState, sql: str, binds: list[Any]) -> Answer:
-        """Take a statement into the session's transaction; count what it would change now.
+        """Take a statement into the session's transaction; count the rows that it would change now.
 
         Raises:
             OracleError: As Oracle would refuse it.

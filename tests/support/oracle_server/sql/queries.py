@@ -39,7 +39,7 @@ class TableScan:
     """The rows of a table's segments at one SCN."""
 
     def __init__(self, table: Table, views: list[SegmentView], chosen: list[int]) -> None:
-        """Take what is visible of every segment, and the numbers of those to read."""
+        """Store the visible rows of every segment, and the numbers of the segments to read."""
         self.table = table
         self.columns = table.columns
         self.rowid = Type(name="UROWID" if table.organization == "index" else "ROWID")
@@ -100,7 +100,7 @@ class TableScan:
         )
 
     def slices(self) -> list[Slice] | None:
-        """Return what is left as ranges of the table's rows in physical order.
+        """Return the remaining rows as ranges in physical order.
 
         None if that is no few ranges: samples of rows, index-organized tables.
         """
@@ -116,7 +116,7 @@ class TableScan:
         return found
 
     def block_rowids(self) -> Iterator[Row]:
-        """Yield one row for each block with rows, of which only the address is right."""
+        """Yield one row for each block with rows, with only the address right."""
         nothing = (None,) * len(self.columns)
         for number in self.chosen:
             segment = self.views[number].segment
@@ -139,7 +139,7 @@ class TableScan:
         return first.rows(with_rowid=False)
 
     def rows(self, *, with_rowid: bool) -> Iterator[Row]:
-        """Yield the rows, their address behind the columns' values if asked for."""
+        """Yield the rows, their address after the columns' values if requested."""
         for number in self.chosen:
             view = self.views[number]
             segment = view.segment
@@ -277,7 +277,7 @@ class Projected:
 
     scan: TableScan
     key: tuple[Any, ...]
-    """What the values depend on beside the rows."""
+    """Dependencies of the values beside the rows."""
     project: Callable[[Iterable[Row]], Iterable[Row]]
     needs_rowid: bool
 
@@ -323,7 +323,7 @@ class Relations(Protocol):
         """Return the table or view that a statement names, None for one of the dictionary."""
 
     def views(self, table: Table, scn: int | None) -> list[SegmentView]:
-        """Return what is visible of every segment of a table."""
+        """Return the visible rows of every segment of a table."""
 
     def answer(self, session: SessionState, name: str, arguments: Sequence[Any]) -> Any:
         """Return what only the database can say: USER, SYS_CONTEXT, the SCN."""

@@ -138,7 +138,7 @@ def _relation(parser: Parser) -> Relation:
 
 
 def _subquery(parser: Parser, parts: dict[str, Any]) -> None:
-    """Read a query in parentheses, of which the first is behind us."""
+    """Read a query in parentheses after the opening one."""
     start = parser.at
     try:
         parts["query"] = _query(parser)

@@ -151,7 +151,7 @@ _PACKAGES = {"DBMS_ROWID", "DBMS_LOB", "DBMS_FLASHBACK", "SYS", "UTL_RAW"}
 
 
 class Parser:
-    """Reads expressions from a list of tokens, of which the last is an `end`."""
+    """Reads expressions from a list of tokens that ends in `end`."""
 
     def __init__(self, sql: str, found: list[Token], at: int = 0) -> None:
         """Begin at the token number `at`."""
@@ -165,7 +165,7 @@ class Parser:
         return self.tokens[self.at]
 
     def take(self) -> Token:
-        """Return the next token and continue to the one behind it."""
+        """Return the next token and advance."""
         token = self.tokens[self.at]
         if token.kind != "end":
             self.at += 1
@@ -452,7 +452,7 @@ def number(text: str) -> int | Decimal:
 
 
 def conjuncts(condition: Any) -> list[Any]:
-    """Return the conditions of which a condition is the AND."""
+    """Return the conditions that AND connects in a condition."""
     if isinstance(condition, Call) and condition.name == "AND":
         return [part for side in condition.arguments for part in conjuncts(side)]
     return [condition]

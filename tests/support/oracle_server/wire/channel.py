@@ -49,7 +49,7 @@ class Packet(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """An item of a reply: send all that was before it, then nothing for a while."""
+    """An item of a reply: send all earlier pieces, then nothing for a while."""
 
     seconds: float | None
     """None is for ever."""
@@ -79,7 +79,7 @@ def header(type: int, length: int, flags: int, *, wide: bool) -> bytes:
 def packetise(
     pieces: Iterable[Piece], *, sdu: int, wide: bool, flags: int = 0, torn: bool = False
 ) -> Iterator[list[Buffer] | Pause]:
-    """Yield the parts of each DATA packet of a reply, and its pauses where they are.
+    """Yield the parts of each DATA packet of a reply, and its pauses between them.
 
     What is in the pieces is not copied: rows can be hundreds of megabytes.
 
@@ -212,7 +212,7 @@ class Channel:
                 raise Broken
 
     def send(self, type: int, body: bytes, flags: int = 0) -> None:
-        """Send one packet that is no DATA."""
+        """Send one packet of another kind than DATA."""
         self._send((header(type, HEADER_BYTES + len(body), flags, wide=self.wide), body))
 
     def send_marker(self, kind: int) -> None:
@@ -260,7 +260,7 @@ class Channel:
                 self._send(item)
 
     def send_torn(self, pieces: Iterable[Piece]) -> None:
-        """Send a reply whose last packet says that it is longer than what there is of it."""
+        """Send a reply whose last packet announces more bytes than follow."""
         for item in self._packets(pieces, torn=True):
             if isinstance(item, Pause):
                 self.pause(item)
@@ -282,7 +282,7 @@ class Channel:
         self._socket.close()
 
     def interrupt(self) -> None:
-        """End the reads of another thread without closing what it still uses."""
+        """End the reads of another thread without closing its socket."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

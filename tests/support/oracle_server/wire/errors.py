@@ -50,11 +50,11 @@ SQL_TYPES = {
     "rollback": 45,
     "ddl": 1,
 }
-"""What an OER calls the kinds of statements; CREATE stands for every DDL."""
+"""Kinds of statements in an OER; CREATE means every DDL."""
 
 
 class FatalError(OracleError):
-    """An error after which the server closes the connection, whatever its code."""
+    """An error after which the server closes the connection, for any code."""
 
 
 def known_error(code: int, text: str = "") -> OracleError:
@@ -73,7 +73,7 @@ class Outcome:
     status: int = STATUS_DONE
     error: OracleError | None = None
     end_of_rows: bool = False
-    """ORA-01403, which is no error: it goes without markers."""
+    """ORA-01403 is not an error: it goes without markers."""
     cursor: int = 0
     rows: int = 0
     kind: str = ""
@@ -176,7 +176,7 @@ def answer_break(channel: Channel, reply: bytes) -> None:
 
 
 Value = tuple[str | None, bytes | None, int]
-"""Text, bytes and keyword number; None where there is none."""
+"""Text, bytes and keyword number, or None."""
 _ZONE_TEXT = re.compile(r"([+-]?)(\d\d?):(\d\d)")
 _ZONE_KEY = 163
 _SCHEMA_KEY = 168

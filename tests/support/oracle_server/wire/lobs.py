@@ -174,17 +174,17 @@ class Locators:
         return b"".join((*parts, clr(locator)))
 
     def size(self, locator: bytes) -> int:
-        """Return characters (UTF-16 units) or bytes behind a locator."""
+        """Return characters (UTF-16 units) or bytes of a locator."""
         return self._find(locator).length()
 
     def value(self, locator: bytes) -> str | bytes:
-        """Return everything behind a locator, as a bind of one needs it."""
+        """Return the whole content of a locator, for a bind."""
         content = self._find(locator)
         data = content.read(0, content.length())
         return data if content.unit == 1 else data.decode("utf-16-be", "surrogatepass")
 
     def free(self, locator: bytes) -> None:
-        """Forget a locator; freeing it twice is no error."""
+        """Forget a locator; freeing it twice is allowed."""
         self._contents.pop(bytes(locator), None)
         self._open.discard(bytes(locator))
 

@@ -1,4 +1,4 @@
-"""From CONNECT to the agreed capabilities: what a server of each release says before the login.
+"""From CONNECT to the agreed capabilities: messages of a server of each release before the login.
 
 The capabilities announced are not those of real servers, which are nearly all ones, but the ones
 this server keeps. Lengths, banners, versions and the order of everything are real.
@@ -52,12 +52,12 @@ class Mode:
     version: int
     """AUTH_VERSION_NO: release 8 bits, update 8, then 4, 8 and 4."""
     product: str
-    """What the version call and the banner start with."""
+    """The start of the version call's answer and the banner."""
     banner: str
 
     @property
     def version_text(self) -> str:
-        """What the version call reports, in two lines."""
+        """The answer to the version call, in two lines."""
         widths = ((24, 0xFF), (16, 0xFF), (12, 15), (4, 0xFF), (0, 15))
         release = ".".join(str(self.version >> shift & mask) for shift, mask in widths)
         return f"{self.product} {self.banner}\nVersion {release}"
@@ -104,7 +104,7 @@ class Connect:
     version: int
     sdu: int
     length: int
-    """Of the connect data; it follows in a DATA packet if there is none here."""
+    """Of the connect data; it follows in a DATA packet if this is empty."""
     data: str
 
     @classmethod
@@ -129,7 +129,7 @@ class Connect:
 
 
 def agreed_sdu(client: int, server: int) -> int:
-    """Return the smaller of both sides' session data units, within what the protocol allows."""
+    """Return the smaller of both sides' session data units, within the limits of the protocol."""
     return max(_SDU_MIN, min(client, server, _SDU_MAX))
 
 
@@ -220,7 +220,7 @@ def compile_capabilities(mode: Mode) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """What the client's data types message says of it."""
+    """The client's data types message."""
 
     driver: str
     compile_caps: bytes

@@ -43,7 +43,7 @@ def clr(data: bytes) -> bytes:
 
 
 def chunked(data: bytes) -> bytes:
-    """Return a byte string in the form for long ones, whatever its length."""
+    """Return a byte string in the form for long ones, at any length."""
     return b"\xfe" + chunks(data) + b"\x00"
 
 
@@ -190,7 +190,7 @@ _SECOND = 1_000_000_000
 
 
 def encode_date(value: Moment) -> bytes:
-    """Return the 7 bytes of a DATE; what is below the second is not in it."""
+    """Return the 7 bytes of a DATE; without the fraction of the second."""
     sign = -1 if value.year < 0 else 1
     century, year = divmod(abs(value.year), 100)
     return bytes(
@@ -249,7 +249,7 @@ def encode_day_second(value: DaySecond) -> bytes:
 
 
 def decode_moment(data: bytes) -> Moment:
-    """Return what 7, 11 or 13 bytes stand for, which is how binds arrive.
+    """Return the moment of 7, 11 or 13 bytes, the form of binds.
 
     Thirteen bytes have an offset as their zone (a client sends no region).
     """

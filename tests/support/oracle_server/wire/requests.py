@@ -15,16 +15,16 @@ class Reader:
     """The bytes of one request; more are fetched when those at hand do not do."""
 
     def __init__(self, data: bytes, more: Callable[[], bytes]) -> None:
-        """Start with a request's first payload; `more` returns that of its next packet."""
+        """Start with a request's first payload; `more` returns the payload of its next packet."""
         self.bare_texts = False
-        """Texts whose length came earlier have no other length before them (some Java clients)."""
+        """Texts whose length came earlier have no second length before them (some Java clients)."""
         self._data = data
         self._more = more
         self._position = 0
 
     @property
     def left(self) -> bytes:
-        """What was received and not read."""
+        """Received and unread bytes."""
         return self._data[self._position :]
 
     def raw(self, length: int) -> bytes:
@@ -119,7 +119,7 @@ _COLLATION_VERSION = 8
 
 
 class BindType(NamedTuple):
-    """What a descriptor says of a bind variable or a define."""
+    """The descriptor of a bind variable or a define."""
 
     number: int
     size: int
@@ -431,7 +431,7 @@ ALTER_SESSION = 204
 
 @dataclass(slots=True, kw_only=True)
 class Piggybacks:
-    """What the piggybacks of one request ask for."""
+    """The requests in the piggybacks of one call."""
 
     cursors: list[int] = field(default_factory=list)
     """To be closed."""

@@ -57,7 +57,7 @@ _SIZES = {
     "VECTOR": 8200,
     "UROWID": 4000,
 }
-"""Described sizes; 1 for the others, as was seen for DATE, ROWID and the binary floats. Those of
+"""Described sizes; 1 for the others, as observed for DATE, ROWID and the binary floats. Sizes of
 LOBs, JSON, VECTOR and XMLTYPE are guesses, for which clients only need something above zero."""
 _ROW_SIZES = {
     "DATE": 7,
@@ -460,7 +460,7 @@ class EncodedTable:
         return memoryview(self._whole)[ends[start] : ends[stop]]
 
     def partial(self, start: int, stop: int) -> memoryview:
-        """Return row messages, each with the vector before it; row 0 has none."""
+        """Return row messages, each with the vector before it, except row 0."""
         ends = self._partial_ends
         return memoryview(self._partial)[ends[start] : ends[stop]]
 
@@ -484,7 +484,7 @@ class EncodedRows:
 
     @property
     def table(self) -> EncodedTable:
-        """What the slices are of."""
+        """The table of the slices."""
         return self._table
 
     def batch(self, limit: int, position: int, compress: bool, encoders: list[Encoder]) -> Batch:
@@ -651,7 +651,7 @@ class RowCursor:
         self.rows_so_far = 0
         """Rows in all replies, the last one included: what an OER reports as row and rows."""
         self.done = False
-        """The last reply had fewer rows than were asked for: its OER is 1403.
+        """The last reply had fewer rows than requested: its OER is 1403.
 
         Exactly as many rows as asked leave it False, as real servers do: the next fetch has none.
         """
