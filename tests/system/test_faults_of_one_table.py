@@ -52,8 +52,7 @@ def check_others(home: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "where", "more"),
     [
-        # Its lock has its journal, which begins behind some 350 bytes.
-        (("write", 450), "main.bad/_run/lock", ()),
+        (("write", 100), "main.bad/_run/journal.jsonl", ()),
         (("write", 0), "main.bad/_run/lock", ()),
         (("rename", 0), "main.bad/", ("--publish", "run")),
         *also(
@@ -62,6 +61,7 @@ def check_others(home: Path) -> None:
             (("fsync", 0), "main.bad/_run/0", ("--parallelism", "1")),
             (("rename", 0), "main.bad/", ()),
             (("fsync", 0), "main.bad/_run/lock", ()),
+            (("fsync", 0), "main.bad/_run/journal.jsonl", ()),
         ),
     ],
 )

@@ -12,7 +12,7 @@ from requested import requested
 
 from unloader import api
 from unloader.errors import SourceError
-from unloader.events import Event, PhaseStarted
+from unloader.events import Event, UnitFinished
 
 if TYPE_CHECKING:
     from conftest import PostgresServer
@@ -31,7 +31,7 @@ def test_an_error_of_the_count_shows_no_value(
     postgres.run("CREATE TABLE t (id int, note text); INSERT INTO t VALUES (1, '1')", url=url)
 
     def spoil(event: Event) -> None:
-        if isinstance(event, PhaseStarted) and event.phase == "counting":
+        if isinstance(event, UnitFinished):
             postgres.run(f"UPDATE t SET note = '{SECRET}'", url=url)
 
     def mended() -> None:

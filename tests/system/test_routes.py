@@ -15,7 +15,7 @@ from requested import requested
 
 from unloader import api
 from unloader.errors import PartialUnload
-from unloader.events import Event, PhaseStarted
+from unloader.events import Event, UnitFinished
 
 ROWS = 20_000
 LAKE = 'lake:to={to}/lake,format=parquet,columns="day,id,amount",filter="id % 3 = 1 AND price > 2"'
@@ -235,7 +235,7 @@ def test_a_dropped_route_is_resumed_alone(
     foreign = tmp_path / "b" / next(iter(undisturbed["b"]))
 
     def observe(event: Event) -> None:
-        if isinstance(event, PhaseStarted) and event.phase == "publishing":
+        if isinstance(event, UnitFinished):
             foreign.write_bytes(b"mine")
 
     with pytest.raises(PartialUnload, match="1 of 3 routes failed: route b"):
