@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic
 
 from msgspec import Struct, field
@@ -123,7 +123,8 @@ class Engine(Struct, Generic[U]):
             while not self.schedule.over and self.failure is None:
                 self._step(executor)
             self._tell_capacity(at_end=True)
-            self._handle_all(executor, executor.finish())
+            for event in executor.finish():
+                self._handle(executor, event)
         finally:
             # A busy place must not finish a file after its attempt has been discarded.
             held = {place: self.schedule.running(place) for place in self._sent}
@@ -139,7 +140,8 @@ class Engine(Struct, Generic[U]):
         began, longest = self.clock(), _SOON_SECONDS if self.schedule.waits else TICK_SECONDS
         events = executor.events(longest)
         self._listened += min(self.clock() - began, longest)
-        self._handle_all(executor, events)
+        for event in events:
+            self._handle(executor, event)
         self._tell_capacity()
         self.work.check()
         if self.schedule.held:
@@ -148,10 +150,6 @@ class Engine(Struct, Generic[U]):
         # What still runs after a failure is ended: the run cannot become whole any more.
         if self.failure is None and self._listened >= self._next_look:
             self._next_look = self._listened + max(TICK_SECONDS, self._stop_overdue(executor))
-
-    def _handle_all(self, executor: Executor, events: Iterable[ExecutorEvent]) -> None:
-        for event in events:
-            self._handle(executor, event)
 
     def _handle(self, executor: Executor, event: ExecutorEvent) -> None:
         if self._steering is not None and self._steering.is_own(self.schedule, event):
@@ -237,38 +235,25 @@ class Engine(Struct, Generic[U]):
 
     def _stop_overdue(self, executor: Executor) -> float:
         """Stop attempts that have passed a limit; return in how many seconds the next one may."""
-        reasons = {}
-        soonest = math.inf
+        reasons: dict[int, AttemptFailure] = {}
+        # An attempt that is sent now has all its time: the limits are the least of what is left.
+        soonest = min(self.stall_seconds or math.inf, self.attempt_seconds or math.inf)
         for place, sent in self._sent.items():
             attempt = self.schedule.running(place)
             if place in self.schedule.held:
-                # It is silent as it was told to be, and has all its time when it goes on.
+                # It is silent by order, and has all its time when it goes on.
                 self._last_message[place] = self._listened
                 continue
-            limit = self._passed_limit(self._last_message[place], sent)
-            if limit and attempt is not None:
-                reasons[place] = self.work.overdue(place, attempt, limit)
-            soonest = min(soonest, self._seconds_left(self._last_message[place], sent))
+            silent, took = self._listened - self._last_message[place], self._listened - sent
+            for limit, seconds in ((self.stall_seconds, silent), (self.attempt_seconds, took)):
+                if not limit:
+                    continue
+                soonest = min(soonest, limit - seconds)
+                if seconds > limit and attempt is not None and place not in reasons:
+                    reasons[place] = self.work.overdue(place, attempt, limit)
         if reasons:
             executor.stop(reasons)
-        # An attempt that is sent now has all its time: the limits are the least of what is left.
-        return min(soonest, self.stall_seconds or math.inf, self.attempt_seconds or math.inf)
-
-    def _seconds_left(self, last_message: float, sent: float) -> float:
-        """Return in how many seconds an attempt may pass a limit."""
-        silent = self.stall_seconds - (self._listened - last_message)
-        late = self.attempt_seconds - (self._listened - sent)
-        return min(
-            silent if self.stall_seconds else math.inf, late if self.attempt_seconds else math.inf
-        )
-
-    def _passed_limit(self, last_message: float, sent: float) -> float:
-        """Return the limit that an attempt has passed, 0 if none."""
-        if self.stall_seconds and self._listened - last_message > self.stall_seconds:
-            return self.stall_seconds
-        if self.attempt_seconds and self._listened - sent > self.attempt_seconds:
-            return self.attempt_seconds
-        return 0.0
+        return soonest
 
 
 _STOPPED = AttemptFailure(
