@@ -103,7 +103,7 @@ def supervisor(
             ).run(ours)
             return work.results
 
-        ours.begin_with(workers, workers)
+        ours.use(workers, workers)
         run(WARM_TASKS)
         while len(ours.places()) < workers:
             ours.events(1.0)

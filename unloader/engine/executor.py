@@ -82,24 +82,24 @@ class EventQueue(list[ExecutorEvent]):
 class Executor(Protocol):
     """Carries out tasks, one a place. Used from one thread."""
 
-    def begin_with(self, places: int, of: int) -> None:
-        """Be ready to use so many places, of which these are the first; see `start`.
+    def use(self, places: int, of: int) -> None:
+        """Make the first `places` ready, and be prepared for `of` places; see `start`.
 
         Raises:
             ConfigError: The system refuses a place.
         """
 
     def start(self, places: int) -> None:
-        """Make so many of the first places ready if they are not; none is given up for that.
+        """Make the first `places` ready if they are not; none is given up for that.
 
         Raises:
             ConfigError: The system refuses a place.
         """
 
     def tell(self, place: int, payload: object) -> None:
-        """Tell the task at a place something while it goes on; what it makes of it is its own.
+        """Send the task at a place a payload while it runs.
 
-        Nothing happens where there is no task any more, or one that hears nothing.
+        Nothing happens where there is no task any more, or one that does not listen.
         """
 
     def places(self) -> Collection[int]:

@@ -31,7 +31,7 @@ class InProcessExecutor:
         self._events = EventQueue([Ready(worker=0, pid=os.getpid(), bound=unbound)])
         self._is_closed = False
 
-    def begin_with(self, places: int, of: int) -> None:
+    def use(self, places: int, of: int) -> None:
         """Change nothing: there is one place."""
 
     def start(self, places: int) -> None:

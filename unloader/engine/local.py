@@ -61,7 +61,7 @@ class LocalExecutor:
         self._events = EventQueue(noted=seating.notices)
         self._watch = Watch(seating.seats, self._events.note, looks=looks)
 
-    def begin_with(self, places: int, of: int) -> None:
+    def use(self, places: int, of: int) -> None:
         """Keep a process on the first `places` of `of` seats, and end those on the others.
 
         What is seen of the workers counts from here on.

@@ -296,7 +296,7 @@ class _Run:
             if not table.is_over and not table.units_left():
                 # All was staged before the run was interrupted.
                 done(table)
-        executor.begin_with(min(steering.first_workers, places), places)
+        executor.use(min(steering.first_workers, places), places)
         prove(executor, first.run, state.places)
         if state.is_single:
             first.history.look()

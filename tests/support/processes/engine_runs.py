@@ -118,5 +118,5 @@ def run_locally(
 
 def run_over(engine: Engine[WorkUnit], executor: Executor, places: int) -> None:
     """Run an engine over that many places."""
-    executor.begin_with(places, places)
+    executor.use(places, places)
     engine.run(executor)

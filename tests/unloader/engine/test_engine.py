@@ -57,7 +57,7 @@ def test_no_units() -> None:
     """A plan without units needs no place."""
     engine = engine_of(RecordedWork())
     with LocalExecutor(unbound(2), ENTRY) as executor:
-        executor.begin_with(2, 2)
+        executor.use(2, 2)
         run_over(engine, executor, 0)
         assert executor.pids() == {}
     assert engine.schedule.over
@@ -219,7 +219,7 @@ def test_early_workers_are_taken_over_and_surplus_ones_ended() -> None:
     work = RecordedWork()
     engine = engine_of(work, "ok-1", "ok-2", "ok-3")
     with LocalExecutor(unbound(4), ENTRY, warm_up="get ready") as executor:
-        executor.begin_with(3, 3)
+        executor.use(3, 3)
         while len(executor.places()) < 3:
             executor.events(60.0)
         before = executor.pids()
@@ -238,7 +238,7 @@ def test_an_early_worker_that_died_is_replaced() -> None:
     work = RecordedWork()
     engine = engine_of(work, "ok-1", "ok-2")
     with LocalExecutor(unbound(1), ENTRY, warm_up="get ready") as executor:
-        executor.begin_with(1, 1)
+        executor.use(1, 1)
         os.kill(executor.pids()[0], signal.SIGKILL)
         run_over(engine, executor, 1)
     assert [result.attempt for result in work.results] == [1, 1]

@@ -56,7 +56,7 @@ def _nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     """Each executor with its one place ready."""
     made = EXECUTORS[request.param]()
-    made.begin_with(1, 1)
+    made.use(1, 1)
     assert isinstance(until(made, Ready)[-1], Ready)
     yield made
     made.close()
@@ -66,7 +66,7 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
 def local() -> Iterator[LocalExecutor]:
     """Processes on two places, both ready."""
     with LocalExecutor(unbound(2), ENTRY) as made:
-        made.begin_with(2, 2)
+        made.use(2, 2)
         while len(made.places()) < 2:
             made.events(1.0)
         yield made

@@ -69,7 +69,7 @@ class SimulatedExecutor:
             del self.ends[place]
             self.stopped.append(Lost(worker=place, detail="stopped", cause=failure))
 
-    def begin_with(self, places: int, of: int) -> None:
+    def use(self, places: int, of: int) -> None:
         """All are used."""
 
     def finish(self) -> tuple[ExecutorEvent, ...]:

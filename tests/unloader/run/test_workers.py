@@ -71,7 +71,7 @@ def test_one_process_loads_before_the_plan(database: str, parallelism: int) -> N
     with opened(job_of(database, parallelism)) as executor:
         assert executor.pids() == {}
         (server,) = (each for each in psutil.Process().children() if each not in before)
-        executor.begin_with(parallelism, parallelism)
+        executor.use(parallelism, parallelism)
         events: list[ExecutorEvent] = []
         while len(events) < parallelism:
             events += executor.events(60.0)
@@ -101,7 +101,7 @@ def test_a_worker_gets_ready_whatever_can_be_loaded(database: str, kind: str) ->
     job = job_of(database.replace("duckdb", kind, 1), 1)
     events: list[ExecutorEvent] = []
     with opened(job) as executor:
-        executor.begin_with(1, 1)
+        executor.use(1, 1)
         while not events:
             events += executor.events(60.0)
         assert list(executor.places()) == [0]
@@ -114,7 +114,7 @@ def test_an_error_in_the_context_ends_the_processes(database: str) -> None:
 
     def fail() -> None:
         with opened(job_of(database, 2)) as executor:
-            executor.begin_with(2, 2)
+            executor.use(2, 2)
             while len(executor.places()) < 2:
                 executor.events(60.0)
             pids.update(executor.pids())

@@ -211,12 +211,12 @@ class DaskExecutor:
         self._sync(open_all)
         return tuple(self._seats[place] for place in sorted(self._seats))
 
-    def begin_with(self, places: int, of: int) -> None:
-        """Use those below the second number, and keep processes at those below the first."""
+    def use(self, places: int, of: int) -> None:
+        """Keep processes at the first `places`; those below `of` may be used later."""
         self._used, self._of = places, of
         self._free = {place for place in self._free if place < places}
         for agent in self._alive():
-            self._post(agent, "begin_with", _below(places, agent), _below(of, agent))
+            self._post(agent, "use", _below(places, agent), _below(of, agent))
 
     def start(self, places: int) -> None:
         """Keep processes at the places below a number, and keep the processes that there are.
@@ -330,7 +330,7 @@ class DaskExecutor:
         used = self._used
         if used < self._of:
             # A run that begins with few workers may have all of them later.
-            self.begin_with(self._of, self._of)
+            self.use(self._of, self._of)
         self._proof = task
         waiting = {agent for agent in self._alive() if agent.places[0] < self._of}
         self._asked = set(waiting)
@@ -343,7 +343,7 @@ class DaskExecutor:
             waiting = {agent for agent in waiting if not (agent.is_lost or agent.proof)}
         self._events[:0] = kept
         if used < self._of:
-            self.begin_with(used, self._of)
+            self.use(used, self._of)
         for agent in self._asked:
             if isinstance(agent.proof, AttemptFailure):
                 text = f"{agent.home.label}: {agent.proof.message}"
@@ -616,7 +616,7 @@ class DaskExecutor:
                 self._hosts[place] = home.host
             notices = (f"{home.host}: {text}" for text in answer.notices)
             self.notices = tuple(dict.fromkeys((*self.notices, *notices)))
-        self._post(agent, "begin_with", begin, len(share))
+        self._post(agent, "use", begin, len(share))
         self._keep(self._converse(agent))
 
     async def _look_for_more(self) -> None:
