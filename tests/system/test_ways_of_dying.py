@@ -25,7 +25,7 @@ from processes.program import Program
 
 import unloader
 from unloader.cli.signals import STOPPING
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.resolved import ResolvedTable
 from writers.model import Compression
 
 SIGNALS = "signals"
@@ -78,7 +78,7 @@ def test_a_killed_run_leaves_what_it_was_to_do(parts: str, tmp_path: Path) -> No
     running.signal(signal.SIGKILL)
     running.finish()
     document = json.loads(record.read_text("ascii"))
-    run = ResolvedRun.from_json(document)
+    run = ResolvedTable.from_json(document)
     assert json.loads(json.dumps(run.to_json())) == document
     assert run.run_id == json.loads((dest / "_run" / "lock").read_text())["run_id"]
     assert len(run.plan.units) == 2

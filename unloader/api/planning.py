@@ -15,7 +15,7 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import ReadColumn, Request, SourceSpec, TableName, TableSummary, ValueOptions
 from unloader.resolve.choosing import check_as_text
 from unloader.resolve.places import places
-from unloader.resolve.resolved import ResolvedRun, routes_json
+from unloader.resolve.resolved import ResolvedTable, routes_json
 from unloader.selection.choice import AskedTables, TablesRequest
 from unloader.sources.projection import OutputNeeds, choose, encodes_of
 from unloader.sources.registry import source_of
@@ -54,7 +54,7 @@ FOR_THE_READER = (
 class PlannedRun(Struct, frozen=True, kw_only=True):
     """Exactly what `unload` would do, and what follows from it for the reader."""
 
-    runs: tuple[ResolvedRun, ...]
+    tables: tuple[ResolvedTable, ...]
     """One for each table that would be unloaded."""
     problems: tuple[TableProblem, ...] = ()
     """Of tables that would be left out."""
@@ -64,14 +64,14 @@ class PlannedRun(Struct, frozen=True, kw_only=True):
     """For the only table: unit id to the SELECT that reads it, or several with `;` between."""
 
     @property
-    def run(self) -> ResolvedRun:
+    def run(self) -> ResolvedTable:
         """The only table."""
-        return self.runs[0]
+        return self.tables[0]
 
     @property
     def units(self) -> int:
         """The work units of all tables."""
-        return sum(len(run.plan.units) for run in self.runs)
+        return sum(len(run.plan.units) for run in self.tables)
 
     @property
     def simulation(self) -> Simulation:
@@ -190,7 +190,7 @@ def plan(
 
     asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
     with translated(), resolved(asked, observe=observe) as ready:
-        run, home, statements = ready.runs[0], "", {}
+        run, home, statements = ready.tables[0], "", {}
         if kept_with is not None:
             keep_until_gone(ready.catalog, (str(kept_with.absolute()),))
         if asked.is_single:
@@ -200,10 +200,10 @@ def plan(
                 )
                 for unit in run.plan.units
             }
-        elif any(each.output.options.destination for each in ready.runs):
-            home = home_of(asked.options.destination, ready.runs)
+        elif any(each.output.options.destination for each in ready.tables):
+            home = home_of(asked.options.destination, ready.tables)
         return PlannedRun(
-            runs=ready.runs, problems=ready.problems, home=home, statements=statements
+            tables=ready.tables, problems=ready.problems, home=home, statements=statements
         )
 
 
@@ -255,12 +255,12 @@ def check(
         return look(entries, home=home, observe=observe, stop=stop)
 
 
-def planned_run(document: Mapping[str, Any]) -> ResolvedRun:
+def planned_run(document: Mapping[str, Any]) -> ResolvedTable:
     """Return the run that a plan file holds, for `unload`.
 
     Raises:
         PlanFailed: The document is no plan file, of another version, or was edited.
     """
-    return ResolvedRun.from_json(
+    return ResolvedTable.from_json(
         {key: value for key, value in document.items() if key not in FOR_THE_READER}
     )

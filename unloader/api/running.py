@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from unloader.api.translation import translated
 from unloader.events import Observer, silent
 from unloader.model import ClusterOptions, EncryptionOptions, Request, SecretReference
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.resolved import ResolvedTable
 from unloader.selection.choice import TablesRequest
 from unloader.storage.place_names import AnyPlace
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def unload(
     asked: Request | TablesRequest,
     *,
-    planned: ResolvedRun | None = None,
+    planned: ResolvedTable | None = None,
     resume: bool = False,
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,

@@ -43,7 +43,7 @@ from unloader.placement.evidence import Evidence, node_records, worker_records
 from unloader.redaction import redact
 from unloader.request.options import recorded
 from unloader.resolve.jobs import digest_of_job
-from unloader.resolve.resolved import ResolvedRun, missing_libraries
+from unloader.resolve.resolved import ResolvedTable, missing_libraries
 from writers.codecs.libraries import codec_library
 from writers.model import TextFormat
 from writers.schema import text_classes
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 class RunFacts(Struct, frozen=True, kw_only=True):
     """Everything a manifest tells apart from the units."""
 
-    run: ResolvedRun
+    run: ResolvedTable
     seconds: float
     cpu_seconds: float
     """Of all processes of the run."""
@@ -133,7 +133,7 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
     )
 
 
-def _subset(run: ResolvedRun) -> SubsetRecord | None:
+def _subset(run: ResolvedTable) -> SubsetRecord | None:
     """Return which part of the rows was read by `--sample`, `--part` and so on; None for all."""
     keys, plan, limit_rows = run.extract.keys, run.plan, run.extract.limit_rows
     if keys is None and plan.has_all_units and limit_rows is None:
@@ -219,7 +219,7 @@ def _directories(
     )
 
 
-def options_record(run: ResolvedRun) -> OptionsRecord:
+def options_record(run: ResolvedTable) -> OptionsRecord:
     """Return the options that decided what was written, by the names of the command line."""
     output, shape = run.output.options, run.output.spec("").format
     compression, choice = run.output.spec("").compression, run.output.choice
@@ -261,7 +261,7 @@ def _encryption(options: EncryptionOptions | None) -> EncryptionRecord | None:
     )
 
 
-def columns_record(run: ResolvedRun) -> tuple[ColumnRecord, ...]:
+def columns_record(run: ResolvedTable) -> tuple[ColumnRecord, ...]:
     """Return what is said of each column, with its place in records of fixed width."""
     projection, output_format = run.written, run.output.format
     classes: Iterable[str | None] = repeat(None)

@@ -558,7 +558,7 @@ _safety = partial(Option, group="Safety", commands=READING, effect="changes")
 
 
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One whole job as the user requested it; it is resolved to a `ResolvedRun`."""
+    """One whole job as the user requested it; it is resolved to a `ResolvedTable`."""
 
     source: SourceSpec
     selection: Selection

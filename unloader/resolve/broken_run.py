@@ -27,7 +27,7 @@ from unloader.placement.seating import automatic_parallelism
 from unloader.request.directory_names import directory_name, has_fields
 from unloader.resolve.homes import home_above
 from unloader.resolve.places import directory_values
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.resolved import ResolvedTable
 from unloader.resolve.run_record import (
     UnusableRecord,
     directory_now,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 class BrokenRun(Struct, frozen=True, kw_only=True):
     """A run that was stopped, failed or killed before all of it was published."""
 
-    runs: tuple[ResolvedRun, ...]
+    tables: tuple[ResolvedTable, ...]
     """One for each table, with its directories where they are now."""
     place: str
     """The directory of its record."""
@@ -61,9 +61,9 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
     """Workers from now on; None is the number that the run had."""
 
     @property
-    def first(self) -> ResolvedRun:
+    def first(self) -> ResolvedTable:
         """The first table: source and limits are the same for all tables."""
-        return self.runs[0]
+        return self.tables[0]
 
     @property
     def run_id(self) -> str:
@@ -78,9 +78,9 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
             return request
         return replace(request, selection=replace(request.selection, table=None, query=None))
 
-    def changed(self, change: Callable[[ResolvedRun], ResolvedRun]) -> BrokenRun:
+    def changed(self, change: Callable[[ResolvedTable], ResolvedTable]) -> BrokenRun:
         """Return the run with a change to each of its tables."""
-        return replace(self, runs=tuple(map(change, self.runs)))
+        return replace(self, tables=tuple(map(change, self.tables)))
 
     def with_source(
         self, secret: SecretReference | None, session_sql: tuple[str, ...]
@@ -94,7 +94,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         Raises:
             OutputFailed: It had statements and these are not given, or others are given.
         """
-        for run in self.runs:
+        for run in self.tables:
             if run.withheld and not session_sql:
                 raise OutputFailed(
                     f"run {run.run_id} had --session-sql, which may contain a password and is not "
@@ -121,7 +121,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
             ConfigError: A key is invalid, or cannot be read.
         """
 
-        def now(run: ResolvedRun) -> ResolvedRun:
+        def now(run: ResolvedTable) -> ResolvedTable:
             several = keys * len(run.outputs) if len(keys) == 1 else keys
             for number, (output, key) in enumerate(zip(run.outputs, several, strict=True)):
                 had = output.options.encryption
@@ -142,7 +142,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
             ConfigError: A key is invalid, cannot be read, or differs from the key of the run.
         """
 
-        def now(run: ResolvedRun) -> ResolvedRun:
+        def now(run: ResolvedTable) -> ResolvedTable:
             run = run.with_masking_keys(keys)
             had = [output.transform.options.keys for output in run.outputs if output.transform]
             if same and any(had):
@@ -162,7 +162,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         """
         workers = workers or automatic_parallelism(detect(), self.first.request.seats)
 
-        def now(run: ResolvedRun) -> ResolvedRun:
+        def now(run: ResolvedTable) -> ResolvedTable:
             asked, known = run.request, run.request.concurrency
             others = tuple(each for each in asked.settings if each.name != setting.name)
             asked = replace(
@@ -195,7 +195,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
 
     def requests_here(self) -> tuple[Request, ...]:
         """Return what was asked for each table, for a new run into the places as they are now."""
-        return tuple(map(_request_here, self.runs))
+        return tuple(map(_request_here, self.tables))
 
     def is_at(self, request: Request, today: str) -> bool:
         """Return whether the places of a single table are, or may be, the places of a request.
@@ -226,7 +226,7 @@ def _real(places: Iterable[str]) -> list[str]:
     return [real(each) for each in places]
 
 
-def _request_here(run: ResolvedRun) -> Request:
+def _request_here(run: ResolvedTable) -> Request:
     asked = run.request
     if asked.routes is not None and len(asked.routes) > 1:
         routes = tuple(
@@ -258,7 +258,7 @@ def _asked_place(output: OutputOptions) -> str:
 
 
 def _checked_key(
-    run: ResolvedRun, had: EncryptionOptions, keys: EncryptionOptions | None
+    run: ResolvedTable, had: EncryptionOptions, keys: EncryptionOptions | None
 ) -> EncryptionOptions:
     """Return where the keys of one output are found now; see `BrokenRun.with_keys`."""
     from unloader.secrets.encryption_keys import check_identities, check_key, identities
@@ -312,7 +312,7 @@ def find_broken_run(destination: str) -> BrokenRun | None:
     if not data:
         return None
     record = read_record(data, places[0])
-    runs = record.runs(places[0])
+    runs = record.read(places[0])
     if record.is_single:
         place = places[0]
         runs = (_moved(runs[0], destination, places),)
@@ -320,7 +320,7 @@ def find_broken_run(destination: str) -> BrokenRun | None:
         place = destination
         runs = tuple(_moved_with_home(each, record.home, place) for each in runs)
     return BrokenRun(
-        runs=runs,
+        tables=runs,
         place=place,
         options=record.asked(place),
         is_single=record.is_single,
@@ -341,7 +341,7 @@ def _places_now(destination: str, recorded: tuple[str, ...]) -> tuple[str, ...]:
     return recorded
 
 
-def _moved(run: ResolvedRun, destination: str, places: Sequence[str]) -> ResolvedRun:
+def _moved(run: ResolvedTable, destination: str, places: Sequence[str]) -> ResolvedTable:
     """Return a single table with its directories where they are now.
 
     Raises:
@@ -363,7 +363,7 @@ def _moved(run: ResolvedRun, destination: str, places: Sequence[str]) -> Resolve
     return replace(run, outputs=(replace(run.output, options=options),))
 
 
-def _moved_with_home(run: ResolvedRun, recorded: str, home: str) -> ResolvedRun:
+def _moved_with_home(run: ResolvedTable, recorded: str, home: str) -> ResolvedTable:
     """Return one of several tables with its directories where they are now."""
     outputs = []
     for output in run.outputs:

@@ -14,7 +14,7 @@ from unloader.errors import UsageError
 from unloader.request.directory_names import above as above_of
 from unloader.request.directory_names import directories_above, directory_name, has_fields
 from unloader.resolve.places import directories_of, directory_values
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.resolved import ResolvedTable
 from unloader.storage.place_names import absolute, destination_kind, path_of, real
 from unloader.storage.storage_protocol import Storage
 from writers.objects.location import Location, is_location
@@ -23,7 +23,7 @@ _MOST_LEVELS = 8
 """The levels up to which a home is looked for. `{schema}` and `{table}` may be several levels."""
 
 
-def home_of(template: str, runs: Sequence[ResolvedRun]) -> str:
+def home_of(template: str, runs: Sequence[ResolvedTable]) -> str:
     """Return the directory around the directories of all tables.
 
     Args:

@@ -19,7 +19,7 @@ from unloader.model import COMPARING, EncryptionOptions, Extract, OutputOptions,
 from unloader.request.directory_names import DirectoryValues, directory_name, has_fields
 from unloader.request.file_names import NameValues, UnitNames, any_name
 from unloader.request.settings import part_directory
-from unloader.resolve.resolved import ResolvedRun, of_output
+from unloader.resolve.resolved import ResolvedTable, of_output
 from unloader.secrets.secret_places import proof_of
 from unloader.storage.place_names import (
     KEPT,
@@ -233,7 +233,7 @@ class Naming(Struct, frozen=True, kw_only=True):
     """A unit may have several files, which are numbered from 1."""
 
     @classmethod
-    def of(cls, run: ResolvedRun, template: str, *, one: bool) -> Naming:
+    def of(cls, run: ResolvedTable, template: str, *, one: bool) -> Naming:
         """Return the naming of a run."""
         extract, output = run.extract, run.output
         taken_at = extract.snapshot.taken_at if extract.snapshot else ""
@@ -301,7 +301,7 @@ def stripes(plan: Plan, directories: int) -> dict[str, int]:
     return {unit.id: loads.take(cost) for unit, cost in zip(plan.units, costs, strict=True)}
 
 
-def places(run: ResolvedRun) -> dict[str, str]:
+def places(run: ResolvedTable) -> dict[str, str]:
     """Return for each unit the file, the first of several files, or the pipe that it goes to.
 
     Empty where the run has no destination, or several outputs.

@@ -26,7 +26,7 @@ from unloader.request.names import matching_partitions
 from unloader.resolve.places import checked_encryption
 from unloader.resolve.resolved import (
     ResolvedOutput,
-    ResolvedRun,
+    ResolvedTable,
     ResolvedTransform,
     has_same_keys,
     with_key_places,
@@ -101,7 +101,7 @@ def _segments_of(plan: Plan) -> set[int]:
     return {each for each in ids if each is not None}
 
 
-def check_planned(request: Request, planned: ResolvedRun) -> None:
+def check_planned(request: Request, planned: ResolvedTable) -> None:
     """Refuse to write files that are not encrypted, if the plan is for encrypted files."""
     for was, each in zip(planned.outputs, request.of_outputs(), strict=True):
         if checked_encryption(each) is None and was.options.encryption is not None:
@@ -112,7 +112,7 @@ def check_planned(request: Request, planned: ResolvedRun) -> None:
 
 
 def check_same_transform(
-    transforms: Sequence[ResolvedTransform | None], planned: ResolvedRun
+    transforms: Sequence[ResolvedTransform | None], planned: ResolvedTable
 ) -> None:
     """Refuse to write other rows than the plan, such as clear values instead of masked values."""
     # The places of keys may differ.
@@ -153,7 +153,7 @@ def explained() -> Iterator[None]:
         ) from error
 
 
-def source_of_plan(source: SourceSpec, planned: ResolvedRun | None) -> SourceSpec:
+def source_of_plan(source: SourceSpec, planned: ResolvedTable | None) -> SourceSpec:
     """Return the source for a part, as it is opened at the snapshot of its plan.
 
     Raises:
@@ -177,7 +177,7 @@ def source_of_plan(source: SourceSpec, planned: ResolvedRun | None) -> SourceSpe
     return found
 
 
-def in_snapshot_of_plan(extract: Extract, planned: ResolvedRun) -> Extract:
+def in_snapshot_of_plan(extract: Extract, planned: ResolvedTable) -> Extract:
     """Return the extract of a part, if it is at the plan's snapshot.
 
     Raises:
@@ -192,7 +192,7 @@ def in_snapshot_of_plan(extract: Extract, planned: ResolvedRun) -> Extract:
 
 
 def with_keys_of_plan(
-    outputs: tuple[ResolvedOutput, ...], planned: ResolvedRun
+    outputs: tuple[ResolvedOutput, ...], planned: ResolvedTable
 ) -> tuple[ResolvedOutput, ...]:
     """Return the outputs of a part with the proofs of the plan's keys, if the keys are the same.
 
@@ -223,7 +223,7 @@ def _with_keys(output: ResolvedOutput, was: ResolvedOutput) -> ResolvedOutput:
     return output
 
 
-def is_of_plan(run: ResolvedRun, planned: ResolvedRun) -> bool:
+def is_of_plan(run: ResolvedTable, planned: ResolvedTable) -> bool:
     """Return whether a run is of a part of a plan, at its snapshot."""
     part = run.plan.part
     return (
@@ -233,7 +233,7 @@ def is_of_plan(run: ResolvedRun, planned: ResolvedRun) -> bool:
     )
 
 
-def _snapshot_of(planned: ResolvedRun) -> Snapshot:
+def _snapshot_of(planned: ResolvedTable) -> Snapshot:
     if planned.extract.snapshot is None:
         raise PlanFailed("the plan has no snapshot that its parts could share", _AGAIN)
     return planned.extract.snapshot

@@ -21,7 +21,7 @@ from unloader.resolve.choosing import chosen_table, with_columns
 from unloader.resolve.patience import Patience
 from unloader.resolve.planned import check_fits
 from unloader.resolve.resolution import OpenRun
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.resolved import ResolvedTable
 from unloader.selection.listing import Obstacle
 from unloader.selection.problems import TableProblem, lost_error, problem_of
 from unloader.sources.abilities import check_where
@@ -37,7 +37,7 @@ _Key = tuple[str, str]
 def reopened(
     broken: BrokenRun,
     *,
-    done: Callable[[ResolvedRun], bool] = lambda run: False,
+    done: Callable[[ResolvedTable], bool] = lambda run: False,
     stop: Callable[[], bool] = lambda: False,
     observe: Observer = silent,
 ) -> Iterator[OpenRun]:
@@ -55,7 +55,7 @@ def reopened(
         Interrupted: `stop` returned True.
         SourceError: The source refused.
     """
-    started, first, runs = time.perf_counter(), broken.first, broken.runs
+    started, first, runs = time.perf_counter(), broken.first, broken.tables
     observe(PhaseStarted(phase="connecting"))
     with ExitStack() as opened:
         with _explained(broken):
@@ -79,7 +79,7 @@ def reopened(
                     raise lost_error(tuple(lost.values()), len(runs))
         yield OpenRun(
             run_id=first.run_id,
-            runs=tuple(run for run in runs if id(run) not in lost),
+            tables=tuple(run for run in runs if id(run) not in lost),
             catalog=catalog,
             started=started,
             options=broken.options,
@@ -104,7 +104,7 @@ def _explained(broken: BrokenRun) -> Iterator[None]:
         ) from error
 
 
-def _at_snapshot(run: ResolvedRun) -> SourceSpec:
+def _at_snapshot(run: ResolvedTable) -> SourceSpec:
     """Return the source of a run as it is opened at the run's snapshot."""
     source, snapshot = run.extract.source, run.extract.snapshot
     if snapshot is None or snapshot.kind == "none":
@@ -116,7 +116,7 @@ def _at_snapshot(run: ResolvedRun) -> SourceSpec:
 
 
 def _enter(
-    runs: Sequence[ResolvedRun], catalog: Catalog, observe: Observer, *, is_single: bool
+    runs: Sequence[ResolvedTable], catalog: Catalog, observe: Observer, *, is_single: bool
 ) -> dict[int, TableProblem]:
     """Check that each table is the planned one, and hold it.
 
@@ -172,13 +172,13 @@ def _enter(
     return problems
 
 
-def _key(run: ResolvedRun) -> _Key:
+def _key(run: ResolvedTable) -> _Key:
     table = run.plan.table
     return (table.schema or "", table.name)
 
 
 def _described(
-    runs: Sequence[ResolvedRun], catalog: Catalog, observe: Observer
+    runs: Sequence[ResolvedTable], catalog: Catalog, observe: Observer
 ) -> Mapping[_Key, TableInfo | Obstacle]:
     """Return what the tables are now, as far as they are in the list."""
     keys = {_key(run) for run in runs if run.request.selection.query is None}

@@ -68,7 +68,7 @@ from unloader.resolve.planned import (
 from unloader.resolve.planning import check_sampling, keys_of, limits_of, plan_of
 from unloader.resolve.resolved import (
     ResolvedOutput,
-    ResolvedRun,
+    ResolvedTable,
     ResolvedTransform,
     projection_of_output,
 )
@@ -97,7 +97,7 @@ class OpenRun(Struct, frozen=True, kw_only=True):
     """A resolved run; its catalog holds the snapshot while the context is open."""
 
     run_id: str
-    runs: tuple[ResolvedRun, ...]
+    tables: tuple[ResolvedTable, ...]
     """One for each table, in the order of the requests."""
     catalog: Catalog
     started: float
@@ -116,7 +116,7 @@ class OpenRun(Struct, frozen=True, kw_only=True):
 def resolved(
     asked: TablesRequest,
     *,
-    planned: ResolvedRun | None = None,
+    planned: ResolvedTable | None = None,
     seats: Callable[[], SeatPlan] | None = None,
     stop: Callable[[], bool] = lambda: False,
     observe: Observer = silent,
@@ -184,7 +184,7 @@ def resolved(
             home_of(asked.options.destination, runs)
         yield OpenRun(
             run_id=run_id,
-            runs=runs,
+            tables=runs,
             catalog=ready.catalog,
             started=ready.started,
             options=asked.options,
@@ -323,7 +323,7 @@ class PreparedRun(Struct, kw_only=True):
 
     def seated(
         self, outputs: Mapping[int, tuple[ResolvedOutput, ...]], run_id: str
-    ) -> tuple[ResolvedRun, ...]:
+    ) -> tuple[ResolvedTable, ...]:
         """Return the runs of the tables that are left, with the seats of all workers.
 
         A worker reads whichever table has units left, so all tables have the same seats.
@@ -337,7 +337,7 @@ class PreparedRun(Struct, kw_only=True):
             workers = 1
         seating = self.seats.first(workers)
         return tuple(
-            ResolvedRun(
+            ResolvedTable(
                 run_id=run_id,
                 request=table.request,
                 server_version=self.catalog.server_version,
@@ -562,7 +562,7 @@ def _is_in_order(request: Request) -> bool:
 def _codec(
     number: int,
     table: PreparedTable,
-    planned: ResolvedRun | None,
+    planned: ResolvedTable | None,
     measured: dict[object, Choice],
     stop: Callable[[], bool],
     observe: Observer,

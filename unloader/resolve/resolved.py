@@ -1,4 +1,4 @@
-"""A run in which nothing is left to decide: what `plan` writes and `run` executes.
+"""A table of a run in which nothing is left to decide: what `plan` writes and `run` executes.
 
 Frozen, complete and without a secret. It is written to `_run/` of the destination before the first
 row is read, and the manifest is made from it. Its JSON is read back as an equal run.
@@ -99,7 +99,7 @@ class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.options.spec(directory, self.format, self.compression)
 
 
-class ResolvedRun(
+class ResolvedTable(
     Struct,
     frozen=True,
     kw_only=True,
@@ -107,7 +107,7 @@ class ResolvedRun(
     tag_field="format_version",
     tag=FORMAT_VERSION,
 ):
-    """One run, from the source that it reads to the seats of its workers."""
+    """One table or query of a run: what is read, its work units, its outputs, and the seats."""
 
     run_id: str
     request: Request
@@ -147,7 +147,7 @@ class ResolvedRun(
             if is_kept((place,))
         )
 
-    def without_secrets(self) -> ResolvedRun:
+    def without_secrets(self) -> ResolvedTable:
         """Return the run as a plan file may contain it."""
         statements = self.request.source.session.session_sql
         return self._with_session_sql(
@@ -156,7 +156,7 @@ class ResolvedRun(
 
     def with_source(
         self, secret: SecretReference | None, session_sql: tuple[str, ...]
-    ) -> ResolvedRun:
+    ) -> ResolvedTable:
         """Return the run with what its record does not contain.
 
         Args:
@@ -172,7 +172,7 @@ class ResolvedRun(
         read = replace(self.extract, source=now(self.extract.source))
         return replace(self, request=asked, extract=read)
 
-    def with_encryption(self, encryption: EncryptionOptions, number: int = 0) -> ResolvedRun:
+    def with_encryption(self, encryption: EncryptionOptions, number: int = 0) -> ResolvedTable:
         """Return the run with other places where the keys of the files of an output are found."""
 
         def now(at: int, options: OutputOptions) -> OutputOptions:
@@ -183,7 +183,7 @@ class ResolvedRun(
 
         return self._with_options(now)
 
-    def with_masking_keys(self, keys: tuple[MaskingKey, ...]) -> ResolvedRun:
+    def with_masking_keys(self, keys: tuple[MaskingKey, ...]) -> ResolvedTable:
         """Return the run with other places where the keys of masks are found."""
         if all(output.transform is None for output in self.outputs):
             return self
@@ -203,7 +203,7 @@ class ResolvedRun(
             outputs.append(replace(each, transform=had))
         return replace(run, outputs=tuple(outputs))
 
-    def _with_options(self, now: Callable[[int, OutputOptions], OutputOptions]) -> ResolvedRun:
+    def _with_options(self, now: Callable[[int, OutputOptions], OutputOptions]) -> ResolvedTable:
         """Return the run with a change to the options of each output, by its number."""
         asked, routes = self.request, self.request.routes
         if routes is not None:
@@ -216,7 +216,7 @@ class ResolvedRun(
         asked = replace(asked, output=now(0, asked.output), routes=routes)
         return replace(self, request=asked, outputs=outputs)
 
-    def seated(self, seats: SeatPlan) -> ResolvedRun:
+    def seated(self, seats: SeatPlan) -> ResolvedTable:
         """Return the run with the seats of its workers on the machine as it is now.
 
         Args:
@@ -229,7 +229,7 @@ class ResolvedRun(
         """Return whether these are the statements that the run's sessions had."""
         return is_proof_of(_encoded(statements), self.session_sql_proof)
 
-    def _with_session_sql(self, kept: tuple[str, ...]) -> ResolvedRun:
+    def _with_session_sql(self, kept: tuple[str, ...]) -> ResolvedTable:
         had = self.request.source.session.session_sql
         if kept == had:
             return self
@@ -261,7 +261,7 @@ class ResolvedRun(
         return b'%b,"run_digest":"%b"}\n' % (text[:-1], _digest(text).encode())
 
     @classmethod
-    def from_json(cls, value: object) -> ResolvedRun:
+    def from_json(cls, value: object) -> ResolvedTable:
         """Return the run that `to_json` wrote.
 
         Raises:
@@ -346,7 +346,7 @@ def marked(projection: Projection, output: TextFormat | ParquetFormat) -> Projec
     return replace(projection, columns=columns)
 
 
-def of_output(run: ResolvedRun, number: int) -> ResolvedRun:
+def of_output(run: ResolvedTable, number: int) -> ResolvedTable:
     """Return the run as if one of its outputs were the only one; without routes it is that."""
     if run.request.routes is None:
         return run
@@ -360,7 +360,7 @@ def of_output(run: ResolvedRun, number: int) -> ResolvedRun:
     )
 
 
-def of_route(run: ResolvedRun, name: str) -> ResolvedRun:
+def of_route(run: ResolvedTable, name: str) -> ResolvedTable:
     """Return the run of the output of a route; "" is the only output."""
     names = [each.name for each in run.request.routes or ()]
     return of_output(run, names.index(name) if name else 0)
@@ -393,7 +393,7 @@ def has_same_keys(had: TransformOptions, asked: TransformOptions) -> bool:
 _FILE_NAME = re.compile(r"\.(csv|tsv|txt|parquet)(\.(gz|zst|lz4))?$", re.IGNORECASE)
 
 
-def output_notices(run: ResolvedRun) -> tuple[str, ...]:
+def output_notices(run: ResolvedTable) -> tuple[str, ...]:
     """Return lines of outputs that may surprise: a directory named like a file, empty lines."""
     found = []
     for number, output in enumerate(run.outputs):
@@ -415,7 +415,7 @@ def output_notices(run: ResolvedRun) -> tuple[str, ...]:
     return tuple(found)
 
 
-def routes_json(run: ResolvedRun) -> list[dict[str, Any]]:
+def routes_json(run: ResolvedTable) -> list[dict[str, Any]]:
     """Return what each output becomes, for whoever reads a plan."""
     found = []
     for number, route in enumerate(run.request.routes or ()):
@@ -451,7 +451,7 @@ _SOURCES = {"postgresql": ("reader of COPY data", "unloader.sources.postgres.lib
 takes at most. Measured with tables of 2 to 3 million rows and 2 to 6 columns on two processors."""
 
 
-def missing_libraries(run: ResolvedRun) -> tuple[str, ...]:
+def missing_libraries(run: ResolvedTable) -> tuple[str, ...]:
     """Return one line if libraries are missing, with what that costs and how to build them.
 
     A library that is there and cannot be loaded is reported by `unloader formats`.

@@ -16,7 +16,7 @@ from msgspec.json import Decoder, decode, encode
 from unloader.errors import OutputFailed, PlanFailed, error_class
 from unloader.model import TablesOptions
 from unloader.redaction import redact
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.resolved import ResolvedTable
 from unloader.selection.problems import TableProblem
 from unloader.storage.place_names import absolute, path_of, real, relative
 from unloader.storage.storage_protocol import RUN_RECORD, Storage
@@ -40,7 +40,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     """The `RUN_RECORD` of a run. Each of `tables` has the format version."""
 
     tables: tuple[Raw, ...]
-    """The resolved tables, as `ResolvedRun.record` writes them."""
+    """The resolved tables, as `ResolvedTable.record` writes them."""
     home: str
     """The directory of the record when the run began."""
     options: Raw
@@ -49,7 +49,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     """See `TablesRequest.is_single`."""
     left_out: tuple[LeftOut, ...] = ()
 
-    def runs(self, place: str) -> tuple[ResolvedRun, ...]:
+    def read(self, place: str) -> tuple[ResolvedTable, ...]:
         """Return the resolved tables.
 
         Args:
@@ -61,7 +61,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
         return tuple(_read(each, place) for each in self.tables)
 
     def asked(self, place: str) -> TablesOptions:
-        """Return the options of the run; see `runs`."""
+        """Return the options of the run; see `read`."""
         try:
             return _OPTIONS.decode(self.options)
         except (ValueError, RecursionError) as error:
@@ -110,8 +110,8 @@ class _PlannedTable(Struct, frozen=True, kw_only=True):
 # Made in the thread that imports: msgspec 0.22 crashes the process if two threads decode a type for
 # the first time at the same time.
 _OPTIONS, _RECORD, _TABLE = Decoder(TablesOptions), Decoder(RunRecord), Decoder(_PlannedTable)
-_RUN = Decoder(ResolvedRun)
-"""Never called: `ResolvedRun.from_json` converts to the type that it prepares."""
+_RUN = Decoder(ResolvedTable)
+"""Never called: `ResolvedTable.from_json` converts to the type that it prepares."""
 
 
 class RecordedTable(Struct, frozen=True, kw_only=True):
@@ -129,7 +129,7 @@ class RecordedTable(Struct, frozen=True, kw_only=True):
 
 
 def record_of(
-    runs: Sequence[ResolvedRun],
+    runs: Sequence[ResolvedTable],
     home: str,
     options: TablesOptions,
     problems: Sequence[TableProblem] = (),
@@ -162,7 +162,7 @@ def record_of(
     return encode(record) + b"\n"
 
 
-def single_record(run: ResolvedRun) -> bytes:
+def single_record(run: ResolvedTable) -> bytes:
     """Return the record of the run of a single table; see `record_of`."""
     output = run.request.output
     options = TablesOptions(destination=output.destination, overwrite=output.overwrite)
@@ -188,7 +188,7 @@ def read_record(record: bytes, place: str) -> RunRecord:
     return found
 
 
-def first_of(record: bytes, place: str) -> ResolvedRun:
+def first_of(record: bytes, place: str) -> ResolvedTable:
     """Return the first table of a record; see `read_record`."""
     return _read(read_record(record, place).tables[0], place)
 
@@ -264,9 +264,9 @@ def unusable(place: str, why: str) -> UnusableRecord:
     )
 
 
-def _read(table: Raw, place: str) -> ResolvedRun:
+def _read(table: Raw, place: str) -> ResolvedTable:
     try:
-        return ResolvedRun.from_json(decode(table))
+        return ResolvedTable.from_json(decode(table))
     except PlanFailed as error:
         raise unusable(place, error.message) from error
     except (ValueError, RecursionError) as error:

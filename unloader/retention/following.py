@@ -18,7 +18,7 @@ from unloader.events import Notice, Observer
 from unloader.manifest.model import Manifest, TablesManifest
 from unloader.request.directory_names import beside, home_template, is_dated
 from unloader.resolve.places import directory_values, is_followed
-from unloader.resolve.resolved import ResolvedRun, of_route
+from unloader.resolve.resolved import ResolvedTable, of_route
 from unloader.retention.older_runs import found_at, is_same_job, remove_older
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 class Following(Struct, kw_only=True):
     """The links and removals that are requested, and the first one that failed."""
 
-    run: ResolvedRun
+    run: ResolvedTable
     """Any of the tables: the options are the same for all of them."""
     home: str
     of: Literal["nothing", "each table", "the run"]
     _failed: list[FollowUpFailed] = field(default_factory=list)
 
     @classmethod
-    def of_run(cls, run: ResolvedRun, home: str, template: str | None) -> Following:
+    def of_run(cls, run: ResolvedTable, home: str, template: str | None) -> Following:
         """Return what follows a run.
 
         Args:
@@ -78,7 +78,7 @@ class Following(Struct, kw_only=True):
             if link is not None:
                 check_link(self.home if self.of == "the run" else output.options.destination, link)
 
-    def after(self, run: ResolvedRun, manifest: Manifest, observe: Observer) -> None:
+    def after(self, run: ResolvedTable, manifest: Manifest, observe: Observer) -> None:
         """Do what follows the publication of one table; never raises."""
         if self.of != "each table":
             return
@@ -92,7 +92,7 @@ class Following(Struct, kw_only=True):
         self._follow(self.run, manifest, self.home, observe)
 
     def _follow(
-        self, run: ResolvedRun, manifest: Manifest | TablesManifest, place: str, observe: Observer
+        self, run: ResolvedTable, manifest: Manifest | TablesManifest, place: str, observe: Observer
     ) -> None:
         try:
             follow(run, manifest, place, observe)
@@ -110,7 +110,7 @@ class Following(Struct, kw_only=True):
 
 
 def follow(
-    run: ResolvedRun, manifest: Manifest | TablesManifest, place: str, observe: Observer
+    run: ResolvedTable, manifest: Manifest | TablesManifest, place: str, observe: Observer
 ) -> None:
     """Switch the link to a run that is published, then remove what is older than `--keep`.
 
@@ -140,7 +140,7 @@ def follow(
         observe(Notice(text=text))
 
 
-def _removed(run: ResolvedRun, manifest: Manifest | TablesManifest, keep: int) -> list[str]:
+def _removed(run: ResolvedTable, manifest: Manifest | TablesManifest, keep: int) -> list[str]:
     """Remove older runs; return messages."""
     values = directory_values(run.extract, run.run_id)
     if isinstance(manifest, TablesManifest):

@@ -32,7 +32,7 @@ from unloader.manifest.read import (
 )
 from unloader.redaction import redact
 from unloader.resolve.homes import home_above
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.resolved import ResolvedTable
 from unloader.resolve.run_record import first_of, is_of_tables, options_of, recorded_tables
 from unloader.status.clearing import clear
 from unloader.storage.directories.directory_leftovers import strangers
@@ -417,7 +417,7 @@ def _is_left_behind(who: WhoWasHere, place: str) -> bool:
     return bool(who.home) and not home_above(storage_at(place), place, who.run_id)
 
 
-def _is_source(run: ResolvedRun, source: SourceRecord) -> bool:
+def _is_source(run: ResolvedTable, source: SourceRecord) -> bool:
     kind, location = run.extract.source.kind, redact(run.extract.source.location)
     return (kind, location) == (source.kind, source.location)
 

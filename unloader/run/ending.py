@@ -177,7 +177,7 @@ def _is_there(state: RunState) -> bool:
 
 def manifest_of(state: RunState, *, complete: bool) -> TablesManifest:
     """Return what became of each table."""
-    first = state.resolved.runs[0]
+    first = state.resolved.tables[0]
     entries = [
         entry
         for table in state.tables

@@ -21,7 +21,7 @@ from unloader.manifest.read import digest_at_end, manifest_bytes, read_index, re
 from unloader.model import COMPARING, FinishedUnit, OutputTask
 from unloader.request.file_names import check_distinct
 from unloader.resolve.places import Naming, stripes
-from unloader.resolve.resolved import ResolvedRun, of_output
+from unloader.resolve.resolved import ResolvedTable, of_output
 from unloader.run.journal import (
     Progress,
     compacted,
@@ -74,7 +74,7 @@ class FileOutput(RunOutput):
 
     is_kept = True
 
-    def __init__(self, run: ResolvedRun, *, resumed: bool = False, home: str = "") -> None:
+    def __init__(self, run: ResolvedTable, *, resumed: bool = False, home: str = "") -> None:
         """Find the names of all files; the directories are taken by `take`.
 
         Args:
@@ -394,7 +394,7 @@ def _no_direct_io(directory: str) -> str | None:
     return refusal(Path(directory)) if directory else None
 
 
-def _reads_staged(run: ResolvedRun) -> bool:
+def _reads_staged(run: ResolvedTable) -> bool:
     """Return whether files are read again before they have final names: to compare or join them."""
     return run.request.verify in COMPARING or run.output.options.file_per == "table"
 
@@ -453,7 +453,7 @@ class Left(Struct, frozen=True, kw_only=True):
     """Where all is complete: of each of its outputs that are directories."""
 
 
-def left_of(run: ResolvedRun) -> Left:
+def left_of(run: ResolvedTable) -> Left:
     """Return what is left of a run over one table, with all its outputs.
 
     The caller has completed interrupted publications.
@@ -472,7 +472,7 @@ def left_of(run: ResolvedRun) -> Left:
     return Left(what="nothing" if kinds <= {"nothing"} else "units")
 
 
-def left_of_output(run: ResolvedRun) -> Left:
+def left_of_output(run: ResolvedTable) -> Left:
     """Return what is left of the only output of a run.
 
     The caller has completed interrupted publications.

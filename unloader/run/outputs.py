@@ -19,7 +19,7 @@ from unloader.events import Event, Notice, Observer, UnitFailed
 from unloader.manifest.model import Manifest, RouteRecord
 from unloader.model import FinishedUnit, OutputTask
 from unloader.resolve.places import Naming
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.resolved import ResolvedTable
 from unloader.run.journal import Progress
 from unloader.storage.place_names import NULL_ROWS, pipe_template
 from unloader.storage.storage_protocol import LiveStorage
@@ -54,7 +54,7 @@ def continued(hint: str, step: str) -> str:
 class WrittenRoute(Struct, frozen=True, kw_only=True):
     """One route of several, as its manifest describes it."""
 
-    run: ResolvedRun
+    run: ResolvedTable
     """As if it were the only one."""
     record: RouteRecord
     not_compared: tuple[str, ...] | None = None
@@ -216,7 +216,7 @@ class Headers:
     That is while the workers start, which takes as long as the import of the encoder.
     """
 
-    def __init__(self, run: ResolvedRun) -> None:
+    def __init__(self, run: ResolvedTable) -> None:
         """Take what the header follows from."""
         self._written, self._format = run.written, run.output.format
         self._made: bytes | None = None
@@ -237,7 +237,7 @@ class Headers:
         return self._made
 
 
-def task_of(run: ResolvedRun, stem: str, stream: str = "") -> OutputTask:
+def task_of(run: ResolvedTable, stem: str, stream: str = "") -> OutputTask:
     """Return a task without its header, into a stream if one is given."""
     return OutputTask(
         spec=replace(run.output.spec(""), stream=stream),
@@ -271,7 +271,7 @@ class NullOutput(RunOutput):
     drops the rows as they are fetched. Every attempt can be repeated.
     """
 
-    def __init__(self, run: ResolvedRun) -> None:
+    def __init__(self, run: ResolvedTable) -> None:
         """Take nothing."""
         self.name = run.output.options.destination
         self._run, self._headers = run, Headers(run)
@@ -308,7 +308,7 @@ class StreamOutput(RunOutput):
 
     in_order = True
 
-    def __init__(self, run: ResolvedRun, *, pipe: bool) -> None:
+    def __init__(self, run: ResolvedTable, *, pipe: bool) -> None:
         """Take the stream.
 
         Args:

@@ -31,7 +31,7 @@ from unloader.model import TablesOptions
 from unloader.nouns import counted
 from unloader.placement.observation import node_cpus
 from unloader.resolve.homes import is_dropped
-from unloader.resolve.resolved import ResolvedRun, of_output
+from unloader.resolve.resolved import ResolvedTable, of_output
 from unloader.resolve.run_record import first_of, record_of, recorded_tables
 from unloader.retention.following import Following
 from unloader.run.file_output import FileOutput, Left, left_of
@@ -83,7 +83,7 @@ class Home(Struct, kw_only=True):
             except OutputFailed:
                 return False
 
-        abandoned = () if resolved.resumed_in else _abandoned_in(place, resolved.runs)
+        abandoned = () if resolved.resumed_in else _abandoned_in(place, resolved.tables)
         storage = storage_at(place).take(
             Claim(
                 places=(place,),
@@ -109,7 +109,7 @@ class Home(Struct, kw_only=True):
         if output is None:
             return
         record = record_of(
-            state.resolved.runs,
+            state.resolved.tables,
             state.home,
             state.options,
             state.problems,
@@ -131,7 +131,7 @@ class Home(Struct, kw_only=True):
             self.storage.close()
 
 
-def _abandoned_in(home: str, runs: Sequence[ResolvedRun]) -> tuple[tuple[str, str], ...]:
+def _abandoned_in(home: str, runs: Sequence[ResolvedTable]) -> tuple[tuple[str, str], ...]:
     """Return the directories of the dead run in a home that a new run does not take.
 
     Args:
@@ -190,14 +190,14 @@ class Opening(Struct, frozen=True, kw_only=True):
         problems = list(state.resolved.problems)
         missing: frozenset[str] = frozenset()
         if not state.is_single:
-            allow_for(len(state.resolved.runs))
+            allow_for(len(state.resolved.tables))
             if not state.resolved.resumed_in:
                 # Of a run that is resumed, `left_of_tables` has done it.
-                outputs = [output for run in state.resolved.runs for output in run.outputs]
+                outputs = [output for run in state.resolved.tables for output in run.outputs]
                 places = [place for each in outputs for place in each.options.destinations]
                 _complete(state.home, places, state.live)
                 missing = self._missing()
-        for run in state.resolved.runs:
+        for run in state.resolved.tables:
             here = run.directories
             later = bool(here) and all(place in missing for place in here)
             try:
@@ -236,7 +236,7 @@ class Opening(Struct, frozen=True, kw_only=True):
             return frozenset()
         usual = [
             output.options.destinations
-            for run in self.state.resolved.runs
+            for run in self.state.resolved.tables
             if len(run.outputs) == 1 and run.plan.units
             for output in run.outputs
             # Whether they can be given rights and owners is known once that is tried.
@@ -246,7 +246,7 @@ class Opening(Struct, frozen=True, kw_only=True):
         places = [place for places in usual for place in places]
         return storage_at(self.state.home).missing(places) if places else frozenset()
 
-    def _opened(self, run: ResolvedRun, *, later: bool) -> Table:
+    def _opened(self, run: ResolvedTable, *, later: bool) -> Table:
         """Return a table with its directory taken, or with its manifest if it is complete.
 
         Args:
@@ -295,7 +295,7 @@ class Opening(Struct, frozen=True, kw_only=True):
             table.then(each)
         return table
 
-    def _replacing(self, run: ResolvedRun) -> ResolvedRun:
+    def _replacing(self, run: ResolvedTable) -> ResolvedTable:
         """Return a table that may replace the published files of the run that this one replaces."""
         outputs, earlier = [], self.state.options.replaces
         if not earlier:
@@ -308,7 +308,7 @@ class Opening(Struct, frozen=True, kw_only=True):
         return replace(run, outputs=tuple(outputs))
 
 
-def open_output(run: ResolvedRun, *, resumed: bool, home: str) -> RunOutput:
+def open_output(run: ResolvedTable, *, resumed: bool, home: str) -> RunOutput:
     """Take the destination of a table; the caller closes it.
 
     Args:
@@ -328,7 +328,7 @@ def open_output(run: ResolvedRun, *, resumed: bool, home: str) -> RunOutput:
     return RouteOutputs(run, open_one, resumed=resumed, one_of_many=bool(home))
 
 
-def _open_one(run: ResolvedRun, resumed: bool, *, home: str) -> RunOutput:
+def _open_one(run: ResolvedTable, resumed: bool, *, home: str) -> RunOutput:
     kind = destination_kind(run.output.options.destinations)
     if kind in KEPT:
         output = FileOutput(run, resumed=resumed, home=home)
@@ -368,13 +368,13 @@ def allow_for(tables: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, enough), hard))
 
 
-def places_of(run: ResolvedRun) -> TablePlaces:
+def places_of(run: ResolvedTable) -> TablePlaces:
     """Return what `left_of_tables` knows a table by."""
     return tuple(output.options.destination for output in run.outputs)
 
 
 def left_of_tables(
-    runs: Iterable[ResolvedRun], home: str, observe: Observer
+    runs: Iterable[ResolvedTable], home: str, observe: Observer
 ) -> Mapping[TablePlaces, Left]:
     """Return what is left of each table, once interrupted publications are completed.
 

@@ -35,7 +35,7 @@ from unloader.resolve.homes import home_above
 from unloader.resolve.jobs import digest_of_tables_job, same_job
 from unloader.resolve.planned import is_of_plan
 from unloader.resolve.reopening import reopened
-from unloader.resolve.resolved import ResolvedRun, of_route
+from unloader.resolve.resolved import ResolvedTable, of_route
 from unloader.resolve.run_record import UnusableRecord, first_of, is_of_tables, options_of
 from unloader.retention.following import Following, follow
 from unloader.run.concurrency import is_adaptive
@@ -105,8 +105,8 @@ def _continued(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifests:
     with workers_for(request, workers, stop=stop) as team:
         seats = team.seats
         broken = broken.changed(lambda run: run.seated(seats))
-        tell_settings((each.request for each in broken.runs), observe)
-        left = left_of_tables(broken.runs, broken.place, observe)
+        tell_settings((each.request for each in broken.tables), observe)
+        left = left_of_tables(broken.tables, broken.place, observe)
         with reopened(
             broken,
             done=lambda run: left[places_of(run)].what == "all",
@@ -139,7 +139,7 @@ def _as_asked(broken: BrokenRun, asked: TablesRequest) -> BrokenRun:
 
 
 def resume_or_start(
-    asked: TablesRequest, planned: ResolvedRun | None = None, *, observe: Observer, stop: Stop
+    asked: TablesRequest, planned: ResolvedTable | None = None, *, observe: Observer, stop: Stop
 ) -> Manifests:
     """Continue an interrupted run of the same job, or start; see `unloader.api.unload`."""
     for place in _places_of(asked):
@@ -186,7 +186,7 @@ def _today() -> str:
 def _resumed(
     place: str,
     asked: TablesRequest,
-    planned: ResolvedRun | None,
+    planned: ResolvedTable | None,
     observe: Observer,
     stop: Stop,
 ) -> Manifests | TablesRequest:
@@ -235,7 +235,7 @@ def _resumed(
         return new
 
 
-def _is_job_of(broken: BrokenRun, asked: TablesRequest, planned: ResolvedRun | None) -> bool:
+def _is_job_of(broken: BrokenRun, asked: TablesRequest, planned: ResolvedTable | None) -> bool:
     """Return whether an interrupted run is of a job, and in its place."""
     if not broken.is_single:
         return broken.options.job == digest_of_tables_job(asked)
@@ -249,7 +249,7 @@ def _is_job_of(broken: BrokenRun, asked: TablesRequest, planned: ResolvedRun | N
 
 
 def _is_finished_job(
-    place: str, done: _CutShort | None, asked: TablesRequest, planned: ResolvedRun | None
+    place: str, done: _CutShort | None, asked: TablesRequest, planned: ResolvedTable | None
 ) -> bool:
     """Return whether the finished run at a place is of a job, and perhaps lacks what follows it."""
     if not asked.is_single:
@@ -267,7 +267,7 @@ def _is_finished_job(
     )
 
 
-def _is_finished_part(place: str, request: Request, planned: ResolvedRun | None) -> bool:
+def _is_finished_part(place: str, request: Request, planned: ResolvedTable | None) -> bool:
     """Return whether the same part of the same plan is finished: a task may be started again."""
     part = request.selection.part
     if part is None or planned is None or not is_finished(place):
@@ -314,7 +314,7 @@ def _other_route(place: str) -> BrokenRun | None:
     return None
 
 
-def _is_the_job(run: ResolvedRun, request: Request) -> bool:
+def _is_the_job(run: ResolvedTable, request: Request) -> bool:
     statements = request.source.session.session_sql
     same = run.is_session_sql(statements) if run.withheld else not statements
     return (
@@ -325,7 +325,7 @@ def _is_the_job(run: ResolvedRun, request: Request) -> bool:
     )
 
 
-def _has_its_key(run: ResolvedRun, request: Request) -> bool:
+def _has_its_key(run: ResolvedTable, request: Request) -> bool:
     """Return whether the Parquet key of a request, if it has one, is that of a run."""
     for output, one in zip(run.outputs, request.of_outputs(), strict=True):
         had, asked = output.options.encryption, one.output.encryption
@@ -338,7 +338,7 @@ def _has_its_key(run: ResolvedRun, request: Request) -> bool:
     return True
 
 
-def _has_its_masking_keys(run: ResolvedRun, request: Request) -> bool:
+def _has_its_masking_keys(run: ResolvedTable, request: Request) -> bool:
     """Return whether the keys of a request's masks are those of a run; both have the same masks."""
     pairs = [
         (output.transform.options, asked.output.transform)
@@ -359,7 +359,7 @@ def _masking_keys(request: Request) -> tuple[MaskingKey, ...]:
 
 
 def _is_published(broken: BrokenRun, observe: Observer) -> bool:
-    left = left_of_tables(broken.runs, broken.place, observe)
+    left = left_of_tables(broken.tables, broken.place, observe)
     return all(each.what == "all" for each in left.values())
 
 
@@ -374,7 +374,7 @@ class _CutShort(Struct, frozen=True, kw_only=True):
     """Where the record was found."""
 
     @property
-    def run(self) -> ResolvedRun | None:
+    def run(self) -> ResolvedTable | None:
         """Its first table; None if that cannot be read any more."""
         with suppress(OutputFailed):
             return first_of(self.record, self.found_in) if self.record else None

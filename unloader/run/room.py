@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from unloader.errors import OutputFailed
 from unloader.events import Notice, Observer
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.resolved import ResolvedTable
 from unloader.storage.storage_lookup import storage_at
 from writers.files.room import enough_bytes, free_bytes
 
@@ -104,7 +104,7 @@ def _size(size: int) -> str:
 
 
 def room_watch(
-    own: Sequence[str], runs: Sequence[ResolvedRun], observe: Observer
+    own: Sequence[str], runs: Sequence[ResolvedTable], observe: Observer
 ) -> RoomWatch | None:
     """Return what looks whether the disks have room, where that was asked for.
 

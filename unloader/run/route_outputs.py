@@ -28,7 +28,7 @@ from unloader.failures import error_of, failure_of
 from unloader.manifest.model import Manifest, OtherRoute, RouteRecord
 from unloader.model import AttemptFailure, FinishedUnit, OutputResult, OutputTask
 from unloader.nouns import counted
-from unloader.resolve.resolved import ResolvedRun, of_output
+from unloader.resolve.resolved import ResolvedTable, of_output
 from unloader.resolve.run_record import single_record
 from unloader.run.file_output import left_of_output
 from unloader.run.journal import Progress
@@ -46,7 +46,7 @@ from writers.files.syncing import Steps
 
 T = TypeVar("T")
 
-OpenOutput = Callable[[ResolvedRun, bool], RunOutput]
+OpenOutput = Callable[[ResolvedTable, bool], RunOutput]
 """Opens one output; True if an earlier process of the run may have staged units there."""
 
 
@@ -56,7 +56,7 @@ class RouteOutputs(RunOutput):
     is_kept = True
 
     def __init__(
-        self, run: ResolvedRun, open_one: OpenOutput, *, resumed: bool, one_of_many: bool = False
+        self, run: ResolvedTable, open_one: OpenOutput, *, resumed: bool, one_of_many: bool = False
     ) -> None:
         """Take the places of all, or of none.
 
@@ -289,7 +289,7 @@ class RouteOutputs(RunOutput):
         )
 
 
-def _opened(run: ResolvedRun, number: int, open_one: OpenOutput, *, resumed: bool) -> RouteState:
+def _opened(run: ResolvedTable, number: int, open_one: OpenOutput, *, resumed: bool) -> RouteState:
     """Return a route with its places taken, or with its manifest if it is published already."""
     own = of_output(run, number)
     name = (run.request.routes or ())[number].name
@@ -367,7 +367,7 @@ class RouteState(Struct, kw_only=True):
     number: int
     """Among the outputs of the run, from 0."""
     name: str
-    run: ResolvedRun
+    run: ResolvedTable
     """As if it were the only output."""
     output: RunOutput
     is_new: bool = True

@@ -99,11 +99,11 @@ def run(
         Interrupted: `stop` returned True, or `unloader stop` asked for the end.
         FollowUpFailed: All is published, but `--latest-link` could not be switched.
     """
-    first, options = resolved.runs[0], resolved.options
+    first, options = resolved.tables[0], resolved.options
     if resolved.is_single:
         home = first.output.options.destination
     else:
-        home = resolved.resumed_in or options.home or home_of(options.destination, resolved.runs)
+        home = resolved.resumed_in or options.home or home_of(options.destination, resolved.tables)
         options = with_what_it_replaces(options, home)
     state = RunState(
         resolved=resolved,
@@ -161,7 +161,7 @@ class _Run:
     def execute(self) -> Manifests:
         """Do all of it."""
         state, resolved = self.state, self.state.resolved
-        first = resolved.runs[0]
+        first = resolved.tables[0]
         self.following = _following(state)
         # Lock the places.
         home = self._home = Home.take(state)
@@ -466,7 +466,7 @@ class _Run:
         rows, size = sum(each.rows for each in totals), sum(each.bytes for each in totals)
         state.live(RunFinished(rows=rows, bytes=size, seconds=seconds))
         # Other parts of the plan may still read the snapshot. It ends with the plan's file.
-        if state.resolved.runs[0].plan.part is None:
+        if state.resolved.tables[0].plan.part is None:
             try:
                 end_keeping(state.resolved.catalog)
             except UnloaderError as error:
@@ -489,7 +489,7 @@ class _Run:
 
 def _following(state: RunState) -> Following:
     """Return what follows the run, once it is known that nothing is in the way of it."""
-    runs = state.resolved.runs
+    runs = state.resolved.tables
     followed = (run for run in runs if any(is_followed(each.options) for each in run.outputs))
     template = None if state.is_single else state.options.destination
     following = Following.of_run(next(followed, runs[0]), state.home, template)

@@ -17,7 +17,7 @@ from unloader.request.directory_names import existing, has_fields, home_template
 from unloader.resolve.broken_run import is_finished
 from unloader.resolve.jobs import digest_of_job, digest_of_tables_job
 from unloader.resolve.resolution import resolved
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.resolved import ResolvedTable
 from unloader.retention.following import Following
 from unloader.run.run import Manifests, check_before, run
 from unloader.run.workers import check_ceilings, workers_for
@@ -30,7 +30,7 @@ Stop = Callable[[], bool]
 
 
 def start(
-    asked: TablesRequest, planned: ResolvedRun | None = None, *, observe: Observer, stop: Stop
+    asked: TablesRequest, planned: ResolvedTable | None = None, *, observe: Observer, stop: Stop
 ) -> Manifests:
     """Begin a new run; see `unloader.api.unload`."""
     common = asked.common

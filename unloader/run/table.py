@@ -26,7 +26,7 @@ from unloader.nouns import counted
 from unloader.placement.evidence import Evidence
 from unloader.resolve.patience import Patience
 from unloader.resolve.resolution import OpenRun
-from unloader.resolve.resolved import ResolvedRun, of_output, of_route
+from unloader.resolve.resolved import ResolvedTable, of_output, of_route
 from unloader.run.concurrency import RunSteering
 from unloader.run.history import History
 from unloader.run.journal import Progress
@@ -113,13 +113,13 @@ class RunState(Struct, kw_only=True):
         """Where a single table goes, or the home of several."""
         if not self.is_single:
             return (self.home,)
-        outputs = self.resolved.runs[0].outputs
+        outputs = self.resolved.tables[0].outputs
         return tuple(place for each in outputs for place in each.options.destinations)
 
     @property
     def is_resumable(self) -> bool:
         """Whether a later process can read at the same snapshot."""
-        consistency = self.resolved.runs[0].request.consistency
+        consistency = self.resolved.tables[0].request.consistency
         if consistency == "none" or self.catalog.capabilities.snapshot_outlives_run:
             return True
         return bool(kept_until(self.resolved.catalog))
@@ -130,7 +130,7 @@ class Table(Struct, kw_only=True):
 
     number: int
     """Among the tables of the run, from 0."""
-    run: ResolvedRun
+    run: ResolvedTable
     state: RunState
     output: RunOutput
     observe: Observer

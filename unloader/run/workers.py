@@ -22,7 +22,7 @@ from unloader.lakehouse.lake_formats import lake_kind
 from unloader.model import Preload, Proof, Request
 from unloader.placement.seating import SeatPlan, seat_request
 from unloader.redaction import holds_sql_password
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.resolved import ResolvedTable
 from unloader.storage.place_names import destination_kind, is_kept
 from writers.objects.location import is_location
 from writers.registry import name_of
@@ -95,7 +95,7 @@ def workers_for(
         yield Workers(seats=seats, executor=found)
 
 
-def prove(executor: Executor, run: ResolvedRun, places: tuple[str, ...]) -> None:
+def prove(executor: Executor, run: ResolvedTable, places: tuple[str, ...]) -> None:
     """Have each machine of a cluster show that it reads the source and sees the destination.
 
     Args:

@@ -23,7 +23,7 @@ from unloader.errors import ConfigError, OutputFailed
 from unloader.manifest.model import Efficiency, EfficiencyPart, TotalsRecord
 from unloader.nouns import counted
 from unloader.redaction import redact
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.resolved import ResolvedTable
 from unloader.storage.place_names import destination_kind
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, host_name
@@ -190,7 +190,7 @@ class Ceilings(Struct, frozen=True, kw_only=True):
             return self.together
         return max(self.disks, key=lambda each: each.bytes_per_second, default=None)
 
-    def compared(self, run: ResolvedRun, totals: TotalsRecord, *, resumed: bool) -> Efficiency:
+    def compared(self, run: ResolvedTable, totals: TotalsRecord, *, resumed: bool) -> Efficiency:
         """Return how near a run came to the ceilings.
 
         Args:

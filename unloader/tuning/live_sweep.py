@@ -28,7 +28,7 @@ from unloader.model import OutputOptions, Request
 from unloader.nouns import counted
 from unloader.redaction import redact
 from unloader.request.directory_names import has_fields
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.resolved import ResolvedTable
 from unloader.storage.place_names import destination_kind
 from unloader.tuning.analysis import Analysis, Rules
 from unloader.tuning.load_sampler import Sampler
@@ -140,7 +140,7 @@ class _Sweep(Struct, kw_only=True):
             raise Interrupted("stopped by a signal before a point was measured", "sweep again")
         return self._report(taken)
 
-    def _sample(self) -> tuple[ResolvedRun | None, SampleTaken | None]:
+    def _sample(self) -> tuple[ResolvedTable | None, SampleTaken | None]:
         if self.options.sample is None:
             return None, None
         most = max(each.parallelism for each in self.variants)
@@ -155,7 +155,7 @@ class _Sweep(Struct, kw_only=True):
             )
         return planned, taken
 
-    def _round(self, order: Sequence[int], planned: ResolvedRun | None, where: Places) -> None:
+    def _round(self, order: Sequence[int], planned: ResolvedTable | None, where: Places) -> None:
         for at in order:
             if self.interrupted or at in self.problems:
                 continue
@@ -176,7 +176,7 @@ class _Sweep(Struct, kw_only=True):
         )
         self.observe(event)
 
-    def _one(self, at: int, planned: ResolvedRun | None, where: Places) -> Measurement | None:
+    def _one(self, at: int, planned: ResolvedTable | None, where: Places) -> Measurement | None:
         """Make one measurement; None if it failed, or the user has ended it."""
         variant = self.variants[at]
         request = variant.request
@@ -361,7 +361,7 @@ _LEAST_UNIT_BYTES = 1024 * 1024
 
 def sampled(
     request: Request, parallelism: int, share: float, observe: Observer
-) -> tuple[ResolvedRun, SampleTaken]:
+) -> tuple[ResolvedTable, SampleTaken]:
     """Return a run that reads a part of what a request asks for, and how large that is.
 
     The plan is made once, for the largest parallelism of the sweep, so that all points read the
@@ -390,7 +390,7 @@ def sampled(
     return _with_units(run, chosen), _taken(run.plan, chosen)
 
 
-def with_parallelism(run: ResolvedRun, parallelism: int) -> ResolvedRun:
+def with_parallelism(run: ResolvedTable, parallelism: int) -> ResolvedTable:
     """Return the same units for another number of workers."""
     limits = replace(run.plan.limits, parallelism=parallelism)
     return replace(run, plan=replace(run.plan, limits=limits))
@@ -402,12 +402,12 @@ def evenly(items: Sequence[T], number: int) -> tuple[T, ...]:
     return tuple(items[int((at + 0.5) * step)] for at in range(number))
 
 
-def _planned(request: Request, parallelism: int, observe: Observer) -> ResolvedRun:
+def _planned(request: Request, parallelism: int, observe: Observer) -> ResolvedTable:
     limits = replace(request.limits, parallelism=parallelism)
     return api.plan(replace(request, limits=limits), observe=observe).run
 
 
-def _with_units(run: ResolvedRun, chosen: Sequence[WorkUnit]) -> ResolvedRun:
+def _with_units(run: ResolvedTable, chosen: Sequence[WorkUnit]) -> ResolvedTable:
     ids = {unit.id for unit in chosen}
     # In the order of the plan, the largest first: the order in which seats take them.
     units = tuple(unit for unit in run.plan.units if unit.id in ids)

@@ -53,11 +53,11 @@ def test_a_whole_run_in_this_process_writes_the_same_bytes(tmp_path: Path) -> No
         assert isinstance(manifests, tuple)
         (manifest,) = manifests
     release()
-    assert [each.units for each in manifest.workers] == [len(ready.runs[0].plan.units)]
+    assert [each.units for each in manifest.workers] == [len(ready.tables[0].plan.units)]
     assert manifest.totals.rows == 1000
     written = [
         {path.name: path.read_bytes() for path in (tmp_path / name).glob("*.csv")}
         for name in ("workers", "here")
     ]
-    assert len(written[0]) == len(ready.runs[0].plan.units) > 1
+    assert len(written[0]) == len(ready.tables[0].plan.units) > 1
     assert written[0] == written[1]

@@ -40,7 +40,7 @@ from unloader.model import (
     SourceSpec,
 )
 from unloader.placement.seating import Seating
-from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
+from unloader.resolve.resolved import ResolvedOutput, ResolvedTable
 from writers.model import Compression, ParquetFormat, TextFormat, WrittenFile
 
 TABLE = TableInfo(
@@ -74,7 +74,7 @@ JOB = Request(
     ),
     limits=PlanOptions(parallelism=2),
 )
-RUN = ResolvedRun(
+RUN = ResolvedTable(
     run_id="r1",
     request=JOB,
     outputs=(

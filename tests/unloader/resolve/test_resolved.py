@@ -27,7 +27,7 @@ from unloader.model import (
     SourceSpec,
 )
 from unloader.placement.seating import Seating
-from unloader.resolve.resolved import ResolvedOutput, ResolvedRun
+from unloader.resolve.resolved import ResolvedOutput, ResolvedTable
 from writers.model import Compression, FixedField, TextFormat
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -64,12 +64,12 @@ def records_in(hint: Any) -> Iterator[type[Struct]]:
 
 
 # Hypothesis would take the factory of a field's default for the default.
-for kind in dict.fromkeys(records_in(ResolvedRun)):
+for kind in dict.fromkeys(records_in(ResolvedTable)):
     fields_of = {name: st.from_type(hint) for name, hint in get_type_hints(kind).items()}
     st.register_type_strategy(kind, st.builds(kind, **fields_of))
 
 
-def small() -> ResolvedRun:
+def small() -> ResolvedTable:
     """Return a run as small as one can be."""
     table = TableInfo(
         schema=None,
@@ -80,7 +80,7 @@ def small() -> ResolvedRun:
     )
     source = SourceSpec(kind="duckdb", location="duckdb:///t.db")
     options = OutputOptions(destination="/out", format=TextFormat())
-    return ResolvedRun(
+    return ResolvedTable(
         run_id="r1",
         request=Request(source=source, selection=Selection(), output=options),
         server_version="DuckDB",
@@ -111,12 +111,12 @@ def small() -> ResolvedRun:
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-@given(st.from_type(ResolvedRun))
-def test_any_run_comes_back_equal(run: ResolvedRun) -> None:
+@given(st.from_type(ResolvedTable))
+def test_any_run_comes_back_equal(run: ResolvedTable) -> None:
     """Every field of every type that a run is made of goes to JSON and comes back as it was."""
-    assert ResolvedRun.from_json(decode(encode(run.to_json()))) == run
+    assert ResolvedTable.from_json(decode(encode(run.to_json()))) == run
     # Statements of sessions are left out of the record.
-    recorded = ResolvedRun.from_json(decode(run.record()))
+    recorded = ResolvedTable.from_json(decode(run.record()))
     assert recorded == run or run.request.source.session.session_sql
 
 
@@ -134,7 +134,7 @@ def test_whole_numbers_for_seconds_come_back() -> None:
     run = small()
     retry = RetryOptions(delay_seconds=1, stall_seconds=300)
     run = replace(run, request=replace(run.request, retry=retry))
-    assert ResolvedRun.from_json(decode(encode(run.to_json()))) == run
+    assert ResolvedTable.from_json(decode(encode(run.to_json()))) == run
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_run_must_be_whole(name: str) -> None:
     document = small().to_json()
     del document[name]
     with pytest.raises(PlanFailed, match=f"missing required field `{name}`"):
-        ResolvedRun.from_json(document)
+        ResolvedTable.from_json(document)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_what_was_edited_is_refused(path: tuple[str, ...], value: Any, message: 
         part = part[key]
     part[path[-1]] = value
     with pytest.raises(PlanFailed, match=re.escape(message)):
-        ResolvedRun.from_json(document)
+        ResolvedTable.from_json(document)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_what_is_written_down_holds_no_password(secret: str) -> None:
     assert kept.withheld == ("session-sql",)
     assert kept.extract.source.session.session_sql == (plain,)
     assert small().without_secrets() == small()
-    record = ResolvedRun.from_json(decode(run.record()))
+    record = ResolvedTable.from_json(decode(run.record()))
     assert record.extract.source.session.session_sql == ()
     assert record.request.source.session.session_sql == ()
     assert record.withheld == ("session-sql",)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from partition_planner.model import WorkUnit
     from unloader.api import PlannedRun
     from unloader.model import Setting
-    from unloader.resolve.resolved import ResolvedRun
+    from unloader.resolve.resolved import ResolvedTable
 
 SHORT_PLAN, FIRST_UNITS = 20, 5
 """A plan of more units than that shows its first ones only."""
@@ -181,7 +181,7 @@ def _shown(planned: PlannedRun, settings: tuple[Setting, ...], *, every: bool) -
     return "\n\n".join(part for part in parts if part)
 
 
-def _columns(run: ResolvedRun) -> str:
+def _columns(run: ResolvedTable) -> str:
     """Return the columns that are written, where they are not those that are read."""
     if run.request.routes is not None or run.output.transform is None:
         return ""  # Each route has its own.
@@ -227,7 +227,7 @@ def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
     )
 
 
-def _column_counts(run: ResolvedRun) -> Iterator[tuple[str, str]]:
+def _column_counts(run: ResolvedTable) -> Iterator[tuple[str, str]]:
     """Yield how many columns are written, and read where those are not the same."""
     read = len({each.name for each in run.extract.projection.columns})
     if len(run.outputs) == 1:

@@ -20,7 +20,7 @@ from unloader.request.settings import part_text
 
 if TYPE_CHECKING:
     from unloader.model import Part, Request
-    from unloader.resolve.resolved import ResolvedRun
+    from unloader.resolve.resolved import ResolvedTable
 
 
 @click.command(
@@ -118,7 +118,7 @@ def _answer_empty(part: Part, units: int, values: dict[str, Any]) -> None:
 
 def _job(
     context: click.Context, argument: SourceArgument, values: dict[str, Any]
-) -> tuple[Request, ResolvedRun | None]:
+) -> tuple[Request, ResolvedTable | None]:
     from unloader.cli.options.routes import asked_request
 
     job = asked_request(context, argument.url, values)

@@ -13,7 +13,7 @@ from writers.model import TextFormat
 
 if TYPE_CHECKING:
     from unloader.model import ReadColumn
-    from unloader.resolve.resolved import ResolvedRun
+    from unloader.resolve.resolved import ResolvedTable
 
 
 _FORMS = (
@@ -60,7 +60,7 @@ def column_table(columns: Iterable[ReadColumn], *, is_text: bool, head: str = "c
     )
 
 
-def routes_text(run: ResolvedRun) -> str:
+def routes_text(run: ResolvedTable) -> str:
     """Return the outputs of a run that has several, each with its columns and their types."""
     parts = []
     for number, route in enumerate(run.request.routes or ()):
@@ -80,7 +80,7 @@ def routes_text(run: ResolvedRun) -> str:
     return "\n\n".join(parts)
 
 
-def subset_text(run: ResolvedRun) -> str:
+def subset_text(run: ResolvedTable) -> str:
     """Return what part of the rows is read by `--sample`, `--part` and so on; empty for all."""
     keys, sampled, most = run.extract.keys, run.plan.sampled, run.extract.limit_rows
     parts, one = [], run.plan.part

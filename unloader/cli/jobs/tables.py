@@ -41,7 +41,7 @@ from writers.model import ParquetFormat
 if TYPE_CHECKING:
     from unloader.api import PlannedRun
     from unloader.model import Request
-    from unloader.resolve.resolved import ResolvedRun
+    from unloader.resolve.resolved import ResolvedTable
     from unloader.selection.choice import TablesRequest
 
 
@@ -270,16 +270,16 @@ def plan_tables(context: click.Context, argument: SourceArgument, values: dict[s
 
 
 def _document(planned: PlannedRun) -> dict[str, Any]:
-    first = planned.runs[0]
+    first = planned.tables[0]
     return {
         "source": first.extract.source.location,
         "server_version": first.server_version,
         "directory": planned.home or None,
         "workers": len(first.seating.seats),
         "units": planned.units,
-        "rows": _total([_rows(run) for run in planned.runs]),
-        "bytes": _total([_bytes(run) for run in planned.runs]),
-        "tables": [_table(run) for run in planned.runs],
+        "rows": _total([_rows(run) for run in planned.tables]),
+        "bytes": _total([_bytes(run) for run in planned.tables]),
+        "tables": [_table(run) for run in planned.tables],
         "left_out": [
             {"table": each.table, "error": each.error.message} for each in planned.problems
         ],
@@ -288,7 +288,7 @@ def _document(planned: PlannedRun) -> dict[str, Any]:
     }
 
 
-def _table(run: ResolvedRun) -> dict[str, Any]:
+def _table(run: ResolvedTable) -> dict[str, Any]:
     table = run.extract.table
     return {
         "schema": table.schema,
@@ -316,15 +316,15 @@ def _table(run: ResolvedRun) -> dict[str, Any]:
     }
 
 
-def _is_parquet(run: ResolvedRun) -> bool:
+def _is_parquet(run: ResolvedTable) -> bool:
     return isinstance(run.output.format, ParquetFormat)
 
 
-def _rows(run: ResolvedRun) -> int | None:
+def _rows(run: ResolvedTable) -> int | None:
     return _total([unit.rows for unit in run.plan.units])
 
 
-def _bytes(run: ResolvedRun) -> int | None:
+def _bytes(run: ResolvedTable) -> int | None:
     return _total([unit.bytes for unit in run.plan.units])
 
 
@@ -343,7 +343,7 @@ def _text(planned: PlannedRun) -> str:
 
 def _tables(planned: PlannedRun) -> str:
     """Return a line for each table; for each output where a table has several."""
-    shown = [(run, *output) for run in planned.runs for output in _outputs(run)]
+    shown = [(run, *output) for run in planned.tables for output in _outputs(run)]
     parts = [subset_text(run) for run, _, _ in shown]
     some, routes = any(parts), any(name for _, name, _ in shown)
     heads = ("table", ">rows", ">bytes", ">units", ">columns", "format")
@@ -371,7 +371,7 @@ def _tables(planned: PlannedRun) -> str:
     )
 
 
-def _outputs(run: ResolvedRun) -> Iterator[tuple[str, ResolvedRun]]:
+def _outputs(run: ResolvedTable) -> Iterator[tuple[str, ResolvedTable]]:
     """Yield each output's name, which is empty for the only one, with the run of it alone."""
     if run.request.routes is None:
         yield "", run
@@ -380,7 +380,7 @@ def _outputs(run: ResolvedRun) -> Iterator[tuple[str, ResolvedRun]]:
         yield route.name, of_output(run, number)
 
 
-def _form(run: ResolvedRun) -> str:
+def _form(run: ResolvedTable) -> str:
     codec = label(run.output.compression)
     name = "parquet" if _is_parquet(run) else "csv"
     return name if codec == "none" else f"{name} {codec}"
@@ -391,7 +391,7 @@ def _notes(planned: PlannedRun) -> Iterator[str]:
     notes = [
         f"{f'route {name}: ' if name else ''}{render.name(run.extract.table.label)}."
         f"{render.name(column.name)}: {column.note}"
-        for run in planned.runs
+        for run in planned.tables
         for name, own in _outputs(run)
         for column in own.written.columns
         if column.note
@@ -402,11 +402,11 @@ def _notes(planned: PlannedRun) -> Iterator[str]:
 
 
 def _whole(planned: PlannedRun) -> str:
-    first = planned.runs[0]
-    rows, size = (_total([of(run) for run in planned.runs]) for of in (_rows, _bytes))
+    first = planned.tables[0]
+    rows, size = (_total([of(run) for run in planned.tables]) for of in (_rows, _bytes))
     return render.facts(
         (
-            ("tables", render.count(len(planned.runs))),
+            ("tables", render.count(len(planned.tables))),
             ("units", render.count(planned.units)),
             ("workers", render.count(len(first.seating.seats))),
             ("rows", render.about(render.count(rows), "estimate")),
