@@ -95,6 +95,8 @@ class _Table(Struct, kw_only=True):
     """How the files are read: with the keys, where they are given."""
     state: SourceState | None = None
     """What the source says of it, once it was asked."""
+    refused: str = ""
+    """Why the source cannot count its rows, for example because it was dropped."""
 
 
 def verify(
@@ -134,7 +136,7 @@ def verify(
         alone = _opened("", destination, run, checks)
         _ask_source([alone], source, checks, observe, {})
         return _checked_table(alone, checks, observe)
-    answers, found = _checked_tables(
+    answers, found, uncounted = _checked_tables(
         destination, run.tables, source, checks, observe, to=run.options.to
     )
     extra = _other_runs(destination, run)
@@ -143,8 +145,8 @@ def verify(
     elif extra:
         known = "finished runs that do not belong to this run are next to its tables"
         observe(Notice(text=_extra_text(known, extra)))
-    if found:
-        raise _mismatch(destination, found, len(run.tables))
+    if found or uncounted:
+        raise _mismatch(destination, found, uncounted, len(run.tables))
     return _answer_of_tables(destination, run, answers, extra)
 
 
@@ -224,10 +226,10 @@ def _checked_unfinished(
         entries += [each for each in found if each is not None]
         if None in found:
             missing.append(table.name or "a query")
-    answers, differing = _checked_tables(home, entries, source, checks, observe)
+    answers, differing, uncounted = _checked_tables(home, entries, source, checks, observe)
     of = len(entries) + len(missing)
-    if differing:
-        raise _mismatch(home, differing, of)
+    if differing or uncounted:
+        raise _mismatch(home, differing, uncounted, of)
     left_out = recorded_left_out(record)
     named = [*missing, *(f"{name} (left out)" for name in left_out)]
     more = [f"and {len(named) - _SHOWN} more"] if len(named) > _SHOWN else []
@@ -274,8 +276,10 @@ def _checked_tables(
     checks: Checks,
     observe: Observer,
     to: str = "",
-) -> tuple[list[dict[str, Any]], dict[str, str]]:
+) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, str]]:
     """Return the answer for each table that is whole, and what is wrong with each other table.
+
+    Last come the tables that the source cannot count and whose files are whole, with the reason.
 
     Args:
         home: The directory of all tables.
@@ -286,6 +290,7 @@ def _checked_tables(
         to: The `--to` of the run; "" is not compared with the settings of the tables.
     """
     found: dict[str, str] = {}
+    uncounted: dict[str, str] = {}
     answers: list[dict[str, Any]] = []
     tables: list[_Table] = []
     for entry in entries:
@@ -305,15 +310,20 @@ def _checked_tables(
         Verified(done=0, of=sum(each.manifest.totals.files for each in tables), what="files"),
         of_bytes=sum(each.manifest.totals.bytes for each in tables),
     )
+    files_only = replace(checks, level="count" if checks.level == "source" else checks.level)
     for table in tables:
         if table.name not in found:
             with _collected(table.name, table.place, found):
                 tell = _naming(table.name, observe, of)
-                answer = _checked_table(table, checks, tell)
-                answers.append({"table": table.name, **answer})
+                if table.refused:
+                    _checked_table(table, files_only, tell)
+                    uncounted[table.name] = table.refused
+                else:
+                    answer = _checked_table(table, checks, tell)
+                    answers.append({"table": table.name, **answer})
         totals = table.manifest.totals
         of = replace(of, done=of.done + totals.files, bytes=of.bytes + totals.bytes)
-    return answers, found
+    return answers, found, uncounted
 
 
 def _label(entry: TableEntry) -> str:
@@ -438,11 +448,11 @@ def _ask_source(
     A snapshot that is held while files are read could be held for hours.
 
     Args:
-        tables: Their `state` is filled in.
+        tables: Their `state` or `refused` is filled in.
         source: None is not asked.
         checks: See `verify`.
         observe: See `verify`.
-        found: Gets what is wrong with one of several tables, such as a table that was dropped.
+        found: Gets what is wrong with one of several tables.
 
     Raises:
         SourceError: It cannot be opened, or disconnected.
@@ -468,9 +478,7 @@ def _ask_source(
                 except SourceError as error:
                     if not table.name or error.retryable or sources.refused:
                         raise
-                    # This table was dropped, for example: the others may be in order.
-                    why = f"the source cannot count its rows: {error.message}"
-                    raise VerifyMismatch(why, error.hint) from error
+                    table.refused = error.message
 
 
 def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str, Any]:
@@ -629,16 +637,32 @@ def _extra_text(known: str, extra: list[str]) -> str:
     return f"{known}, where a loader may read them: {', '.join(extra[:_SHOWN])}{more}"
 
 
-def _mismatch(home: PlacePath, found: dict[str, str], of: int) -> VerifyMismatch:
-    named = [f"{name}: {why.rstrip('. ')}" for name, why in found.items()][:_SHOWN]
-    more = len(found) - len(named)
-    if more:
-        named.append(f"and {more} more: {', '.join(list(found)[_SHOWN:])}")
-    return VerifyMismatch(
-        f"{home}: {len(found)} of {counted(of, 'table')} {are(len(found))} not as the run wrote "
-        f"{'it' if len(found) == 1 else 'them'}: " + "; ".join(named),
-        "unload these tables again, or restore their files; the other tables are unchanged",
-    )
+def _mismatch(
+    home: PlacePath, found: dict[str, str], uncounted: dict[str, str], of: int
+) -> VerifyMismatch:
+    texts, hints = [], []
+    if found:
+        texts.append(
+            f"{len(found)} of {counted(of, 'table')} {are(len(found))} not as the run wrote "
+            f"{'it' if len(found) == 1 else 'them'}: {_named(found)}"
+        )
+        hints.append(
+            "unload these tables again, or restore their files; the other tables are unchanged"
+        )
+    if uncounted:
+        texts.append(
+            f"the source cannot count the rows of {len(uncounted)} of {counted(of, 'table')}, "
+            f"whose files are as the run wrote them: {_named(uncounted)}"
+        )
+        hints.append("to verify the files alone, leave SOURCE out")
+    return VerifyMismatch(f"{home}: {'; '.join(texts)}", "; ".join(hints))
+
+
+def _named(tables: dict[str, str]) -> str:
+    named = [f"{name}: {why.rstrip('. ')}" for name, why in tables.items()][:_SHOWN]
+    if more := list(tables)[_SHOWN:]:
+        named.append(f"and {len(more)} more: {', '.join(more)}")
+    return "; ".join(named)
 
 
 def _answer_of_tables(

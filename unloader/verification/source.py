@@ -376,12 +376,13 @@ def _asked(
     catalog, snapshot = opened.catalog, opened.snapshot
     if question.values:
         check_able(catalog, source.kind)
+    # Without its table, the state of the source says nothing.
+    extract, selectors = _extract(opened, question), _sampled(manifest)
     was = manifest.snapshot
     same = snapshot.kind != "none" and snapshot.is_same(was)
     if not same:
         why = _why_not_same(catalog.capabilities, was, refused)
         sources.tell(f"{why}, so the comparison uses the source as it is now")
-    extract, selectors = _extract(opened, question), _sampled(manifest)
     masked = any(column.masked for column in manifest.columns)
     with source_words_left_out(masked, extract.projection.columns):
         rows = (

@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 from msgspec.structs import replace
+from processes import command
 from several_tables import made, requests_of, unload
 
 from unloader import api
@@ -88,9 +89,27 @@ def test_a_table_that_is_gone_is_named_and_the_others_are_checked(
     with pytest.raises(VerifyMismatch) as caught:
         api.verify(home, source)
     message = caught.value.message
-    assert "2 of 4 tables" in message
-    assert "main.middle: the source cannot count its rows: " in message
-    assert "main.large: the manifest has 900 rows, but the source counts 899" in message
+    large, _, middle = message.partition("; the source cannot count")
+    assert "1 of 4 tables is not as the run wrote it: main.large: the manifest has 900 r" in large
+    assert "the rows of 1 of 4 tables, whose files are as the run wrote them: main.mid" in middle
+
+
+def test_the_files_of_a_table_that_is_gone_are_checked(source: SourceSpec, home: Path) -> None:
+    """The source alone is named, unless the files differ, too; the snapshot is not blamed."""
+    with duckdb.connect(source.location) as connection:
+        connection.execute("DROP TABLE middle")
+    line = ("verify", str(home), f"duckdb://{source.location}")
+    done = command.ended(*line)
+    assert done.returncode == 8
+    assert "not as the run wrote" not in done.stderr
+    assert "cannot be read any more" not in done.stderr
+    assert "whose files are as the run wrote them: main.middle: the table main.mi" in done.stderr
+    assert "Next: to verify the files alone, leave SOURCE out" in done.stderr
+    command.run(*line[:2])
+    next(home.glob("*middle/*.csv")).write_text("i\n")
+    error = command.error_of(*line, status=8)
+    assert "1 of 4 tables is not as the run wrote it: main.middle: " in error
+    assert "cannot count" not in error
 
 
 def test_a_level_that_a_table_refuses_names_the_table(home: Path) -> None:
