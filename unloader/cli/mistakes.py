@@ -150,15 +150,23 @@ def _no_option(error: click.NoSuchOption, hint: str) -> UsageError:
         return UsageError(text, f"use {_with_group(same, context)}. {_page(same, context, hint)}")
     if context is not None and _is_of_run(name, context):
         command = str(context.command.name)
-        why = ", because resume uses the options of the interrupted run"
+        advice = _OF_RUN.get(f"{command} {name}") or _OF_RUN.get(command) or "leave it out"
         return UsageError(
-            f"{command} has no option {name}, but run has this option",
-            f"leave it out{why if command == 'resume' else ''}. S{hint[1:]}",
+            f"{command} has no option {name}, but run has this option", f"{advice}. S{hint[1:]}"
         )
     if not near:
         return UsageError(text, hint)
     meant = _with_group(near[0], context)
     return UsageError(text, f"did you mean {meant}? {_page(near[0], context, hint)}")
+
+
+_OF_RUN = {
+    "check": "write the options to a job file, and give only this file: unloader check JOB.toml",
+    "describe --query": "see the names of its columns with: unloader plan SOURCE --query 'SELECT "
+    "...'; see also their types with a job file that has the query: unloader check JOB.toml",
+    "resume": "leave it out, because resume uses the options of the interrupted run",
+}
+"""Advice for an option of `run` that another command lacks; the usual advice is to leave it out."""
 
 
 def _is_of_run(name: str, context: click.Context) -> bool:

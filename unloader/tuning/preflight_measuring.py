@@ -130,24 +130,27 @@ def measure(
         Interrupted: `stop` returned True.
     """
     seats = seat_request(request)
-    levels = budget.levels or levels_up_to(seats.parallelism)
+    # One worker reads a query, or a limited number of rows.
+    is_whole = request.selection.query is not None or request.selection.limit_rows is not None
+    workers = 1 if is_whole else seats.parallelism
+    levels = budget.levels or levels_up_to(workers)
     found = _Found(
         Ceilings(
             unloader_version=__version__,
             taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
             machine=this_machine(seats.topology),
-            parallelism=seats.parallelism,
+            parallelism=workers,
             writing=write_settings(request.output),
         )
     )
-    most = seat_request(request, max(seats.parallelism, *levels))
+    most = seat_request(request, max(workers, *levels))
     limits = ProcessLimits(start_seconds=_START_SECONDS)
     warm_up = Preload(source_kind=request.source.kind)
     everyone = most.first(most.parallelism)
     with LocalExecutor(everyone, ENTRY, limits, warm_up=warm_up, looks=False) as executor:
         if "disk" in budget.parts and request.output.destination:
             observe(PhaseStarted(phase="measuring-disks"))
-        _disks(found, request.output, budget, executor, seats.parallelism, stop)
+        _disks(found, request.output, budget, executor, workers, stop)
         wanted = [part for part in budget.parts if part != "disk"]
         if wanted and not request.source.kind:
             for part in wanted:

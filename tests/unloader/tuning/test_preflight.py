@@ -97,6 +97,14 @@ def test_source_encoder_and_codecs(database: str, tmp_path: Path) -> None:
         assert text in page
 
 
+def test_a_query_is_read_by_one_worker(database: str) -> None:
+    """As in a run of it: however many workers are allowed, the source is measured with one."""
+    query = ("--query", "SELECT * FROM t", "--parallelism", "3")
+    found = measured(database, *query, "--without", "encoder", "--without", "disk", *SMALL)
+    assert found["parallelism"] == 1
+    assert [each["parallelism"] for each in found["source"]["levels"]] == [1]
+
+
 def test_a_connection_has_its_figures(postgres: Any) -> None:
     """The round trip of a server is measured; missing figures of the kernel are reported."""
     url = postgres.database("preflight")

@@ -275,4 +275,4 @@ def _takers(planned: PlannedRun) -> dict[str, str]:
 
 
 def _cost(value: float, unit: str) -> str:
-    return render.size(value) if unit == "bytes" else f"{value:,.0f} {unit}"
+    return render.size(value) if unit == "bytes" else counted(round(value), unit.removesuffix("s"))
