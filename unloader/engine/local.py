@@ -46,6 +46,7 @@ class LocalExecutor:
             warm_up: See `numa.pool.Pool`.
             looks: Look where the processes really are.
         """
+        self._seats = seating.seats
         self._seating = seating
         self._limits = limits or ProcessLimits()
         self._looks = looks
@@ -69,7 +70,7 @@ class LocalExecutor:
         Raises:
             PoolError: The system refuses a process.
         """
-        self._seating = replace(self._seating, seats=self._seating.seats[:of])
+        self._seating = replace(self._seating, seats=self._seats[:of])
         self._watch = Watch(self._seating.seats, self._events.note, looks=self._looks)
         self._started = places
         self._supervisor.keep(seat.worker for seat in self._seating.seats[:places])
