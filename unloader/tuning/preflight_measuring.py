@@ -130,9 +130,8 @@ def measure(
         Interrupted: `stop` returned True.
     """
     seats = seat_request(request)
-    # One worker reads a query, or a limited number of rows.
-    is_whole = request.selection.query is not None or request.selection.limit_rows is not None
-    workers = 1 if is_whole else seats.parallelism
+    # A query is one work unit.
+    workers = 1 if request.selection.query is not None else seats.parallelism
     levels = budget.levels or levels_up_to(workers)
     found = _Found(
         Ceilings(
