@@ -42,7 +42,7 @@ from unloader.storage.place_names import (
     two_are_one,
 )
 from unloader.storage.storage_lookup import storage_at
-from writers.files.room import free_bytes
+from writers.files.disk_space import free_bytes
 from writers.model import Compression, TextFormat
 
 About = Literal["run", "source", "table", "where", "to"]

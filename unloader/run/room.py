@@ -1,8 +1,7 @@
 """The pause of a run whose disk is nearly full: no new unit, a line in the log, and an end to it.
 
-Workers that are in the middle of a unit look for themselves before they write on
-(`writers.files.room`), and tell when they wait. The parent looks at all directories: one that has
-no room pauses the whole run.
+Workers in the middle of a unit look before they write more (`writers.files.disk_space`), and report
+their waits. The parent looks at all directories, and pauses the whole run when one is full.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from unloader.errors import OutputFailed
 from unloader.events import Notice, Observer
 from unloader.resolve.resolved import ResolvedTable
 from unloader.storage.storage_lookup import storage_at
-from writers.files.room import enough_bytes, free_bytes
+from writers.files.disk_space import enough_bytes, free_bytes
 
 _LOOK_SECONDS = 0.5
 _HEARD_SECONDS = 5.0

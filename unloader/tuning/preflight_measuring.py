@@ -54,7 +54,7 @@ from unloader.tuning.measuring_tasks import (
     Written,
     measure_together,
 )
-from writers.files.room import free_bytes
+from writers.files.disk_space import free_bytes
 from writers.model import Compression, OutputSpec, TextFormat
 
 

@@ -38,7 +38,7 @@ from unloader.worker.memory import tune
 from unloader.worker.progress import RowEstimate
 from unloader.worker.unit import copy_unit
 from writers.errors import WriteError
-from writers.files.os_errors import write_error
+from writers.files.regular import write_error
 from writers.files.sink import Sink
 from writers.model import Compression
 

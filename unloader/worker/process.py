@@ -180,7 +180,7 @@ def _worth_waiting(task: UnitTask, error: Exception, failure: AttemptFailure) ->
     """
     if not any(output.spec.min_free_bytes for output in task.outputs):
         return failure
-    from writers.files.room import is_full
+    from writers.files.disk_space import is_full
 
     return replace(failure, retryable=failure.retryable or is_full(error))
 

@@ -53,7 +53,7 @@ def copy_unit(task: UnitTask, reader: Reader, report: Report) -> UnitResult:
 
     Every error comes through, and leaves nothing in the staging directory.
     """
-    from writers.files.room import told_of_waits
+    from writers.files.disk_space import notified_of_waits
 
     progress = Progress(task.unit.id, report)
 
@@ -62,7 +62,7 @@ def copy_unit(task: UnitTask, reader: Reader, report: Report) -> UnitResult:
         progress = Progress(task.unit.id, report)
         return _copy_batches(task, reader, progress)
 
-    with told_of_waits(lambda place: progress.waits_for_room(place)):
+    with notified_of_waits(lambda place: progress.waits_for_room(place)):
         if task.extract.projection.route == "encoded":
             return _copy_encoded(task, cast(TextReader, reader), progress)
         return read_again(copy)

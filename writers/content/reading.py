@@ -31,7 +31,6 @@ from writers.content.forms import Form, Kind, form_of
 from writers.content.sums import ColumnSums
 from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
-from writers.files.os_errors import write_error
 from writers.files.read_back import (
     arrow_table,
     count_fixed,
@@ -41,6 +40,7 @@ from writers.files.read_back import (
     plain_records,
 )
 from writers.files.readable import Readable, arrow_stream, decrypted
+from writers.files.regular import write_error
 from writers.model import Compression, ContentSums, OutputSpec, ParquetFormat, TextFormat
 from writers.schema import read_schema, text_class
 from writers.text.formulas import is_guarded

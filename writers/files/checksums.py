@@ -1,7 +1,7 @@
-"""The checksums that files are described with, by name.
+"""The checksums of files, by name.
 
-xxh3 is the quickest and the default, crc32c is what object stores compute themselves, and sha256
-is what auditors ask for. A checksum is written as its name, a colon and lower-case hex digits.
+xxh3 is the fastest and the default. Object stores compute crc32c, and auditors ask for sha256. A
+checksum is written as its name, a colon and lower-case hex digits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def open_digest(name: str) -> Digest:
     """Begin a checksum.
 
     Raises:
-        FormatError: There is no such checksum, or the library it needs is not installed.
+        FormatError: The checksum does not exist, or the library it needs is not installed.
     """
     if name == "xxh3":
         import xxhash
@@ -48,10 +48,10 @@ def open_digest(name: str) -> Digest:
 
 
 def checksum_name(checksum: str) -> str:
-    """Return which checksum a text `name:hex` is.
+    """Return the name of a checksum `name:hex`.
 
     Raises:
-        FormatError: It is none that can be computed here.
+        FormatError: It cannot be computed here.
     """
     name = checksum.partition(":")[0]
     if name not in CHECKSUMS:
@@ -63,7 +63,7 @@ def checksum_name(checksum: str) -> str:
 
 
 class _HashObject:
-    """One of the objects that `hashlib` and its kin make."""
+    """An object of `hashlib` or of a library with its interface."""
 
     def __init__(self, name: str, state: Any) -> None:
         self._name = name
@@ -77,7 +77,7 @@ class _HashObject:
 
 
 class _Crc32c:
-    """CRC-32C (Castagnoli, RFC 3720), by the processor's own instruction where it has one."""
+    """CRC-32C (Castagnoli, RFC 3720), by an instruction of the processor if it has one."""
 
     def __init__(self) -> None:
         try:

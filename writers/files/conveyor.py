@@ -1,14 +1,14 @@
-"""The threads behind a producer: full buffers in, frames and bytes out into one open file.
+"""The buffers of a producer, and the threads that compress them and write them into an open file.
 
-One thread writes, and encrypts what it writes where that is asked for. Where there is a codec
-another one compresses before it, so that filling, compressing and writing overlap. The first thing
-that goes wrong stops all of it and is kept for the producer, who never waits for a thread that has
-ended. A file that one buffer holds is written by the producer itself: there is nothing to overlap,
-and two threads cost more than most small files.
+One thread writes, and encrypts before that if the output is encrypted. With a codec another thread
+compresses, so that filling, compressing and writing overlap. The first error stops all threads and
+is kept for the producer, which never waits for a thread that has ended. The producer writes a file
+that fits one buffer: nothing could overlap, and two threads cost more than most small files.
 """
 
 from __future__ import annotations
 
+import mmap
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -20,7 +20,6 @@ from msgspec import Struct
 
 from writers.cpu_delay import cpu_delay
 from writers.errors import WriteError
-from writers.files.ring import Buffer, Ring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,22 +30,153 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_HOLD_BYTES = 8 * 1024
+"""Pieces of this size or more are held, not copied: measured, a copy costs more than a call."""
+
+
+class Buffer:
+    """Bytes for the writing thread: in the buffer's memory, or in held objects of the producer.
+
+    The memory is anonymous and starts at a page. The kernel allocates it while it is filled, so a
+    buffer with held objects only takes no memory.
+
+    Args:
+        capacity: The limit for the bytes in memory and in held objects together.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        # By default Python would map shared memory, which belongs to another file system.
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self._memory = memoryview(mmap.mmap(-1, capacity, flags=flags))
+        self._pieces: list[memoryview] = []
+        self._begun = self._used = 0
+        self.filled = 0
+        """Bytes in it."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is at its capacity."""
+        return self.filled == self.capacity
+
+    def room(self) -> memoryview:
+        """Return the memory for the next bytes, up to the capacity."""
+        return self._memory[self._used : self._used + self.capacity - self.filled]
+
+    def advance(self, count: int) -> None:
+        """Count the first `count` bytes of `room` as filled.
+
+        Raises:
+            ValueError: They do not fit.
+        """
+        if not 0 <= count <= self.capacity - self.filled:
+            raise ValueError(f"{count} bytes do not fit {self.capacity - self.filled} bytes")
+        self._used += count
+        self.filled += count
+
+    def take(self, data: memoryview, *, hold: bool) -> int:
+        """Take the bytes that fit; return their number.
+
+        Args:
+            data: A view of single bytes.
+            hold: Large pieces may be kept as they are; then they must not change until `reset`.
+        """
+        count = data.nbytes
+        if count > self.capacity - self.filled:
+            count = self.capacity - self.filled
+            data = data[:count]
+        if hold and count >= _HOLD_BYTES:
+            self._end_piece()
+            self._pieces.append(data)
+        else:
+            end = self._used + count
+            self._memory[self._used : end] = data
+            self._used = end
+        self.filled += count
+        return count
+
+    def pieces(self) -> list[BytesLike]:
+        """Return its bytes in order; one piece if no object is held."""
+        self._end_piece()
+        return list(self._pieces)
+
+    def reset(self) -> None:
+        """Empty it and release held objects."""
+        self._pieces.clear()
+        self._begun = self._used = self.filled = 0
+
+    def _end_piece(self) -> None:
+        if self._used > self._begun:
+            self._pieces.append(self._memory[self._begun : self._used])
+            self._begun = self._used
+
+
+class Ring:
+    """A fixed number of buffers, made when they are first needed, and reused.
+
+    A caller with several threads has to lock it. The next ring of the process reuses the buffers of
+    a ring that is not used any more.
+
+    Args:
+        buffers: Their number.
+        capacity: Bytes of each.
+    """
+
+    def __init__(self, buffers: int, capacity: int) -> None:
+        self._capacity = capacity
+        self._unmade = buffers
+        self._free: list[Buffer] = []
+
+    @property
+    def has_free(self) -> bool:
+        """Whether `take` can return a buffer."""
+        return bool(self._free or self._unmade)
+
+    def take(self) -> Buffer:
+        """Return an empty buffer, preferably the one used last."""
+        if self._free:
+            return self._free.pop()
+        self._unmade -= 1
+        with _lock:
+            if _spare and _spare[-1].capacity == self._capacity:
+                return _spare.pop()
+        return Buffer(self._capacity)
+
+    def give_back(self, buffer: Buffer) -> None:
+        """Empty a buffer and make it free again."""
+        buffer.reset()
+        self._free.append(buffer)
+
+    def retire(self) -> None:
+        """Leave the free buffers to the next ring; this one is not used any more."""
+        with _lock:
+            # The same run does not use another size again.
+            kept = [each for each in _spare if each.capacity == self._capacity]
+            _spare[:] = (kept + self._free)[:_MOST_SPARE]
+        self._free = []
+
+
+_MOST_SPARE = 4
+"""The limit of idle buffers between two files: the default number of a ring."""
+
+_spare: list[Buffer] = []
+"""Measured: newly allocated memory costs a tenth of the CPU of encoding into it."""
+
+_lock = threading.Lock()
+
 
 class Blocked:
-    """How long a stage stood still because the next one took nothing; used with `with`."""
+    """The time that a stage waited for the next one; used with `with`."""
 
     __slots__ = ("_began", "longest_seconds", "seconds")
 
     def __init__(self) -> None:
-        """Begin at nothing."""
         self.seconds = self.longest_seconds = self._began = 0.0
 
     def __enter__(self) -> None:
-        """Begin to wait."""
         self._began = perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        """End the wait."""
         waited = perf_counter() - self._began
         self.seconds += waited
         self.longest_seconds = max(self.longest_seconds, waited)
@@ -54,33 +184,33 @@ class Blocked:
 
 Put = Callable[["Sequence[BytesLike]"], None]
 Encrypt = Callable[["Iterator[Sequence[BytesLike]]", Put], None]
-"""Takes the bytes to be encrypted, and hands on what they have become."""
+"""Takes bytes, and passes on the encrypted bytes."""
 
 
 class EndsEarly(WriteError):
-    """Ends an encryption in the middle, so that what was written cannot pass for whole."""
+    """Ends an encryption before its end, so that the file is recognised as incomplete."""
 
 
 class Outlet(Struct, frozen=True, kw_only=True):
-    """Where the bytes leave."""
+    """The destination of the bytes."""
 
     file: OpenFile
     """Takes the bytes; closed when the writing thread ends."""
     digest: Digest
     """Takes every byte that is written."""
     encrypt: Encrypt | None = None
-    """Applied before either of them."""
+    """Applied before both."""
 
 
 class Conveyor:
     """Moves buffers from one producer into one file, in order.
 
     Args:
-        outlet: Where they go.
+        outlet: The destination.
         compressor: Makes a frame of each buffer, or None.
-        ring: The buffers, each of one piece where there is a compressor.
-        frame_bytes: Frames waiting or being written are kept below this size before the next
-            one is made, so they take twice as much at most.
+        ring: The buffers; with a compressor each has one piece.
+        frame_bytes: The next frame is made when the waiting frames are smaller than this, so they
+            take at most twice as much.
     """
 
     def __init__(
@@ -102,18 +232,18 @@ class Conveyor:
         self._finishing = self._framed_all = self._aborting = self._closed = False
         self._change = threading.Condition()
         self.failure: BaseException | None = None
-        """What ended the work, if anything did."""
+        """The first error."""
         self.compress_seconds = 0.0
         self.compress_cpu_seconds = 0.0
         self.compress_delay_seconds = 0.0
-        """The compressing thread was ready and had no CPU; complete once it has ended."""
+        """The compressing thread was ready and had no CPU; complete after its end."""
         self.write_seconds = 0.0
         self.write_cpu_seconds = 0.0
-        """Of writing, checksums included; complete once that has ended."""
+        """Of writing, checksums included; complete after its end."""
         self.write_delay_seconds = 0.0
         """The writing thread was ready and had no CPU."""
         self.own_cpu_seconds = 0.0
-        """Of the CPU seconds above, those that the producer took where there was no thread."""
+        """The part of the CPU seconds above that the producer took, without threads."""
         self.producer_blocked = Blocked()
         """The producer waiting for an empty buffer."""
         self.compressor_blocked = Blocked()
@@ -121,7 +251,7 @@ class Conveyor:
         self._threads: list[threading.Thread] = []
 
     def take(self) -> Buffer | None:
-        """Return an empty buffer once there is one, None once nothing more will be written."""
+        """Wait for an empty buffer and return it; None if nothing more will be written."""
         if self._unwritten:
             self._start()
         with self._change:
@@ -139,17 +269,17 @@ class Conveyor:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there are threads, and all that was handed over to them is written."""
+        """Whether there are threads, and they have written all buffers."""
         return bool(self._threads) and self._unwritten == 0
 
     def settle(self) -> None:
-        """Wait until all that was handed over is written, or nothing more will be."""
+        """Wait until all buffers are written, or nothing more will be written."""
         self._start()
         with self._change:
             self._change.wait_for(lambda: self._unwritten == 0 or self._stopped)
 
     def finish(self) -> None:
-        """Write what was handed over, sync the file, and end."""
+        """Write the buffers, sync the file, and end."""
         with self._change:
             self._finishing = True
             self._change.notify_all()
@@ -160,10 +290,10 @@ class Conveyor:
         self._ring.retire()
 
     def abort(self, seconds: float) -> bool:
-        """Drop what is not written and end.
+        """Drop the bytes that are not written, and end.
 
         Args:
-            seconds: How long to wait for a call the kernel does not finish.
+            seconds: The longest wait for a call that the kernel does not finish.
 
         Returns:
             Whether the threads have ended.
@@ -184,7 +314,7 @@ class Conveyor:
         return self._aborting or self.failure is not None
 
     def _start(self) -> None:
-        """Start the threads, unless they were."""
+        """Start the threads if they are not started."""
         if self._threads:
             return
         stages: dict[str, Callable[[], None]] = {"writing": self._write}
@@ -198,7 +328,7 @@ class Conveyor:
             self._threads.append(thread)
 
     def _work_alone(self) -> None:
-        """Compress and write what one buffer holds, in this thread."""
+        """Compress and write one buffer in this thread."""
         if self._compressor is not None:
             self._run(self._compress)
             self.compress_delay_seconds = 0.0
@@ -210,14 +340,14 @@ class Conveyor:
     def _run(self, stage: Callable[[], None]) -> None:
         try:
             stage()
-        # Whatever ends a thread has to reach the producer, who would wait for it otherwise.
+        # Every error must reach the producer, which would wait for the thread otherwise.
         except BaseException as exc:
             with self._change:
                 self.failure = self.failure or exc
                 self._change.notify_all()
 
     def _next(self, queue: deque[T], is_last: Callable[[], bool]) -> T | None:
-        """Wait for the next item of a queue; None after the last one, or once all is stopped."""
+        """Wait for the next item of a queue; None after the last one, or when all is stopped."""
         with self._change:
             self._change.wait_for(lambda: queue or is_last() or self._stopped)
             return queue.popleft() if queue and not self._stopped else None
@@ -267,13 +397,13 @@ class Conveyor:
             else:
                 for pieces in self._taken():
                     self._put(pieces)
-                    del pieces  # Its memory is used again, or counts as free, from here on.
+                    del pieces  # Its memory is reused or free from here on.
             if not self._stopped:
                 started = perf_counter()
                 self._file.finish()
                 self.write_seconds += perf_counter() - started
         finally:
-            # The thread is this file's alone, so one look at its clocks is all that it costs.
+            # The thread works for this file only, so one look at its clocks is enough.
             self.write_cpu_seconds = thread_time()
             self.write_delay_seconds = cpu_delay()
             self._close()
@@ -284,7 +414,7 @@ class Conveyor:
             self._file.close()
 
     def _taken(self) -> Iterator[Sequence[BytesLike]]:
-        """Yield what is to be written; each counts as written once the next one is asked for."""
+        """Yield the bytes to write; they count as written when the next ones are asked for."""
         return self._buffers() if self._compressor is None else self._made_frames()
 
     def _until_stopped(self) -> Iterator[Sequence[BytesLike]]:

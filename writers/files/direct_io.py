@@ -1,7 +1,7 @@
-"""Writing past the page cache: aligned blocks straight from our memory to the device.
+"""Writes that bypass the page cache: aligned blocks go from our memory to the device.
 
-The contents of a file are the same as without. What does not fill a block at its end is written
-through the page cache, and so is everything where the file system takes no direct writes.
+The content of a file is the same as without. Bytes at its end that do not fill a block go through
+the page cache, and so does everything if the file system does not accept direct writes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
-from writers.files.appending import rest_after, sync
-from writers.files.room import GuardedWrites
+from writers.files.disk_space import GuardedWrites, rest_after, sync
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _GATHER_BYTES = 1024 * 1024
-"""Memory in which pieces of odd sizes are gathered into blocks (guess)."""
+"""The memory in which pieces of odd sizes are gathered into blocks (a guess)."""
 
 _STATX_DIOALIGN = 0x2000  # statx(2), Linux 6.1
 _AT_EMPTY_PATH = 0x1000
@@ -40,9 +39,9 @@ _REFUSALS = (errno.EINVAL, errno.EOPNOTSUPP)
 
 
 def refusal(directory: str | os.PathLike[str]) -> str | None:
-    """Return why files in a directory cannot be written directly, None where they can.
+    """Return why files in a directory cannot be written directly; None if they can.
 
-    Creates an unnamed file there, if that is possible at all.
+    It creates an unnamed file there, if possible.
     """
     try:
         with TemporaryFile(dir=directory, buffering=0) as file:
@@ -56,7 +55,7 @@ def refusal(directory: str | os.PathLike[str]) -> str | None:
 
 
 def open_direct(descriptor: int, path: Path, min_free_bytes: int = 0) -> DirectFile | None:
-    """Return a direct writer of the empty file, None where its file system has no such thing."""
+    """Return a direct writer of the empty file; None if its file system does not have one."""
     alignment = _alignment(descriptor)
     if alignment is None:
         logger.info(
@@ -72,8 +71,8 @@ class DirectFile:
     Args:
         descriptor: Of the empty file; closed by `close`.
         path: Its name.
-        alignment: Bytes that offset, size and memory of each write must be a multiple of.
-        min_free_bytes: What must stay free on its disk; 0 does not look.
+        alignment: The offset, size and memory of each write are a multiple of it, in bytes.
+        min_free_bytes: Bytes that stay free on its disk; 0 does not look.
     """
 
     is_regular = True
@@ -141,7 +140,7 @@ class DirectFile:
         rest: Sequence[BytesLike] = [view] if view.nbytes else []
         while rest:
             if self._arrived % self._alignment:
-                # A write cut short inside a block: only normal writes can go on from there.
+                # After a short write inside a block only normal writes can continue.
                 self._leave_direct()
             try:
                 count = self._writes.write_some(rest)
@@ -163,14 +162,14 @@ class DirectFile:
 
 
 def _alignment(descriptor: int) -> int | None:
-    """Make a file direct; return the alignment its writes need, None where it cannot be.
+    """Make a file direct; return the alignment of its writes, or None if it cannot be direct.
 
-    From statx(2) where the kernel tells it, and the block size of the file system else.
+    The alignment is from statx(2) if the kernel knows it, else the block size of the file system.
     """
     stated = _stated_alignment(descriptor)
     if stated is None:
         stated = max(os.fstatvfs(descriptor).f_bsize, 512)
-    # Our memory starts at a page, and a power of two is what all devices so far have asked for.
+    # Our memory starts at a page, and all known devices need a power of two.
     if not stated or stated & (stated - 1):
         return None
     try:
@@ -183,7 +182,7 @@ def _alignment(descriptor: int) -> int | None:
 
 
 def _stated_alignment(descriptor: int) -> int | None:
-    """Return what statx says: 0 for no direct writes, None for nothing known."""
+    """Return the alignment from statx: 0 for no direct writes, None if it is unknown."""
     call = _statx()
     if call is None:
         return None
@@ -220,7 +219,7 @@ def _set_direct(descriptor: int, *, wanted: bool) -> None:
 
 
 def _is_at_page(view: memoryview) -> bool:
-    """Tell whether the bytes lie in writable memory that starts at a page."""
+    """Return whether the bytes are in writable memory that starts at a page."""
     if view.readonly or not view.nbytes:
         return False
     return ctypes.addressof(ctypes.c_char.from_buffer(view)) % mmap.PAGESIZE == 0
@@ -229,15 +228,14 @@ def _is_at_page(view: memoryview) -> bool:
 _SMALLEST_BYTES = 4 * 1024 * 1024
 _LARGEST_BYTES = 64 * 1024 * 1024
 
-_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE, fallocate(2): the length stays that of what was written
+_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE, fallocate(2): the length of the file stays the same
 
 
 class Preallocation:
-    """The space behind the end of one file.
+    """The space reserved after the end of one file.
 
-    A step is as large as the file already is, within limits: a small file takes little that it
-    may not need, which on a nearly full disk others would lack. It is no error when there is
-    not so much space or no such call; the writes themselves tell what is wrong.
+    A step is as large as the file, within limits: so a small file on a nearly full disk reserves
+    little that other files need. A failed reservation is not an error: the writes report it.
 
     Args:
         descriptor: Of the file, which begins empty.
@@ -249,7 +247,7 @@ class Preallocation:
         self._call = _fallocate()
 
     def reserve(self, size: int) -> None:
-        """Have space for a file of `size` bytes, and some to spare."""
+        """Reserve space for a file of `size` bytes, and for some more."""
         if self._call is None or size <= self._reserved:
             return
         step = min(max(self._reserved, _SMALLEST_BYTES), _LARGEST_BYTES)
@@ -260,7 +258,7 @@ class Preallocation:
             self._call = None
 
     def release(self, size: int) -> None:
-        """Give back what lies behind `size`, the length of the file.
+        """Release the space after `size`, the length of the file.
 
         Raises:
             OSError: The file system refused.

@@ -1,8 +1,8 @@
-"""Joining the staged files of the work units into one file for the table.
+"""Joins the staged files of the work units into one file for the table.
 
-Text is joined end to end, compressed or not: gzip members and zstd and lz4 frames may follow
-one another. Parquet is read and written again row group by row group. Memory stays bounded by
-the buffers, or by one row group.
+Text is joined end to end, compressed or not: gzip members and zstd and lz4 frames may follow one
+another. Parquet is read and written again, row group by row group. The buffers or one row group
+bound the memory.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from writers.codecs.compression import open_compressor
 from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
-from writers.files.os_errors import write_error
 from writers.files.readable import arrow_stream, open_bytes
+from writers.files.regular import write_error
 from writers.files.staging import PART_SUFFIX, StagedFiles
 from writers.model import Compression, OutputSpec, TextFormat, WrittenFile
 from writers.text.text_writer import text_extension
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from writers.files.sink import Sink
 
     _Input = tuple[WrittenFile, Readable]
-    """What was reported of a file, and the file."""
+    """The record of a file, and the file."""
 
 
 def merge_files(
@@ -46,18 +46,17 @@ def merge_files(
 ) -> WrittenFile:
     """Join staged files, in the order given, into the staged file `<stem>.<extension>.part`.
 
-    The inputs stay; after an error the joined file is not there.
+    The inputs stay. After an error the joined file does not exist.
 
     Args:
         files: At least one, written with this spec. Text must have been written without preamble
             and header.
-        spec: Its directory is that of the result; the file size is ignored.
+        spec: With the directory of the result; the file size is ignored.
         stem: Name of the result without extension; no input may have it.
-        header: What a text file begins with (`writers.text.text_writer.file_start`), not
+        header: The beginning of a text file (`writers.text.text_writer.file_start`), not
             compressed.
-        check: Called after each piece of text and before each row group; what it
-            raises ends the joining.
-        read: Returns an input by its staged name; None = those in the result's directory.
+        check: Called after each piece of text and before each row group; its error ends the work.
+        read: Returns an input by its staged name; None reads from the result's directory.
 
     Raises:
         WriteError: An input is missing or unlike the first, or the destination failed.
@@ -108,7 +107,7 @@ def _merge_text(
 
 
 def _append(sink: Sink, path: Readable, size: int, check: Callable[[], None]) -> None:
-    """Read a file that was reported with `size` bytes into the buffers of a sink."""
+    """Read a file with `size` bytes, by its record, into the buffers of a sink."""
     done = 0
     try:
         with open_bytes(path) as file:

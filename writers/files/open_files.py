@@ -1,6 +1,6 @@
-"""One open file at a time, and how bytes get into it: a regular file, or a pipe or device.
+"""An open file that bytes are appended to: a regular file, a pipe or a device.
 
-Used by the one thread that writes. Errors are those of the operating system, as it raises them.
+Only the thread that writes uses it. The errors are OSErrors of the system.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from writers.files.appending import rest_after, sync, write_some
 from writers.files.direct_io import open_direct
+from writers.files.disk_space import GuardedWrites, rest_after, sync, write_some
 from writers.files.regular import NotRegular, open_regular
-from writers.files.room import GuardedWrites
-from writers.files.writeback import Writeback
+from writers.files.syncing import Writeback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,21 +26,21 @@ if TYPE_CHECKING:
     from writers.codecs.compression import BytesLike
 
 _PIPE_BYTES = 1024 * 1024
-"""Asked of a pipe, which holds 64 KiB else: fewer changes between writer and reader. It is the
-most that users other than root get (/proc/sys/fs/pipe-max-size)."""
+"""The size of a pipe, for fewer switches between writer and reader (the default is 64 KiB). It is
+the limit for all users except root (/proc/sys/fs/pipe-max-size)."""
 
 
 class OpenFile(Protocol):
     """A file that takes bytes at its end."""
 
     is_regular: bool
-    """Whether it is ours to sync and to remove; a pipe or device is not."""
+    """Whether we sync and remove it, which is not done with a pipe or device."""
 
     written: int
     """Bytes taken so far."""
 
     def whole(self, buffer_bytes: int) -> int:
-        """Return the size that buffers for it should have, if they are to have about that size."""
+        """Return the best size of buffers near this size."""
 
     def put(self, pieces: Sequence[BytesLike]) -> None:
         """Append the pieces.
@@ -51,10 +50,10 @@ class OpenFile(Protocol):
         """
 
     def finish(self) -> None:
-        """Have everything on the device.
+        """Sync everything.
 
         Raises:
-            OSError: The destination failed, or the file is no longer under its name.
+            OSError: The destination failed, or the file does not have its name any more.
         """
 
     def interrupt(self) -> None:
@@ -77,7 +76,7 @@ def open_file(
     Args:
         path: The file. A named pipe must have its reader already.
         direct: Write past the page cache where the file system can.
-        min_free_bytes: What must stay free on the disk of a regular file: writing waits for it.
+        min_free_bytes: Bytes that stay free on the disk of a regular file: writing waits for it.
         synced_from_bytes: A smaller file is closed without being synced.
         stays_cached: Keep the pages of a synced file: it is read again soon.
 
@@ -101,7 +100,7 @@ def open_file(
 
 
 def _open(path: Path) -> int:
-    # A file without a name is given by our own descriptor.
+    # A file without a name is given as a descriptor of this process.
     follow = path.is_relative_to("/proc/self/fd")
     try:
         return open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, follow=follow)
@@ -109,7 +108,7 @@ def _open(path: Path) -> int:
         if stat.S_ISREG(os.stat(path).st_mode):
             raise  # A link to a file that is not ours.
     try:
-        # A reader may have come and gone, and a call that waits for another cannot be interrupted.
+        # A call that waits for another reader could not be interrupted.
         return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as exc:
         if exc.errno == errno.ENXIO:
@@ -162,7 +161,7 @@ class RegularFile:
             sync(self._descriptor, self._path)
             self._writeback.ended()
         else:
-            os.stat(self._path)  # One that was unlinked meanwhile is lost.
+            os.stat(self._path)  # A file that was unlinked meanwhile is lost.
 
     def interrupt(self) -> None:
         self._writes.interrupt()
@@ -172,12 +171,12 @@ class RegularFile:
 
 
 class Stream:
-    """A pipe, terminal or device: written in order, never synced, its reader waited for.
+    """A pipe, terminal or device: written in order, never synced.
 
-    A reader that stands still stops `put`, which `interrupt` can end at any time.
+    `put` waits for a slow reader, and `interrupt` ends the wait at any time.
 
     Args:
-        descriptor: Opened for this alone, for it stops blocking; closed by `close`.
+        descriptor: It becomes non-blocking, so nothing else may use it; closed by `close`.
     """
 
     is_regular = False
@@ -211,7 +210,7 @@ class Stream:
 
     def interrupt(self) -> None:
         with self._lock:
-            # Once closed, the number may be another file's.
+            # After `close` the number may belong to another file.
             if not self._interrupted and not self._closed:
                 self._interrupted = True
                 os.write(self._wake, b"x")

@@ -1,68 +1,29 @@
-"""Giving finished files their final names: the act of one process, after all writers closed.
+"""Gives finished files their names: small files as a whole, and directories that are exchanged.
 
-Whatever lies under a final name is complete and synced; the directories are synced too, so that
-the names themselves survive a power cut.
+After an exchange each of two names leads to the former content of the other one, and each name
+exists at all times. The kernel does it (`renameat2`, Linux 3.15) on ext4, XFS, Btrfs and tmpfs, but
+not on NFS and many FUSE file systems. Callers have another way there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import os
+import stat
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from writers.errors import WriteError
-from writers.files.exchange import rename_if_free
-from writers.files.os_errors import write_error
-from writers.files.regular import open_regular
+from writers.files.regular import open_regular, write_error
 from writers.files.staging import PART_SUFFIX
-from writers.files.syncing import alone, sync_directory
+from writers.files.syncing import sync_directory
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from writers.files.syncing import Steps
-
-
-def publish(
-    staging: Path,
-    moves: Sequence[tuple[str, str]],
-    directory: Path,
-    *,
-    overwrite: bool = False,
-) -> None:
-    """Move staged files to their final names and sync the directories.
-
-    All names are checked before the first file is moved. One process publishes into a
-    directory at a time; a file that appears under a final name meanwhile is replaced.
-
-    Args:
-        staging: Where the staged files lie, on the same file system as `directory`.
-        moves: Staged name and final name, each relative to its directory.
-        directory: Where the final names go.
-        overwrite: Replace files that already have a final name.
-
-    Raises:
-        WriteError: A final name is taken or asked for twice, a staged file is missing, or the
-            file system refused; what was moved by then is moved back.
-    """
-    replaceable = {final for _, final in moves} if overwrite else set()
-    check_moves(staging, moves, directory, replaceable)
-    touched = {staging, directory}
-    done: list[tuple[Path, Path]] = []
-    for staged, final in moves:
-        source, target = staging / staged, directory / final
-        try:
-            os.rename(source, target)
-        except OSError as exc:
-            for former, published in reversed(done):
-                with contextlib.suppress(OSError):
-                    os.rename(published, former)
-            raise write_error(f"publish {source} as", target, exc) from exc
-        done.append((source, target))
-        touched |= {source.parent, target.parent}
-    for folder in sorted(touched):
-        sync_directory(folder)
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+_RENAME_EXCHANGE = 2
+"""From linux/fs.h."""
 
 
 def check_moves(
@@ -71,17 +32,16 @@ def check_moves(
     directory: Path,
     replaceable: Collection[str],
 ) -> None:
-    """Check that `publish` could make all these moves; change nothing.
+    """Check that staged files can get their final names; change nothing.
 
     Args:
-        staging: As for `publish`.
-        moves: As for `publish`.
-        directory: As for `publish`.
-        replaceable: Final names that may be taken already.
+        staging: The directory of the staged files.
+        moves: Staged name and final name, each relative to its directory.
+        directory: The directory of the final names.
+        replaceable: Final names that may be in use.
 
     Raises:
-        WriteError: Another final name is taken, one is asked for twice, or a staged file is
-            missing.
+        WriteError: Another final name is in use, one is given twice, or a staged file is missing.
     """
     finals: set[str] = set()
     for staged, final in moves:
@@ -110,14 +70,9 @@ def write_atomically(path: Path, data: bytes) -> None:
     Raises:
         WriteError: It could not be written; the old file is untouched then.
     """
-    alone(writing_atomically(path, data))
-
-
-def writing_atomically(path: Path, data: bytes) -> Steps[None]:
-    """Do the same in steps."""
     file = NamedLater(path, data)
     try:
-        yield (file.descriptor,)
+        os.fsync(file.descriptor)
         file.name()
         file.close()
     except BaseException as exc:
@@ -125,17 +80,17 @@ def writing_atomically(path: Path, data: bytes) -> Steps[None]:
         if isinstance(exc, OSError):
             raise write_error("write", path, exc) from exc
         raise
-    yield (path.parent,)
+    sync_directory(path.parent)
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a small file under a name that no file has: readers see all of it or nothing.
+    """Write a small file under a new name: readers see all of it or nothing.
 
     Raises:
-        FileExistsError: There is one, which is as it was.
+        FileExistsError: A file has the name, and is unchanged.
         WriteError: It could not be written.
     """
-    # Others may be at it at the same time.
+    # Several processes may do this at the same time.
     staged = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
     file = NamedLater(staged, data)
     try:
@@ -151,13 +106,13 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 class NamedLater:
-    """A small file that has all its bytes, unsynced, and not its name."""
+    """A small file that has all its bytes, unsynced, but not its name."""
 
     def __init__(self, path: Path, data: bytes) -> None:
-        """Write it beside its name; end with `name` or `drop`.
+        """Write it under a temporary name; end with `name` or `drop`.
 
         Raises:
-            WriteError: There is no space for it, or the file system refused.
+            WriteError: The disk is full, or the file system refused.
         """
         self.path = path
         self._staged = f"{path}{PART_SUFFIX}"
@@ -174,7 +129,7 @@ class NamedLater:
             raise write_error("write", path, exc) from exc
 
     def name(self) -> None:
-        """Give it its name, in the place of whatever had that.
+        """Give it its name; a file with that name is replaced.
 
         Raises:
             WriteError: The file system refused.
@@ -185,10 +140,10 @@ class NamedLater:
             raise write_error("write", self.path, exc) from exc
 
     def name_new(self, path: Path) -> None:
-        """Give it a name that no file has.
+        """Give it a new name.
 
         Raises:
-            FileExistsError: One has it.
+            FileExistsError: A file has the name.
             OSError: The file system refused.
         """
         try:
@@ -196,7 +151,7 @@ class NamedLater:
         except FileExistsError:
             raise
         except OSError:
-            # Not every file system has such a rename, and not every one has links.
+            # Some file systems do not have such a rename, others do not have links.
             os.link(self._staged, path)
 
     def close(self) -> None:
@@ -206,7 +161,7 @@ class NamedLater:
             self.descriptor = -1
 
     def drop(self) -> None:
-        """Close it, and remove what has no name; never raises."""
+        """Close it, and remove the temporary name; never raises."""
         with contextlib.suppress(OSError):
             self.close()
         with contextlib.suppress(OSError):
@@ -214,19 +169,11 @@ class NamedLater:
 
 
 def remove_staged(staging: Path, stems: Collection[str]) -> None:
-    """Remove the staged files whose names begin with one of these and a dot; none is no error.
+    """Remove the staged files whose names begin with a stem and a dot, if there are any.
 
     Raises:
         WriteError: A file could not be removed.
     """
-    for path in _staged(staging, frozenset(stems)):
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as exc:
-            raise write_error("remove", path, exc) from exc
-
-
-def _staged(staging: Path, stems: Collection[str]) -> Iterator[Path]:
     try:
         names = sorted(os.listdir(staging))
     except FileNotFoundError:
@@ -236,4 +183,88 @@ def _staged(staging: Path, stems: Collection[str]) -> Iterator[Path]:
     for name in names:
         dots = (place for place, letter in enumerate(name) if letter == ".")
         if name.endswith(PART_SUFFIX) and any(name[:dot] in stems for dot in dots):
-            yield staging / name
+            try:
+                (staging / name).unlink(missing_ok=True)
+            except OSError as exc:
+                raise write_error("remove", staging / name, exc) from exc
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Exchange two names of one file system, in one step.
+
+    Raises:
+        OSError: The file system cannot, one is a mount point, or this user may not.
+    """
+    _renameat2(one, other, _RENAME_EXCHANGE)
+
+
+def rename_if_free(source: Path, target: Path) -> None:
+    """Rename, but never over an existing file.
+
+    Raises:
+        OSError: FileExistsError if the target exists; or the file system refused.
+    """
+    _renameat2(source, target, _RENAME_NOREPLACE)
+
+
+def make_twin(original: Path, twin: Path, names: Collection[str] = ()) -> None:
+    """Make an empty directory with owner, mode, ACLs and other attributes of another one.
+
+    Args:
+        original: The other directory.
+        twin: The new one. An existing directory of this user is taken, and gets the attributes.
+        names: The files that an existing twin may contain.
+
+    Raises:
+        OSError: It cannot be made, or cannot be made to look the same.
+    """
+    wanted = os.stat(original)
+    # Only this user may enter it before it has the permissions of the original.
+    try:
+        twin.mkdir(mode=0o700)
+    except FileExistsError:
+        found = os.lstat(twin)
+        own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+        # In a directory that all users may write to, another user may have made it, with files.
+        if not own or set(os.listdir(twin)) - set(names):
+            raise
+    had = os.stat(twin)
+    if (had.st_uid, had.st_gid) != (wanted.st_uid, wanted.st_gid):
+        os.chown(twin, wanted.st_uid, wanted.st_gid)
+    _copy_attributes(original, twin)
+    os.chmod(twin, stat.S_IMODE(wanted.st_mode))
+    now = os.stat(twin)
+    for name in ("st_uid", "st_gid", "st_mode", "st_dev"):
+        if getattr(now, name) != getattr(wanted, name):
+            raise OSError(errno.EPERM, f"{name} cannot belong to {original}", str(twin))
+
+
+def _copy_attributes(original: Path, twin: Path) -> None:
+    if not hasattr(os, "listxattr"):
+        return
+    wanted = _attributes(original)
+    had = _attributes(twin)
+    for name in had.keys() - wanted.keys():
+        os.removexattr(twin, name)
+    for name, value in wanted.items():
+        if had.get(name) != value:
+            os.setxattr(twin, name, value)
+
+
+def _attributes(path: Path) -> dict[str, bytes]:
+    try:
+        return {name: os.getxattr(path, name) for name in os.listxattr(path)}
+    except OSError as error:
+        if error.errno in (errno.ENOTSUP, errno.ENOSYS):
+            return {}
+        raise
+
+
+def _renameat2(source: Path, target: Path, flags: int) -> None:
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        raise OSError(errno.ENOSYS, "the C library does not have renameat2", str(source))
+    call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    if call(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), flags):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(source), None, str(target))

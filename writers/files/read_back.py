@@ -1,4 +1,4 @@
-"""Reading finished files again, by other code than wrote them, to check what is on the disk."""
+"""Reads finished files again, by other code than wrote them, to check the bytes on the disk."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from msgspec import Struct
 from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
 from writers.files.checksums import DEFAULT, open_digest
-from writers.files.os_errors import write_error
 from writers.files.readable import Readable, arrow_stream, decrypted, open_bytes
+from writers.files.regular import write_error
 from writers.model import PLAIN, Compression, Encryption, ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 _RECORD_BYTES = (1 << 31) - 2
-"""pyarrow's CSV reader takes no longer text."""
+"""The longest text that pyarrow's CSV reader takes."""
 
 
 class ReadBack(Struct, frozen=True, kw_only=True):
-    """What a file turned out to hold."""
+    """The size, checksum and records of a file that was read."""
 
     bytes: int
     checksum: str
-    """As in `WrittenFile`."""
+    """In the form of `WrittenFile.checksum`."""
     rows: int | None
-    """Records counted by parsing the file, None where nothing here can parse the dialect."""
+    """Records counted by parsing the file; None if the dialect cannot be parsed here."""
 
 
 def read_back(
@@ -48,17 +48,17 @@ def read_back(
 ) -> ReadBack:
     """Read a whole file: its size and checksum, and with `rows` its records by parsing it.
 
-    Size and checksum are those of the file as it is, encrypted or not.
+    Size and checksum are of the bytes in the file, encrypted or not.
 
     Args:
-        path: The file; a local one is read without the interpreter where that is possible.
-        output_format: What it was written in.
-        compression: What it was compressed with.
+        path: The file; a local file is read without the interpreter if possible.
+        output_format: Of the file.
+        compression: Of the file.
         rows: Count records.
-        checksum: Which one, of `writers.files.checksums.CHECKSUMS`.
+        checksum: One of `writers.files.checksums.CHECKSUMS`.
         advance: Called with the size of each piece of the file, and with 0 now and then while
-            records are counted; what it raises ends the reading.
-        encryption: What it was encrypted with, and the keys; without them no record is counted.
+            records are counted; its error ends the reading.
+        encryption: Of the file, with the keys; without them no record is counted.
 
     Raises:
         WriteError: The file is missing, unreadable, or not of its format.
@@ -131,16 +131,16 @@ def _count_parquet(path: Readable, encryption: Encryption, check: Callable[[], N
 
 
 def parquet_batches(file: Any) -> Iterator[Any]:
-    """Yield the rows of a `pyarrow.parquet.ParquetFile`, never those of two row groups together.
+    """Yield the rows of a `pyarrow.parquet.ParquetFile`, each row group separately.
 
-    A batch would have 65,536 rows otherwise, of any width.
+    Otherwise a batch would have 65,536 rows of any width.
     """
     for group in range(file.num_row_groups):
         yield from file.iter_batches(row_groups=[group])
 
 
 def is_plain(text: TextFormat) -> bool:
-    """Return whether pyarrow's CSV reader knows the dialect."""
+    """Return whether pyarrow's CSV reader can parse the dialect."""
     return (
         len(text.delimiter.encode()) == 1
         and len(text.enclosure.encode()) == 1
@@ -189,7 +189,7 @@ def _first_width(block: bytes, text: TextFormat) -> int:
 def _count_prefixed(
     path: Readable, text: TextFormat, compression: Compression, check: Callable[[], None]
 ) -> int:
-    """Count records by walking their length prefixes, as SQL*Loader's `var` format says."""
+    """Count records by their length prefixes, in SQL*Loader's `var` format."""
     from writers.text.output_encoding import OutputEncoding
 
     digits, encoding = text.record_length_digits, OutputEncoding(text.encoding)
@@ -211,13 +211,13 @@ def _count_prefixed(
 def count_fixed(
     path: Readable, text: TextFormat, compression: Compression, check: Callable[[], None]
 ) -> int:
-    """Count records by their size; each has to end as they all do.
+    """Count records by their size; each must have the same end.
 
     Args:
         path: The file.
         text: A format of fixed width.
-        compression: What the file was compressed with.
-        check: Called now and then; what it raises ends the reading.
+        compression: Of the file.
+        check: Called now and then; its error ends the reading.
     """
     from writers.text.output_encoding import OutputEncoding
 
@@ -250,7 +250,7 @@ def plain_records(path: Readable, text: TextFormat, compression: Compression) ->
     Args:
         path: The file.
         text: A dialect for which `is_plain` holds.
-        compression: What it was compressed with.
+        compression: Of the file.
 
     Raises:
         OSError: The file cannot be opened or decompressed.

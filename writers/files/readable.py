@@ -1,4 +1,4 @@
-"""A finished file to be read again: one of this machine, or one that has no path here."""
+"""A finished file that is read again: a local file, or one without a path on this machine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Opening files by names in directories that other programs may change meanwhile.
+"""Opens regular files in directories that other programs may change, and names their errors.
 
-Where a file was, there may be a named pipe, which an ordinary `open` waits on without end. There
-may be a device that has no end, or a link to a file somewhere else.
+Instead of a file there may be a named pipe, on which an ordinary `open` waits without end. There
+may be a device without an end, or a link to another file.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from pathlib import Path
 from typing import IO
 
+from writers.errors import WriteError
+
 MOST_BYTES = 1 << 30
-"""Of a file that is read into memory as a whole; a manifest of a million files has 400 MB."""
+"""The limit for a file that is read as a whole; a manifest of a million files has 400 MB."""
 
 _READ_BYTES = 1 << 20
 
@@ -55,7 +58,7 @@ def open_regular(
     try:
         descriptor = os.open(path, flags, mode, dir_fd=dir_fd)
     except OSError as error:
-        # These are what the system says of links, of sockets and of pipes without a reader.
+        # The system's errors for links, for sockets and for pipes without a reader.
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
             found = os.stat(path, dir_fd=dir_fd, follow_symlinks=error.errno != errno.ELOOP)
             if not (follow and stat.S_ISLNK(found.st_mode)):
@@ -88,10 +91,10 @@ def read_regular(path: str | os.PathLike[str], *, follow: bool = False) -> bytes
 def read_named(path: str | os.PathLike[str]) -> bytes:
     """Return all bytes of a file that the user has named, or of a pipe such as `<(COMMAND)`.
 
-    A pipe must have its writer already, so that nothing waits for a program that never comes.
+    A pipe must have its writer already, so that this does not wait without end.
 
     Raises:
-        OSError: As `read_regular`; or nobody writes into the pipe.
+        OSError: As `read_regular`; or no program writes into the pipe.
     """
     try:
         return read_regular(path, follow=True)
@@ -120,3 +123,46 @@ def _all_of(file: IO[bytes], path: str | os.PathLike[str]) -> bytes:
 def _not_regular(path: str | os.PathLike[str], mode: int) -> NotRegular:
     kind = next((text for is_kind, text in _KINDS if is_kind(mode)), "something else")
     return NotRegular(errno.EINVAL, f"it is {kind} and not a regular file", str(path))
+
+
+_NEXT = {
+    errno.ENOSPC: "free space on the file system of {folder}, or write to another one",
+    errno.EDQUOT: "raise the disk quota of this user, or write to another file system",
+    errno.EROFS: "remount the file system of {folder} writable, or write to another one",
+    errno.EACCES: "give this user write permission on {folder}",
+    errno.EPERM: "give this user write permission on {folder}",
+    errno.ENOENT: "create the directory {folder}, and check that no program removes it meanwhile",
+    errno.ENOTDIR: "{folder} must be a directory; move the file of that name away",
+    errno.EEXIST: "move {path} away, or write to another directory",
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f), or ask for smaller files",
+    errno.EIO: "the device failed; read the kernel's log (dmesg) before writing there again",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.ENAMETOOLONG: "choose a shorter file name",
+    errno.EPIPE: "find out why the reader of {path} ended before it had all data, then write again",
+    errno.EXDEV: "keep the staging directory and {folder} on one file system",
+}
+
+_NEXT_READ = {
+    errno.EACCES: "give this user read permission on {path}",
+    errno.EPERM: "give this user read permission on {path}",
+    errno.ENOENT: "restore {path}, or write it again",
+    errno.EIO: _NEXT[errno.EIO],
+    errno.EMFILE: _NEXT[errno.EMFILE],
+}
+
+
+def write_error(action: str, path: str | os.PathLike[str], exc: OSError) -> WriteError:
+    """Return the error for `exc`, which was raised while doing `action` (a verb) to `path`."""
+    path = Path(path)
+    if isinstance(exc, NotRegular):
+        what, advice = exc.strerror, "move {path} away, and restore the file that was there"
+    elif exc.errno is None:
+        what = str(exc) or type(exc).__name__
+        advice = None
+    else:
+        what = f"{os.strerror(exc.errno)} ({errno.errorcode.get(exc.errno, exc.errno)})"
+        advice = (_NEXT_READ if action == "read" else _NEXT).get(exc.errno)
+    advice = advice or "check {path} and its file system"
+    return WriteError(
+        f"cannot {action} {path}: {what}.", f"{advice.format(path=path, folder=path.parent)}."
+    )

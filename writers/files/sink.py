@@ -1,13 +1,12 @@
 """One staged file, written while the producer prepares the next bytes.
 
-Three stages overlap: the producer fills a buffer, a second thread compresses the one before (only
-where there is a codec), a third writes the one before that and counts and hashes the bytes as
-they leave. Buffers are used again, so memory is bounded by `buffers * buffer_bytes`, two buffers
-more where it compresses and 1 MiB more where that is written directly: a producer that is faster
-than the destination waits. A failing destination never makes the producer wait for ever: the
-error is raised at its next call.
+Three stages overlap: the producer fills a buffer, a second thread compresses the buffer before it
+(only with a codec), and a third thread writes and hashes the buffer before that. Buffers are
+reused, so memory is bounded by `buffers * buffer_bytes`. Compression adds two buffers, and direct
+writes add 1 MiB. A producer that is faster than the destination waits. The error of a failed
+destination is raised at the producer's next call.
 
-It knows nothing of rows or formats.
+A sink handles bytes, and neither rows nor formats.
 """
 
 from __future__ import annotations
@@ -22,27 +21,26 @@ from typing import TYPE_CHECKING
 from writers.codecs.compression import open_compressor
 from writers.errors import FormatError, WriteError
 from writers.files.checksums import DEFAULT, open_digest
-from writers.files.conveyor import Conveyor, Outlet
+from writers.files.conveyor import Conveyor, Outlet, Ring
 from writers.files.open_files import open_file
-from writers.files.os_errors import write_error
-from writers.files.ring import Ring
+from writers.files.regular import write_error
+from writers.model import StageSeconds
 from writers.objects.location import Location
 
 if TYPE_CHECKING:
     from writers.codecs.compression import BytesLike, Compressor
-    from writers.files.conveyor import Blocked, Encrypt
+    from writers.files.conveyor import Buffer, Encrypt
     from writers.files.open_files import OpenFile
-    from writers.files.ring import Buffer
     from writers.model import Compression, UncompletedUpload
 
 logger = logging.getLogger(__name__)
 
 _EARLY_BYTES = 1024 * 1024
-"""A part of a buffer that is handed over where nothing else is to be written. Hashed and copied
-while a cache still has it: measured, the kernel takes a quarter less CPU for it than for 4 MiB."""
+"""This part of a buffer is handed over while the writing thread is idle. Then a cache still has it:
+measured, the kernel takes a quarter less CPU for it than for 4 MiB."""
 
 _ABORT_SECONDS = 10.0
-"""How long `abort` waits for a write the kernel does not finish (guess)."""
+"""The wait of `abort` for a write that the kernel does not finish (a guess)."""
 
 
 class Sink:
@@ -51,21 +49,21 @@ class Sink:
     Used by one producer thread. End it with `close` or `abort`.
 
     Args:
-        path: The file; it is created or emptied. A pipe or device is written to as it is, and an
-            object is there once all of it is.
-        held: An object is not there even then: `upload` tells what completes it.
+        path: The file; it is created or emptied. A pipe or device is written to as it is. An object
+            appears when it is complete.
+        held: An object does not appear: another process completes `upload`.
         compression: Applied to each buffer: its bytes become one whole frame, so the file
             depends on the bytes and the size of the buffers only.
         buffer_bytes: Size of one buffer, before compression.
-        buffers: Buffers in flight at most: one being filled, the others waiting, being
-            compressed or being written. With 1 nothing overlaps.
+        buffers: The limit of buffers in flight: one is filled, the others wait, are compressed or
+            are written. With 1 nothing overlaps.
         checksum: One of `writers.files.checksums.CHECKSUMS`.
         direct_io: Write past the page cache where the file system can; buffers of bytes that
             are not compressed are then cut to whole blocks.
-        min_free_bytes: What must stay free on the disk: writing waits for it. 0 does not look.
+        min_free_bytes: Bytes that stay free on the disk: writing waits for it. 0 does not look.
         recipients: Public keys of age that the compressed bytes are encrypted for; empty for none.
-        synced_from_bytes: A smaller file is not synced; one that is written directly always is.
-        stays_cached: Else a file that was synced leaves the page cache.
+        synced_from_bytes: A smaller file is not synced, unless it is written directly.
+        stays_cached: A synced file stays in the page cache; otherwise it leaves the cache.
 
     Raises:
         WriteError: The file cannot be created.
@@ -112,7 +110,7 @@ class Sink:
                 )
             except OSError as exc:
                 raise write_error("create", self.path, exc) from exc
-        # Codecs and devices want one piece of our own memory; the page cache takes any.
+        # Codecs and devices need one piece of our memory; the page cache takes any memory.
         self._holds = self._compressor is None and not direct_io
         # The parts of an object have a size, and blocks are written whole.
         self._is_early = self._holds and self._file.is_regular
@@ -129,7 +127,7 @@ class Sink:
 
     @property
     def upload(self) -> UncompletedUpload | None:
-        """What makes an object of what was written; None unless it is held, and closed."""
+        """The uncompleted upload of a held object after `close`; otherwise None."""
         return getattr(self._file, "uncompleted", None)
 
     @property
@@ -139,59 +137,32 @@ class Sink:
 
     @property
     def bytes_written(self) -> int:
-        """Bytes in the file so far, after compression and encryption; behind `bytes_accepted`."""
+        """Bytes in the file so far, after compression and encryption."""
         return self._file.written
 
-    @property
-    def compress_seconds(self) -> float:
-        """Wall seconds spent compressing, beside the producer."""
-        return self._conveyor.compress_seconds
-
-    @property
-    def compress_cpu_seconds(self) -> float:
-        """CPU seconds spent compressing."""
-        return self._conveyor.compress_cpu_seconds
-
-    @property
-    def write_seconds(self) -> float:
-        """Wall seconds spent in the destination, writing and syncing, beside the producer."""
-        return self._conveyor.write_seconds
-
-    @property
-    def write_cpu_seconds(self) -> float:
-        """CPU seconds of writing, checksums included; 0 before `close`."""
-        return self._conveyor.write_cpu_seconds
-
-    @property
-    def own_cpu_seconds(self) -> float:
-        """Of both CPU seconds those that `close` took in the producer's thread."""
-        return self._conveyor.own_cpu_seconds
-
-    @property
-    def write_delay_seconds(self) -> float:
-        """Seconds the writing thread was ready and had no CPU; 0 before `close`."""
-        return self._conveyor.write_delay_seconds
-
-    @property
-    def compress_delay_seconds(self) -> float:
-        """The same of the compressing one."""
-        return self._conveyor.compress_delay_seconds
-
-    @property
-    def encode_blocked(self) -> Blocked:
-        """The waits of the producer for an empty buffer."""
-        return self._conveyor.producer_blocked
-
-    @property
-    def compress_blocked(self) -> Blocked:
-        """The waits of the compressing thread for the writing one."""
-        return self._conveyor.compressor_blocked
+    def stages(self) -> StageSeconds:
+        """Return the times and bytes so far; CPU times and delays are complete after `close`."""
+        done = self._conveyor
+        waits = done.producer_blocked, done.compressor_blocked
+        return StageSeconds(
+            write_s=done.write_seconds,
+            compress_s=done.compress_seconds,
+            compress_cpu_s=done.compress_cpu_seconds,
+            uncompressed_bytes=self._accepted,
+            write_cpu_s=done.write_cpu_seconds,
+            own_cpu_s=done.own_cpu_seconds,
+            write_delay_s=done.write_delay_seconds,
+            compress_delay_s=done.compress_delay_seconds,
+            encode_blocked_s=waits[0].seconds,
+            compress_blocked_s=waits[1].seconds,
+            longest_blocked_s=max(each.longest_seconds for each in waits),
+        )
 
     def write(self, data: BytesLike) -> None:
         """Append bytes, waiting while all buffers are in flight.
 
-        Objects from 8 KiB on may be held until they are written: do not change them after. Those
-        larger than all buffers are copied, as a small rest would keep the whole of one.
+        Objects of 8 KiB or more may be held until they are written: do not change them afterwards.
+        Objects larger than all buffers are copied, because a small rest would keep a whole object.
 
         Raises:
             WriteError: This or an earlier write failed.
@@ -214,8 +185,8 @@ class Sink:
     def room(self) -> memoryview:
         """Return the writable rest of the buffer being filled, at least one byte.
 
-        Waits while all buffers are in flight. What is put there counts once `advance` is called;
-        the memory may be used until then or until the next call of any other method.
+        It waits while all buffers are in flight. Bytes written there count after `advance`.
+        The memory may be used until then, or until the next call of another method.
 
         Raises:
             WriteError: An earlier write failed.
@@ -224,10 +195,10 @@ class Sink:
         return self._begin().room()
 
     def advance(self, count: int) -> None:
-        """Append the first `count` bytes of what `room` returned.
+        """Append the first `count` bytes of the memory that `room` returned.
 
         Raises:
-            ValueError: There is not that much room.
+            ValueError: They do not fit.
         """
         if self._filling is None:
             raise ValueError(f"no space was reserved for {count} bytes")
@@ -237,9 +208,9 @@ class Sink:
             self._hand_over()
 
     def settle(self) -> None:
-        """Wait until everything accepted so far is written, and end the frame there.
+        """Wait until all accepted bytes are written, and end the frame there.
 
-        `bytes_written` is then the same on every run over the same bytes and calls.
+        Then `bytes_written` is the same on every run over the same bytes and calls.
 
         Raises:
             WriteError: A write failed.
@@ -278,7 +249,7 @@ class Sink:
                 self.path.unlink()
 
     def _begin(self) -> Buffer:
-        """Return the buffer being filled, waiting for a free one where there is none."""
+        """Return the buffer being filled; wait for a free one if necessary."""
         if self._filling is None:
             self._filling = self._conveyor.take()
             self._raise_failure()
@@ -287,13 +258,13 @@ class Sink:
         return self._filling
 
     def _is_due(self, buffer: Buffer) -> bool:
-        """Return whether a buffer is to be handed over: it is full, or its writer has no work."""
+        """Return whether to hand over a buffer: it is full, or the writing thread is idle."""
         if buffer.is_full:
             return True
         return self._is_early and buffer.filled >= _EARLY_BYTES and self._conveyor.is_idle
 
     def _hand_over(self) -> None:
-        """Queue the buffer being filled, if there is anything in it."""
+        """Queue the buffer being filled, unless it is empty."""
         if self._filling is not None and self._filling.filled:
             self._conveyor.hand_over(self._filling)
             self._filling = None
@@ -308,7 +279,7 @@ class Sink:
 
 
 def _open_object(location: Location, buffer_bytes: int, buffers: int, *, held: bool) -> OpenFile:
-    # Imported on use: few write to an object store.
+    # Imported on use: object stores are an optional extra.
     from writers.objects.upload import HeldUpload, Upload
 
     opened = HeldUpload if held else Upload
@@ -316,8 +287,8 @@ def _open_object(location: Location, buffer_bytes: int, buffers: int, *, held: b
 
 
 def _encrypting(recipients: tuple[str, ...]) -> Encrypt:
-    """Return what encrypts; the keys are looked at now, before there is a file."""
-    # Imported on use: few ask for it.
+    """Return the encryption; the keys are checked now, before the file exists."""
+    # Imported on use: encryption is an optional extra.
     from writers.encryption.age import check_recipients, encrypt
 
     check_recipients(recipients)

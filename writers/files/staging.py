@@ -1,4 +1,4 @@
-"""The staged files of one work unit: their names, their order, and the one being written."""
+"""The staged files of one work unit: their names, their order, and the file being written."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from writers.model import Compression, OutputSpec, UncompletedUpload
 
 PART_SUFFIX = ".part"
-"""Ends the name of every file that is not published yet."""
+"""The end of the name of every file that is not published yet."""
 
 
 class StagedFiles:
-    """Opens one file after the other and remembers what was written.
+    """Opens one file after the other, and records the written files.
 
-    Names are `<stem>.<extension>.part`, or `<stem>.001.<extension>.part` and on where the
-    output has a file size. The first file is opened at once, so that even no rows leave one.
+    Names are `<stem>.<extension>.part`, or `<stem>.001.<extension>.part` and so on if the output
+    has a file size. The first file is opened immediately, so that a unit without rows has a file.
 
     Args:
         spec: Directory, file size and buffers.
         stem: Name of the files without extension.
-        extension: Without a dot in front.
-        compression: What is done to the bytes on their way into the file.
+        extension: Without a dot.
+        compression: Of the files.
 
     Raises:
         WriteError: The first file cannot be created.
@@ -49,7 +49,7 @@ class StagedFiles:
         self.sink()
 
     def sink(self) -> Sink:
-        """Return the file being written, opening the next one where there is none.
+        """Return the file being written; open the next one if necessary.
 
         Raises:
             WriteError: It cannot be created.
@@ -87,7 +87,7 @@ class StagedFiles:
         self._done.append(
             WrittenFile(path=name, rows=rows, bytes=size, checksum=checksum, upload=sink.upload)
         )
-        self._done_stages = _with_sink(self._done_stages, sink)
+        self._done_stages = _sum(self._done_stages, sink.stages())
         self._sink = None
 
     @property
@@ -100,13 +100,13 @@ class StagedFiles:
         if self._sink is not None:
             self._sink.abort()
             self._sink = None
-        # What has gone through a pipe is nowhere, and the pipe is not ours to remove.
+        # Bytes that went through a pipe cannot be removed, and the pipe is not ours.
         for number, file in enumerate(() if self._spec.stream else self._done):
             _remove(self._place(number), file.upload)
         self._done.clear()
 
     def _name(self, number: int) -> str:
-        """Return what a file is called while it is staged, and in the records of its unit."""
+        """Return the name of a file while it is staged, and in the records of its unit."""
         part = f".{number + 1:03d}" if self._spec.file_size_bytes else ""
         return f"{self._stem}{part}.{self._extension}{PART_SUFFIX}"
 
@@ -129,12 +129,12 @@ class StagedFiles:
         """Return the seconds and bytes so far."""
         stages = self._done_stages
         if self._sink is not None:
-            stages = _with_sink(stages, self._sink)
+            stages = _sum(stages, self._sink.stages())
         return replace(stages, encode_s=encode_seconds)
 
 
 def _remove(file: Path | Location, upload: UncompletedUpload | None) -> None:
-    """Remove a file, an object or an upload, or leave it to whoever clears the place."""
+    """Remove a file, an object or an upload; the next run removes one that stays."""
     if isinstance(file, Path):
         with contextlib.suppress(OSError):
             file.unlink()
@@ -148,22 +148,9 @@ def _remove(file: Path | Location, upload: UncompletedUpload | None) -> None:
         remove(file)
 
 
-def _with_sink(stages: StageSeconds, sink: Sink) -> StageSeconds:
-    """Return the stages with those of one more file."""
+def _sum(some: StageSeconds, more: StageSeconds) -> StageSeconds:
+    """Return the sums of the fields, except the longest wait."""
+    sums = {name: getattr(some, name) + getattr(more, name) for name in some.__struct_fields__}
     return StageSeconds(
-        write_s=stages.write_s + sink.write_seconds,
-        compress_s=stages.compress_s + sink.compress_seconds,
-        compress_cpu_s=stages.compress_cpu_s + sink.compress_cpu_seconds,
-        uncompressed_bytes=(stages.uncompressed_bytes or 0) + sink.bytes_accepted,
-        write_cpu_s=stages.write_cpu_s + sink.write_cpu_seconds,
-        own_cpu_s=stages.own_cpu_s + sink.own_cpu_seconds,
-        write_delay_s=stages.write_delay_s + sink.write_delay_seconds,
-        compress_delay_s=stages.compress_delay_s + sink.compress_delay_seconds,
-        encode_blocked_s=stages.encode_blocked_s + sink.encode_blocked.seconds,
-        compress_blocked_s=stages.compress_blocked_s + sink.compress_blocked.seconds,
-        longest_blocked_s=max(
-            stages.longest_blocked_s,
-            sink.encode_blocked.longest_seconds,
-            sink.compress_blocked.longest_seconds,
-        ),
+        **{**sums, "longest_blocked_s": max(some.longest_blocked_s, more.longest_blocked_s)}
     )

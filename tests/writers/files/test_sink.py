@@ -80,7 +80,7 @@ def test_settle_makes_the_count_exact(tmp_path: Path) -> None:
     assert sink.bytes_written == 300_000 == (tmp_path / "f").stat().st_size
     sink.write(b"more")
     assert sink.close()[0] == 300_004
-    assert sink.write_seconds > 0
+    assert sink.stages().write_s > 0
 
 
 @pytest.mark.parametrize(("size", "synced"), [(9, False), (10, True), (11, True)])
@@ -161,7 +161,8 @@ def test_what_one_buffer_holds_is_written_without_a_thread(tmp_path: Path, codec
     written = (tmp_path / "small").read_bytes()
     assert len(written) == size
     assert data == (zstandard.decompress(written, len(data)) if codec == "zstd" else written)
-    assert sink.own_cpu_seconds == sink.compress_cpu_seconds + sink.write_cpu_seconds > 0
+    stages = sink.stages()
+    assert stages.own_cpu_s == stages.compress_cpu_s + stages.write_cpu_s > 0
     sink = open_sink(tmp_path / "more", codec=codec)
     sink.write(data + b"x")
     assert threading.active_count() == before + (1 if codec == "none" else 2)

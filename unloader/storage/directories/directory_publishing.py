@@ -47,7 +47,7 @@ from unloader.storage.storage_protocol import (
     Index,
     ReadIndex,
 )
-from writers.files.exchange import exchange, make_twin, rename_if_free
+from writers.files.publish import exchange, make_twin, rename_if_free
 from writers.files.regular import open_regular, read_regular
 from writers.files.staging import PART_SUFFIX
 from writers.files.syncing import Steps, alone

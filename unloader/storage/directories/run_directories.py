@@ -64,7 +64,7 @@ class RunDirectories:
     """One or more directories, taken by one run; use it as a context manager."""
 
     def __init__(self, claim: Claim) -> None:
-        """Take all directories or no directory, by the rules of `Storage.take`.
+        """Lock all the directories, by the rules of `Storage.take`.
 
         Raises:
             OutputFailed: A directory cannot be taken.

@@ -66,7 +66,7 @@ class ObjectRun:
     """The places of one run; see `RunStorage`."""
 
     def __init__(self, claim: Claim) -> None:
-        """Take all the places or none, by the rules of `Storage.take`.
+        """Lock all the places, by the rules of `Storage.take`.
 
         Raises:
             OutputFailed: A place cannot be taken.

@@ -75,7 +75,7 @@ def check_aftermath(found: list[dict[str, Any]], runs: dict[str, Any], settings:
         # Once begun it is completed at every later moment.
         begun = begun or each["completed"] == runs["new"]
         assert (each["completed"] == runs["new"]) is begun, each
-        # What is published is cleared up, too, wherever the end came.
+        # A published run is cleared up too, wherever the end came.
         assert not begun or not each["hidden"], each
         if each["after"] != each["completed"]:
             assert "was interrupted while it was published" in each["told"][0], each

@@ -14,7 +14,7 @@ from unloader.storage.directories.directory_journal import Journal
 def test_lines_are_written_where_no_thread_can_be_had(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A limit on memory or threads costs speed: each line is synced at once, and closing is safe."""
+    """A limit on memory or threads costs speed: each line is synced immediately, and closing is safe."""
 
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

@@ -32,12 +32,12 @@ for number in itertools.count(1):
 
 
 def no_index(data: bytes, place: str) -> Index:
-    """Stand for a reader of manifests where there is none to read."""
+    """Fail: this test has no manifest."""
     raise AssertionError(place)
 
 
 def taken(*places: Path) -> RunStorage:
-    """Let a run take directories."""
+    """Return a run that has taken directories."""
     names = tuple(map(str, places))
     return LocalDirectories().take(
         Claim(places=names, run_id="ours", overwrite=False, read_index=no_index)
@@ -45,7 +45,7 @@ def taken(*places: Path) -> RunStorage:
 
 
 def left_by(holder: Holder, directory: Path) -> Path:
-    """Leave the `_run` of a run whose lock nobody holds here; return its record."""
+    """Make the `_run` of a run whose lock is free on this machine; return its record."""
     room = directory / "_run"
     (room / "staged").mkdir(parents=True)
     (room / "staged" / "1-a1.csv.part").write_text("1\n")
@@ -87,7 +87,7 @@ def heart(out: Path) -> Iterator[None]:
 
 @pytest.mark.usefixtures("heart")
 def test_a_run_that_lives_elsewhere_is_left_alone(out: Path) -> None:
-    """As long as it replaces its record nobody takes or clears its directory."""
+    """While it replaces its record, its directory is neither taken nor cleared."""
     with pytest.raises(OutputFailed, match=r"another run is writing to .*run theirs, on db77"):
         taken(out)
     with pytest.raises(OutputFailed, match="a run is writing to"):
@@ -139,7 +139,7 @@ def test_the_record_of_another_run_is_no_sign_of_life(
 
 
 def test_on_one_machine_the_lock_alone_decides(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A living process of the number that the dead run had is nobody, and nothing is watched."""
+    """A living process with the number of the dead run does not count, and nothing is watched."""
     monkeypatch.setattr(directory_lock, "is_replaced", None)
     here = replace(ELSEWHERE, host=host_name(), boot_id=boot_id(), directories=(str(out),))
     left_by(here, out)
@@ -160,7 +160,7 @@ def test_a_run_on_a_full_disk_still_gives_signs_of_life(out: Path) -> None:
 
 
 def taken_and_left(directory: Path) -> tuple[str, ...]:
-    """Take a directory; return what the run tells of an earlier one there."""
+    """Take a directory; return the notices of the run about an earlier one there."""
     run = taken(directory)
     run.abandon(None)
     run.close()

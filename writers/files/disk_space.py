@@ -1,8 +1,7 @@
-"""Room on the disk that a file is written to: how much must stay free, and waiting for it.
+"""Writes at the end of a file, and the free space on its disk.
 
-Met by the thread that writes. It waits between two calls of the system, so nothing that is written
-is lost, and goes on where it was. Only what the system reports when a file is synced cannot be
-mended this way.
+The thread that writes waits for free space between two system calls, so nothing that was written is
+lost. An error that the system reports only when a file is synced cannot be mended this way.
 """
 
 from __future__ import annotations
@@ -15,16 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from writers.files.appending import write_some
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from writers.codecs.compression import BytesLike
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What the system says where there is no room, or none for this user."""
+"""The system's errors for a full disk and for a full quota."""
 
+_MOST_PIECES = 1024  # IOV_MAX of Linux, limits.h
 _LOOK_BYTES = 8 * 1024 * 1024
 _LOOK_SECONDS = 1.0
 _POLL_SECONDS = 0.2
@@ -32,10 +30,46 @@ _MOST_MARGIN_BYTES = 64 * 1024 * 1024
 _MARGIN_SHARE = 10
 
 
+def rest_after(pieces: Sequence[BytesLike], count: int) -> list[BytesLike]:
+    """Return the rest of the pieces after their first `count` bytes."""
+    rest: list[BytesLike] = []
+    for piece in pieces:
+        view = memoryview(piece)
+        if count < view.nbytes:
+            rest.append(view[count:])
+        count = max(0, count - view.nbytes)
+    return rest
+
+
+def write_some(descriptor: int, pieces: Sequence[BytesLike]) -> int:
+    """Write the beginning of the pieces with one call; return the bytes it took, at least 1.
+
+    Raises:
+        OSError: The call failed, or took nothing.
+    """
+    if len(pieces) == 1:
+        count = os.write(descriptor, pieces[0])
+    else:
+        count = os.writev(descriptor, pieces[:_MOST_PIECES])
+    if count == 0:
+        raise OSError(errno.EIO, "nothing was written")
+    return count
+
+
+def sync(descriptor: int, path: Path) -> None:
+    """Sync a file, and check that it still has its name.
+
+    Raises:
+        OSError: The device failed, or no file has that name any more.
+    """
+    os.fsync(descriptor)
+    os.stat(path)  # A file that was unlinked meanwhile can be synced, but is lost.
+
+
 def free_bytes(directory: str | os.PathLike[str]) -> int | None:
     """Return the bytes that this user may still write in a directory; None if not known.
 
-    A quota is not seen: only a write that fails tells of it.
+    A quota is not seen: only a failed write shows it.
     """
     try:
         status = os.statvfs(directory)
@@ -45,15 +79,15 @@ def free_bytes(directory: str | os.PathLike[str]) -> int | None:
 
 
 def enough_bytes(min_free_bytes: int) -> int:
-    """Return how much must be free before what waits goes on.
+    """Return how many bytes must be free before a waiting write continues.
 
-    It is more than what made it wait: else it would stop again after the next few bytes.
+    It is more than the limit, so that the write does not stop again after a few bytes.
     """
     return min_free_bytes + min(_MOST_MARGIN_BYTES, min_free_bytes // _MARGIN_SHARE)
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Return whether an error, or what it comes from, is that of a full disk."""
+    """Return whether an error, or one of its causes, is the error of a full disk."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in FULL:
             return True
@@ -65,11 +99,11 @@ _listeners: list[Callable[[str], None]] = []
 
 
 @contextmanager
-def told_of_waits(listener: Callable[[str], None]) -> Iterator[None]:
+def notified_of_waits(listener: Callable[[str], None]) -> Iterator[None]:
     """Call a function during each wait inside the context, several times a second.
 
     Args:
-        listener: Takes the directory that has no room. Called in the thread that writes.
+        listener: Takes the directory on the full disk. Called in the thread that writes.
     """
     _listeners.append(listener)
     try:
@@ -79,13 +113,13 @@ def told_of_waits(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 class GuardedWrites:
-    """The writes into one regular file, which wait where there is no room.
+    """The writes into one regular file, which wait while its disk is full.
 
     Args:
         descriptor: Of the file.
         path: Its name.
-        min_free_bytes: What must stay free on its disk. 0 does not look, and a full disk is an
-            error then.
+        min_free_bytes: The bytes that stay free on its disk. With 0 nothing waits, and a full disk
+            is an error.
     """
 
     def __init__(self, descriptor: int, path: Path, min_free_bytes: int) -> None:
@@ -100,12 +134,12 @@ class GuardedWrites:
         """Write the beginning of the pieces; return the bytes that were taken, at least 1.
 
         Raises:
-            OSError: The destination failed. A full one only if nothing must stay free, or once
-                interrupted.
+            OSError: The destination failed. A full disk is an error only with a limit of 0, or
+                after `interrupt`.
         """
         if not self._min_free:
             return write_some(self._descriptor, pieces)
-        self._await_room(sum(map(len, pieces)))
+        self._await_space(sum(map(len, pieces)))
         while True:
             try:
                 return write_some(self._descriptor, pieces)
@@ -118,8 +152,8 @@ class GuardedWrites:
         """End a wait; called by another thread."""
         self._interrupted = True
 
-    def _await_room(self, size: int) -> None:
-        """Return once there is room for so many bytes more; look now and then only."""
+    def _await_space(self, size: int) -> None:
+        """Wait until `size` more bytes fit; most calls return without a look at the disk."""
         self._unseen += size
         now = time.monotonic()
         if self._unseen < _LOOK_BYTES and now - self._looked < _LOOK_SECONDS:
