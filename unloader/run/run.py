@@ -54,7 +54,6 @@ from unloader.run.workers import ceilings_of, prove
 from unloader.sources.abilities import end_keeping, keep_until_gone, kept_until
 from unloader.status.recording import LiveRun
 from unloader.storage.storage_lookup import storage_at
-from unloader.storage.storage_protocol import LiveStorage
 from unloader.verification.source import check_able
 from writers.errors import WriteError
 from writers.files.syncing import SyncThreads, together
@@ -150,13 +149,20 @@ class _Run:
     _home: Home | None = None
     _opening: Opening = field(init=False)
     _reporter: Reporter = field(init=False)
-    _finisher: Finisher | None = None
+    _finisher: Finisher = field(init=False)
     _units: Units = field(init=False)
     _load: LoadWatch | None = None
     _taking: Taking | None = None
     """Of directories that are taken while others are read."""
     _done: list[Table] = field(default_factory=list)
-    """Tables whose units are done, and that cannot be counted yet."""
+    """Tables whose units are done, and that are not handed over yet."""
+
+    def __post_init__(self) -> None:
+        """Get ready to count and publish tables."""
+        state = self.state
+        at_once = state.options.publish == "table"
+        self._finisher = Finisher(self._check, self._publish, state.live, at_once=at_once)
+        self.held.callback(self._finisher.close)
 
     def execute(self) -> Manifests:
         """Do all of it."""
@@ -166,8 +172,6 @@ class _Run:
         # Lock the places.
         home = self._home = Home.take(state)
         self.held.callback(home.close)
-        if not state.is_single:
-            self._show_in(home.live())
         if first.request.verify == "source":
             check_able(resolved.catalog, first.extract.source.kind)
         self._load = watched_load(first.request, resolved.catalog)
@@ -176,10 +180,13 @@ class _Run:
             state=state, following=self.following, held=self.held, left=self.left
         )
         opening.take_all()
+        # Let others see how far the run is, and end it.
+        live = home.live()
+        if live is not None:
+            state.live.record_in(live)
+            self.held.callback(state.live.close)
         if state.is_single:
             state.ceilings = ceilings_of(first.request, state.live)
-            self._show_in(home.live())
-        live = home.live()
         until = keep_until_gone(resolved.catalog, () if live is None else live.marks())
         state.live.resumable = state.is_resumable
         state.live.snapshot_kept_until = kept_until(resolved.catalog)
@@ -198,23 +205,15 @@ class _Run:
             order = (number for unit in units for number in unit.tables)
             self._taking = opening.take_later(order, home.keep_record)
             self.held.callback(self._taking.close)
-        at_once = state.options.publish == "table"
-        self._finisher = Finisher(self._check, self._publish, state.live, at_once=at_once)
-        self.held.callback(self._finisher.close)
         self._unload(units)
         # Count, verify and publish what is not published yet.
-        for table in self._done if state.is_single else ():
-            self._finisher_of().take(table)
+        if state.is_recorded:
+            self._hand_over()
+        at_once = state.options.publish == "table"
         self._wait("publishing" if at_once else "counting")
         if not at_once:
             self._publish_all()
         return self._end()
-
-    def _show_in(self, place: LiveStorage | None) -> None:
-        """Let others see how far the run is, and end it."""
-        if place is not None:
-            self.state.live.record_in(place)
-            self.held.callback(self.state.live.close)
 
     def _ordered(self) -> list[TableUnit]:
         """Return what is to be read, in the order in which it is handed out."""
@@ -257,15 +256,15 @@ class _Run:
             if time.monotonic() >= until:
                 state.evidence = executor.evidence()
                 until = time.monotonic() + _SAME_SECONDS
+            self._done.append(table)
+            # A single table is counted when its workers have ended.
             if state.is_recorded and not state.is_single:
-                self._finisher_of().take(table)
-            else:
-                self._done.append(table)
+                self._hand_over()
 
         def collect() -> None:
             if schedule.fresh <= _LAST_ORDERS * places:
                 # What is published now is not waited for when all is read.
-                self._finisher_of().hurry()
+                self._finisher.hurry()
             self._collect()
 
         units = self._units = Units(
@@ -347,9 +346,11 @@ class _Run:
             failure = replace(failure, message=f"{names[0]}: {failure.message}")
         return error_of(failure)
 
-    def _finisher_of(self) -> Finisher:
-        assert self._finisher is not None
-        return self._finisher
+    def _hand_over(self) -> None:
+        """Have the tables counted, and published if that is their time."""
+        for table in self._done:
+            self._finisher.take(table)
+        self._done.clear()
 
     def _close_load(self) -> None:
         """End what watches the database; may be called again."""
@@ -384,10 +385,9 @@ class _Run:
 
     def _collect(self, timeout_seconds: float = 0.0) -> None:
         """Take up what has become of tables."""
-        finisher = self._finisher_of()
         # Whichever of the two is busy is waited for; the tables come before what is beside them.
-        self._collect_taken(finisher, 0.0 if finisher.is_busy else timeout_seconds)
-        for table, error in finisher.collect(timeout_seconds):
+        self._collect_taken(0.0 if self._finisher.is_busy else timeout_seconds)
+        for table, error in self._finisher.collect(timeout_seconds):
             if error is not None:
                 failure = known_failure(error)
                 if self.state.is_single or isinstance(error, Interrupted):
@@ -397,7 +397,7 @@ class _Run:
             if table.failure is not None and self.state.options.on_failure == "stop":
                 raise self._ended_by(table.failure)
 
-    def _collect_taken(self, finisher: Finisher, timeout_seconds: float) -> None:
+    def _collect_taken(self, timeout_seconds: float) -> None:
         """Take up the tables whose directories are taken since, or cannot be."""
         taking = self._taking
         if taking is None or not taking.is_busy:
@@ -414,8 +414,7 @@ class _Run:
                 raise self._ended_by(failure)
         if taking.is_recorded and not self.state.is_recorded:
             self.state.is_recorded = True
-            for table in self._done:
-                finisher.take(table)
+            self._hand_over()
 
     def _wait(self, phase: Phase | None = None) -> None:
         """Wait until the last tables are counted and published.
@@ -426,11 +425,10 @@ class _Run:
             phase: Begins with it, if there is anything to wait for. A single table reports its
                 phases.
         """
-        finisher = self._finisher_of()
-        finisher.hurry()
-        if finisher.is_busy and phase and not self.state.is_single:
+        self._finisher.hurry()
+        if self._finisher.is_busy and phase and not self.state.is_single:
             self.state.live(PhaseStarted(phase=phase))
-        while finisher.is_busy or (self._taking is not None and self._taking.is_busy):
+        while self._finisher.is_busy or (self._taking is not None and self._taking.is_busy):
             self.state.live(Tick())
             self._collect(0.2)
 
@@ -440,7 +438,7 @@ class _Run:
             check_stop(self.state.stop, "before the files had their final names")
         for table in self.state.tables:
             if table.is_checked and not table.is_over:
-                self._finisher_of().publish(table)
+                self._finisher.publish(table)
         self._wait()
 
     def _end(self) -> Manifests:
@@ -482,8 +480,7 @@ class _Run:
         """
         if self._taking is not None:
             self._taking.close()
-        if self._finisher is not None:
-            self._finisher.close()
+        self._finisher.close()
         abandon(self.state, None if self._home is None else self._home.storage, error)
 
 
