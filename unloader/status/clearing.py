@@ -21,18 +21,18 @@ def clear(places: Sequence[str], *, dry_run: bool) -> Cleaning:
     Of a run over several tables that is what it has staged of each. The home comes last: it says
     which tables there are.
     """
-    done = [_of_tables_of_a_lakehouse(place, dry_run=dry_run) for place in places]
-    storage = storage_at(next(iter(places), ""))
-    gone = [each for each in done if each is not None]
-    places = [place for place, each in zip(places, done, strict=True) if each is None]
-    if gone:
-        removed = tuple(left for each in gone for left in each.removed)
-        if not places:
-            return replace(gone[0], removed=removed)
-        others = clear(places, dry_run=dry_run)
-        return replace(others, removed=(*removed, *others.removed))
-    wider = dict.fromkeys(each for place in places for each in _with_tables(storage, place))
-    return storage.clear(tuple(wider), dry_run=dry_run)
+    gone: list[Cleaning] = []
+    wider: dict[str, None] = {}
+    for place in places:
+        if done := _of_tables_of_a_lakehouse(place, dry_run=dry_run):
+            gone.append(done)
+        else:
+            wider.update(dict.fromkeys(_with_tables(storage_at(place), place)))
+    removed = tuple(left for each in gone for left in each.removed)
+    if gone and not wider:
+        return replace(gone[0], removed=removed)
+    others = storage_at(next(iter(wider), "")).clear(tuple(wider), dry_run=dry_run)
+    return replace(others, removed=(*removed, *others.removed))
 
 
 def _of_tables_of_a_lakehouse(place: str, *, dry_run: bool) -> Cleaning | None:

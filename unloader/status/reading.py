@@ -5,8 +5,7 @@ Nothing is changed, and the right to read is enough. It is the same for a run on
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -17,10 +16,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.manifest.model import TableRecord, TablesManifest
+from unloader.manifest.model import TablesManifest
 from unloader.manifest.read import is_published, parse_run
 from unloader.model import TableCounts
 from unloader.nouns import counted
+from unloader.resolve.broken_run import why_not_resumable
 from unloader.resolve.homes import home_above
 from unloader.resolve.run_record import (
     RecordedTable,
@@ -136,19 +136,6 @@ def status_of(place: str, tables: Mapping[str, RecordedTable] | None = None) -> 
         ) from error
 
 
-def check_whole(status: RunStatus, command: str) -> None:
-    """Check that a place is not that of one table of several: these are one run.
-
-    Raises:
-        OutputFailed: It is.
-    """
-    if status.home:
-        raise OutputFailed(
-            f"{status.destination} has one table of run {status.run_id}, which has several tables",
-            f"give the directory of all tables: unloader {command} {shlex.quote(status.home)}",
-        )
-
-
 def statuses_below(place: str, depth: int) -> tuple[RunStatus, ...]:
     """Return what is known of all runs at a place and below it, by their places.
 
@@ -217,24 +204,58 @@ def _of_broken_run(
     known: Mapping[str, RecordedTable],
 ) -> RunStatus:
     if finished is not None and finished.run_id == who.run_id:
-        # It is published; what is left is cleared up by the next command that changes anything.
+        # It is published; the next command that changes anything removes the rest.
         return _of_finished(place, finished)
-    found = _of_run(storage, place, who, known)
+    found = replace(_of_run(storage, place, who, known), finished=finished)
     record = storage.record(place, RUN_RECORD)
-    tables = recorded_tables(record, place)
     if real(place) not in known:
-        # The display of any command imports this module, and few list an interrupted run.
-        from unloader.resolve.broken_run import why_not_resumable
-
         found = replace(found, problem=why_not_resumable(found.home or place, record))
-    if tables:
-        what = tables_left(storage, place, who.run_id, tables)
-        left_out = len(recorded_left_out(record))
-        counts = replace(
-            what.tables, total=what.tables.total + left_out, failed=left_out, left_out=left_out
-        )
-        return replace(found, left=what.left, tables=counts, finished=finished)
-    return replace(found, left=_left(storage, who), finished=finished)
+    tables = recorded_tables(record, place)
+    if not tables:
+        parts = [storage.who_was_here(each) for each in who.places] if who.places[1:] else [who]
+        return replace(found, left=_staged(who.places or (place,), parts, {who.run_id}))
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        looks = threads.map(partial(_staged_of_table, storage, who.run_id), tables)
+        staged = [each for each in looks if each is not None]
+    left_out = len(recorded_left_out(record))
+    return replace(
+        found,
+        tables=TableCounts(
+            total=len(tables) + left_out,
+            done=len(tables) - len(staged),
+            failed=left_out,
+            left_out=left_out,
+        ),
+        left=Leftover(
+            directory=place,
+            run_id=who.run_id,
+            units=sum(each.units for each in staged),
+            files=sum(each.files for each in staged),
+            bytes=sum(each.bytes for each in staged),
+        ),
+    )
+
+
+def _staged_of_table(storage: Storage, run_id: str, table: RecordedTable) -> Leftover | None:
+    """Return what is staged of one of several tables; None if it is published."""
+    if all(is_published(storage, home, table.run_id) for home in table.homes):
+        return None
+    parts = [storage.who_was_here(place) for place in table.directories]
+    return _staged(table.directories, parts, {run_id, table.run_id})
+
+
+def _staged(
+    places: Sequence[str], parts: Iterable[WhoWasHere | None], runs: Container[str]
+) -> Leftover:
+    """Return what the places of a run hold together; each journal has all units of its place."""
+    left = [each.left for each in parts if each is not None and each.run_id in runs]
+    return Leftover(
+        directory=left[0].directory if left else places[0],
+        run_id=left[0].run_id if left else "",
+        units=max((each.units for each in left), default=0),
+        files=sum(each.files for each in left),
+        bytes=sum(each.bytes for each in left),
+    )
 
 
 def _of_run(
@@ -245,69 +266,35 @@ def _of_run(
     if live is None and len(who.places) > 1:
         home = who.places[0]
         live = parse_status(storage.record(home, STATUS))
-    if live is not None and live.run_id != who.run_id:
+    # A process that resumes has not shown itself yet where the record is of the process before.
+    if live and (live.run_id != who.run_id or (who.is_running and live.pid != who.pid)):
         live = None
-    if live is not None and who.is_running and live.pid != who.pid:
-        live = None  # It is of the process before; one that resumes has not shown itself yet.
     if live is not None and not who.is_running:
         live = live.of_finished_units()
-    units, table = (live.units.total, live.table) if live is not None else (None, "")
-    tables = live.tables if live is not None else None
-    if not units:
-        record = storage.record(home, RUN_RECORD)
-        if not record and (above := home_above(storage, place, who.run_id)):
-            one = tables_there.get(real(place))
-            one = table_in(storage, above, place) if one is None else one
-            return _of_one_table(place, above, who, one)
-        known = recorded_tables(record, home, single=True)
-        units = sum(each.units for each in known) if known else None
-        several = bool(known) and is_of_tables(record)
-        tables = TableCounts(total=len(known)) if several else None
-        table = counted(len(known), "table") if several else known[0].name if known else ""
-    return RunStatus(
+    found = RunStatus(
         destination=place,
         state="running" if who.is_running else "interrupted",
         run_id=who.run_id,
-        table=table,
         started=_text(_start_of(who.run_id)),
         host=who.host,
         pid=who.pid,
         since=who.since,
         live=live,
-        tables=tables,
-        units=units,
     )
-
-
-def _of_one_table(place: str, home: str, who: WhoWasHere, table: RecordedTable | None) -> RunStatus:
-    """Return what is known of a table of a run over several, by its directory."""
-    return RunStatus(
-        destination=place,
-        state="running" if who.is_running else "interrupted",
-        run_id=who.run_id,
-        table="" if table is None else table.name,
-        started=_text(_start_of(who.run_id)),
-        host=who.host,
-        pid=who.pid,
-        since=who.since,
-        home=home,
-        units=None if table is None else table.units,
-    )
-
-
-def _left(storage: Storage, who: WhoWasHere) -> Leftover:
-    """Return what all places of a run hold; the journal is in the first one."""
-    if len(who.places) < 2:
-        return who.left
-    parts = [storage.who_was_here(each) for each in who.places]
-    left = [each.left for each in parts if each is not None and each.run_id == who.run_id]
-    return Leftover(
-        directory=who.places[0],
-        run_id=who.run_id,
-        units=max((each.units for each in left), default=who.left.units),
-        files=sum(each.files for each in left),
-        bytes=sum(each.bytes for each in left),
-    )
+    if live is not None and live.units.total:
+        return replace(found, table=live.table, tables=live.tables, units=live.units.total)
+    record = storage.record(home, RUN_RECORD)
+    if not record and (above := home_above(storage, place, who.run_id)):
+        one = tables_there.get(real(place)) or table_in(storage, above, place)
+        found = replace(found, live=None, home=above)
+        return found if one is None else replace(found, table=one.name, units=one.units)
+    known = recorded_tables(record, home, single=True)
+    if not known:
+        return found
+    found = replace(found, table=known[0].name, units=sum(each.units for each in known))
+    if not is_of_tables(record):
+        return found
+    return replace(found, table=counted(len(known), "table"), tables=TableCounts(total=len(known)))
 
 
 def _of_finished(place: str, finished: FinishedRun | None) -> RunStatus:
@@ -326,40 +313,31 @@ def _of_finished(place: str, finished: FinishedRun | None) -> RunStatus:
 
 
 def _finished(storage: Storage, place: str) -> FinishedRun | None:
-    """Return the finished run at a place; one with a damaged manifest is none."""
+    """Return the finished run at a place; one with a damaged manifest is an error."""
     try:
         data = storage.read(place, MANIFEST)
     except FileNotFoundError:
         return None
-    facts = parse_run(data, path_of(place) / MANIFEST)
-    start, totals = _start_of(facts.run_id), facts.totals
-    if isinstance(facts, TablesManifest):
-        many: int | None = facts.totals.tables
-        table, verified = counted(facts.totals.tables, "table"), _verified(facts)
+    run = parse_run(data, path_of(place) / MANIFEST)
+    if isinstance(run, TablesManifest):
+        many: int | None = run.totals.tables
+        table = counted(run.totals.tables, "table")
+        verified = ", ".join(sorted({each.verified or "not verified" for each in run.tables}))
     else:
-        many, table, verified = None, _label(facts.table), facts.verified.result
+        many, verified = None, run.verified.result
+        table = ".".join(filter(None, (run.table.schema, run.table.name))) if run.table else ""
+    start, totals = _start_of(run.run_id), run.totals
     return FinishedRun(
-        run_id=facts.run_id,
+        run_id=run.run_id,
         table=table,
         rows=totals.rows,
         bytes=totals.bytes,
         files=totals.files,
         seconds=totals.seconds,
         verified=verified,
-        ended=None if start is None else _text(start + timedelta(seconds=totals.seconds)),
+        ended=_text(start and start + timedelta(seconds=totals.seconds)),
         tables=many,
     )
-
-
-def _verified(facts: TablesManifest) -> str:
-    """Return what came of the verification of all tables."""
-    return ", ".join(sorted({each.verified or "not verified" for each in facts.tables}))
-
-
-def _label(table: TableRecord | None) -> str:
-    if table is None:
-        return ""
-    return f"{table.schema}.{table.name}" if table.schema else table.name
 
 
 def _start_of(run_id: str) -> datetime | None:
@@ -373,53 +351,3 @@ def _start_of(run_id: str) -> datetime | None:
 
 def _text(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat(timespec="seconds")
-
-
-class TablesLeft(Struct, frozen=True, kw_only=True):
-    """What a broken run over several tables has left."""
-
-    tables: TableCounts
-    left: Leftover
-    """What is staged of those that are not published."""
-
-
-def tables_left(
-    storage: Storage, home: str, run_id: str, tables: Iterable[RecordedTable]
-) -> TablesLeft:
-    """Look at the directories of all tables.
-
-    Raises:
-        OSError: One cannot be read.
-    """
-    listed = list(tables)
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        found = list(threads.map(lambda table: _left_of(storage, run_id, table), listed))
-    staged = [each for each in found if each is not None]
-    return TablesLeft(
-        tables=TableCounts(total=len(listed), done=len(listed) - len(staged)),
-        left=Leftover(
-            directory=home,
-            run_id=run_id,
-            units=sum(each.units for each in staged),
-            files=sum(each.files for each in staged),
-            bytes=sum(each.bytes for each in staged),
-        ),
-    )
-
-
-def _left_of(storage: Storage, run_id: str, table: RecordedTable) -> Leftover | None:
-    """Return what is staged of a table; None if it is published."""
-    if all(is_published(storage, home, table.run_id) for home in table.homes):
-        return None
-    parts = []
-    for place in table.directories:
-        who = storage.who_was_here(place)
-        if who is not None and who.run_id in (run_id, table.run_id):
-            parts.append(who.left)
-    return Leftover(
-        directory=table.directories[0],
-        run_id=run_id,
-        units=max((each.units for each in parts), default=0),
-        files=sum(each.files for each in parts),
-        bytes=sum(each.bytes for each in parts),
-    )

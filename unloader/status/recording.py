@@ -1,8 +1,8 @@
-"""Lets others see how far a run is, and end it, by way of where its files go.
+"""Lets other processes see the progress of a run and end it, by files in its destination.
 
-A thread of its own writes the record and looks for the file that asks for the end: neither a slow
-disk nor a long call of the run into its source holds up the other. That the record cannot be
-written is told once and is no reason to fail.
+A separate thread writes the record and looks for requests: a slow disk does not delay the run, and
+a long call of the run into its source does not delay the record. A record that cannot be written is
+reported once, and the run continues.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.json import encode
+from msgspec.structs import replace
 
 from numa.model import Seat
 from unloader.errors import Interrupted, UnloaderError
@@ -25,23 +24,21 @@ from unloader.status.model import (
     LiveStatus,
     ParallelismStatus,
     UnitCounts,
+    Wish,
     WorkerStatus,
+    parse_wish,
 )
-from unloader.status.tally import Figures, Running, Speeds, Tally
-from unloader.storage.storage_protocol import boot_id, host_name
-
-if TYPE_CHECKING:
-    from numa.model import Seat
-    from unloader.status.model import ParallelismStatus, Wish
-    from unloader.status.tally import Speeds
-    from unloader.storage.storage_protocol import LiveStorage
-
+from unloader.status.tally import Speeds, Tally
+from unloader.storage.storage_protocol import LiveStorage, boot_id, host_name
 
 FIRST_SECONDS, EVERY_SECONDS = 0.2, 1.0
 """Before the first record, which a run of a moment does not need, and between two."""
 
 _PATIENCE_SECONDS = 5.0
 """How long the end of a run waits for a record that is being written to a storage that hangs."""
+
+_LONGEST_ERROR = 1000
+"""Characters."""
 
 STOP_ASKED = "`unloader stop` was called: the work units in progress are stopped"
 
@@ -71,7 +68,7 @@ class LiveRun:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._sequence = 0
-        self._speeds: Speeds | None = None
+        self._speeds = Speeds()
         self._notices: list[str] = []
         self._has_failed = False
         self.resumable: bool | None = None
@@ -137,41 +134,20 @@ class LiveRun:
             if not self.stopped_by_others and storage.stop_asked():
                 self._notices.append(STOP_ASKED)
                 self.stopped_by_others = True
-            self._look_for_wish(storage)
+            found = storage.wish()
+            if found != self._wish_read:
+                self._wish_read = found
+                wish = parse_wish(found)
+                if wish is not None:
+                    self._wishes.append(wish)
+                elif found:
+                    self._notices.append("the request to change the run cannot be read")
             self._show(storage)
 
-    def _look_for_wish(self, storage: LiveStorage) -> None:
-        found = storage.wish()
-        if found == self._wish_read:
-            return
-        self._wish_read = found
-        if found:
-            from unloader.status.model import parse_wish
-
-            wish = parse_wish(found)
-            if wish is None:
-                self._notices.append("the request to change the run cannot be read")
-            else:
-                self._wishes.append(wish)
-
     def _show(self, storage: LiveStorage, error: BaseException | None = None) -> None:
-        from unloader.status.tally import Speeds
-
-        self._speeds = self._speeds or Speeds()
         self._sequence += 1
-        process = Process(
-            run_id=self._run_id,
-            seats=self._seats,
-            sequence=self._sequence,
-            stopping=self.stop(),
-            resumable=self.resumable,
-            snapshot_kept_until=self.snapshot_kept_until,
-            parallelism=self.parallelism,
-            error=error,
-            speeds=self._speeds,
-        )
         with self._lock:
-            status = snapshot_of(self._tally, process, time.monotonic())
+            status = self._status(time.monotonic(), error)
         try:
             storage.show(encode(status))
         except OSError as trouble:
@@ -180,123 +156,77 @@ class LiveRun:
                 why = trouble.strerror or str(trouble)
                 self._notices.append(f"`unloader status` cannot follow this run: {why}")
 
-
-_LONGEST_ERROR = 1000
-
-
-class Process(Struct, frozen=True, kw_only=True):
-    """What the events of a run do not tell."""
-
-    run_id: str
-    seats: tuple[Seat, ...]
-    """Of the workers."""
-    sequence: int
-    stopping: bool = False
-    resumable: bool | None = None
-    snapshot_kept_until: str = ""
-    parallelism: ParallelismStatus | None = None
-    error: BaseException | None = None
-    """What ended the run."""
-    speeds: Speeds | None = None
-    """Gets how far the run is at this moment."""
-
-
-def snapshot_of(tally: Tally, process: Process, now: float) -> LiveStatus:
-    """Return the record of a moment.
-
-    Args:
-        tally: What the events of the run add up to.
-        process: The rest.
-        now: By the clock of the tally.
-    """
-    figures, at = tally.figures(now), datetime.now(UTC)
-    error = process.error
-    if process.speeds is not None:
-        process.speeds.add(now, figures.rows)
-    return LiveStatus(
-        run_id=process.run_id,
-        sequence=process.sequence,
-        updated=at.isoformat(timespec="milliseconds"),
-        host=host_name(),
-        boot_id=boot_id(),
-        pid=os.getpid(),
-        table=tally.run.table,
-        phase=tally.phase,
-        phase_since=_text(at - timedelta(seconds=now - tally.phase_started)),
-        units=_counts(tally, figures),
-        tables=figures.tables,
-        rows=figures.rows,
-        bytes=figures.bytes,
-        rows_expected=tally.run.rows,
-        bytes_expected=figures.bytes_expected,
-        rows_per_second=round(figures.rows_per_second, 1),
-        mean_rows_per_second=round(figures.mean_rows_per_second, 1),
-        speeds=process.speeds.values() if process.speeds is not None else (),
-        bytes_per_second=_rounded(figures.bytes_per_second),
-        fraction=round(figures.fraction, 4),
-        seconds=round(figures.seconds, 1),
-        seconds_left=_rounded(figures.seconds_left),
-        workers=tuple(_workers(tally, process.seats[: tally.run.workers], now)),
-        retries=tally.retries,
-        last_error=_shown(str(error) if error is not None else tally.last_error),
-        last_notice=_shown(tally.last_notice),
-        parallelism=process.parallelism,
-        stopping=process.stopping,
-        resumable=process.resumable,
-        snapshot_kept_until=process.snapshot_kept_until,
-        ended="" if error is None else type(error).__name__,
-    )
+    def _status(self, now: float, error: BaseException | None) -> LiveStatus:
+        """Return the record of a moment, by the clock of the tally."""
+        tally, at = self._tally, datetime.now(UTC)
+        figures, running = tally.figures(now), len(tally.running)
+        self._speeds.add(now, figures.rows)
+        since = at - timedelta(seconds=now - tally.phase_started)
+        return LiveStatus(
+            run_id=self._run_id,
+            sequence=self._sequence,
+            updated=at.isoformat(timespec="milliseconds"),
+            host=host_name(),
+            boot_id=boot_id(),
+            pid=os.getpid(),
+            table=tally.run.table,
+            phase=tally.phase,
+            phase_since=since.isoformat(timespec="seconds"),
+            units=UnitCounts(
+                total=figures.units,
+                done=figures.units_done,
+                running=running,
+                waiting=max(0, figures.units - figures.units_done - running - tally.given_up),
+                failed=tally.given_up,
+            ),
+            tables=figures.tables,
+            rows=figures.rows,
+            bytes=figures.bytes,
+            rows_expected=tally.run.rows,
+            bytes_expected=figures.bytes_expected,
+            rows_per_second=round(figures.rows_per_second, 1),
+            mean_rows_per_second=round(figures.mean_rows_per_second, 1),
+            speeds=self._speeds.values(),
+            bytes_per_second=_rounded(figures.bytes_per_second),
+            fraction=round(figures.fraction, 4),
+            seconds=round(figures.seconds, 1),
+            seconds_left=_rounded(figures.seconds_left),
+            workers=tuple(_worker(tally, each, now) for each in self._seats[: tally.run.workers]),
+            retries=tally.retries,
+            last_error=_shown(str(error) if error is not None else tally.last_error),
+            last_notice=_shown(tally.last_notice),
+            parallelism=self.parallelism,
+            stopping=self.stop(),
+            resumable=self.resumable,
+            snapshot_kept_until=self.snapshot_kept_until,
+            ended="" if error is None else type(error).__name__,
+        )
 
 
-def _counts(tally: Tally, figures: Figures) -> UnitCounts:
-    running = len(tally.running)
-    return UnitCounts(
-        total=figures.units,
-        done=figures.units_done,
-        running=running,
-        waiting=max(0, figures.units - figures.units_done - running - tally.given_up),
-        failed=tally.given_up,
-    )
-
-
-def _workers(tally: Tally, seats: Sequence[Seat], now: float) -> Iterator[WorkerStatus]:
-    retry_in = min(tally.retry_at.values(), default=None)
-    for seat in seats:
-        running = tally.running.get(seat.worker)
-        if running is not None:
-            yield _busy(seat, running, now)
-        else:
-            yield WorkerStatus(
-                worker=seat.worker,
-                node=seat.node,
-                cpus=seat.cpus,
-                waits_for="nothing" if retry_in is None else "retry",
-                retry_in_seconds=None if retry_in is None else round(max(0.0, retry_in - now), 1),
-            )
-
-
-def _busy(seat: Seat, running: Running, now: float) -> WorkerStatus:
-    return WorkerStatus(
-        worker=seat.worker,
-        node=seat.node,
-        cpus=seat.cpus,
-        unit=running.unit,
-        partition=running.partition,
-        attempt=running.attempt,
-        rows=running.rows,
-        bytes=running.bytes,
-        seconds=round(now - running.started, 1),
-        waits_for=running.waits_for,
-        waits_detail=_shown(running.waiting_for),
-    )
+def _worker(tally: Tally, seat: Seat, now: float) -> WorkerStatus:
+    idle = WorkerStatus(worker=seat.worker, node=seat.node, cpus=seat.cpus)
+    running = tally.running.get(seat.worker)
+    if running is not None:
+        return replace(
+            idle,
+            unit=running.unit,
+            partition=running.partition,
+            attempt=running.attempt,
+            rows=running.rows,
+            bytes=running.bytes,
+            seconds=round(now - running.started, 1),
+            waits_for=running.waits_for,
+            waits_detail=_shown(running.waiting_for),
+        )
+    retry_at = min(tally.retry_at.values(), default=None)
+    if retry_at is None:
+        return idle
+    wait = round(max(0.0, retry_at - now), 1)
+    return replace(idle, waits_for="retry", retry_in_seconds=wait)
 
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 1)
-
-
-def _text(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds")
 
 
 def _shown(text: str) -> str:

@@ -150,12 +150,9 @@ class Tally:
         self.last_error = self.last_notice = ""
         self._directories: dict[str, int] = {}
         self._kept = 0.0
-        many = self.run.tables > 1
-        self._tables = (
-            TableCounts(total=self.run.tables, largest_open=self.run.largest_table)
-            if many
-            else None
-        )
+        self._tables: TableCounts | None = None
+        if self.run.tables > 1:
+            self._tables = TableCounts(total=self.run.tables, largest_open=self.run.largest_table)
         self._of_before = UnitsKept(units=0, rows=0, bytes=0)
 
     def add(self, event: Event, now: float) -> None:
@@ -164,7 +161,14 @@ class Tally:
             self.run, self.phase, self.phase_started = event, "unloading", now
             self._begin(now)
         elif isinstance(event, UnitsKept):
-            self._keep(event, now)
+            # Work of an earlier process: no rate counts it.
+            self._units_done, self._rows, self._bytes = event.units, event.rows, event.bytes
+            self._rows_expected, self._of_before = event.rows, event
+            if self._tables is not None:
+                self._tables = replace(self._tables, done=event.tables)
+            self._started = now
+            self._samples = deque([(now, event.rows, event.bytes)])
+            self._kept = self._fraction()
         elif isinstance(event, PhaseStarted):
             self.phase, self.phase_started, self.verified = event.phase, now, None
             if event.phase == "connecting":
@@ -192,7 +196,12 @@ class Tally:
             self.last_notice = event.text
         elif isinstance(event, UnitFailed):
             self.running.pop(event.worker, None)
-            self._failed(event, now)
+            self.last_error = event.message
+            if event.retry_in_seconds is None:
+                self.given_up += 1
+            else:
+                self.retries += 1
+                self.retry_at[event.unit] = now + event.retry_in_seconds
         elif isinstance(event, Verified):
             self.verified = event
         elif isinstance(event, (TableStaged, TableFinished)):
@@ -200,41 +209,30 @@ class Tally:
         elif isinstance(event, DirectoryFilled):
             self._directories[event.directory] = event.bytes
 
-    def _failed(self, event: UnitFailed, now: float) -> None:
-        self.last_error = event.message
-        if event.retry_in_seconds is None:
-            self.given_up += 1
-        else:
-            self.retries += 1
-            self.retry_at[event.unit] = now + event.retry_in_seconds
-
-    def _keep(self, kept: UnitsKept, now: float) -> None:
-        """Count what was done before this process, which is no work of its own."""
-        self._units_done, self._rows, self._bytes = kept.units, kept.rows, kept.bytes
-        self._rows_expected, self._of_before = kept.rows, kept
-        if self._tables is not None:
-            self._tables = replace(self._tables, done=kept.tables)
-        self._started = now
-        self._samples = deque([(now, kept.rows, kept.bytes)])
-        self._kept = self._fraction()
-
     def give_up(self) -> None:
         """Forget the units in flight: the run stops, and what they wrote counts no more."""
         self.running.clear()
 
     def figures(self, now: float) -> Figures:
         """Return how far the run is; once it is finished, what its manifest says."""
-        if self._finished is not None:
-            return self._final(self._finished)
-        rows = self._rows + sum(each.rows for each in self.running.values())
-        size = self._bytes + sum(each.bytes for each in self.running.values())
-        self._samples.append((now, rows, size))
-        while len(self._samples) > 2 and now - self._samples[1][0] >= RATE_SECONDS:
-            self._samples.popleft()
-        then, rows_then, size_then = self._samples[0]
-        past = max(now - then, 1e-3)
-        fraction = self._fraction()
-        busy, done = now - self._started, fraction - self._kept
+        before, totals = self._of_before, self._finished
+        seconds_left: float | None
+        if totals is not None:
+            rows, size, seconds = totals.rows, totals.bytes, totals.seconds
+            fraction, seconds_left = 1.0, 0.0
+            past = busy = max(seconds, 1e-3)
+            rows_then, size_then = before.rows, before.bytes
+        else:
+            rows = self._rows + sum(each.rows for each in self.running.values())
+            size = self._bytes + sum(each.bytes for each in self.running.values())
+            self._samples.append((now, rows, size))
+            while len(self._samples) > 2 and now - self._samples[1][0] >= RATE_SECONDS:
+                self._samples.popleft()
+            then, rows_then, size_then = self._samples[0]
+            past, busy, seconds = max(now - then, 1e-3), now - self._started, now - self._began
+            fraction = self._fraction()
+            done = fraction - self._kept
+            seconds_left = busy * (1 - fraction) / done if done > 0.005 else None
         return Figures(
             units_done=self._units_done,
             units=self.run.units,
@@ -242,32 +240,11 @@ class Tally:
             bytes=size,
             # A failed attempt takes back rows that were counted before.
             rows_per_second=max(0.0, (rows - rows_then) / past),
-            bytes_per_second=max(0.0, (size - size_then) / past) if size else None,
+            bytes_per_second=max(0.0, (size - size_then) / past) if size or totals else None,
             fraction=fraction,
-            seconds=now - self._began,
-            seconds_left=busy * (1 - fraction) / done if done > 0.005 else None,
-            mean_rows_per_second=(rows - self._of_before.rows) / max(busy, 1e-3),
-            units_kept=self._of_before.units,
-            rows_kept=self._of_before.rows,
-            bytes_kept=self._of_before.bytes,
-            directories=tuple(sorted(self._directories.items())),
-            tables=self._tables,
-        )
-
-    def _final(self, totals: RunFinished) -> Figures:
-        seconds, before = max(totals.seconds, 1e-3), self._of_before
-        rows_per_second = (totals.rows - before.rows) / seconds
-        return Figures(
-            units_done=self._units_done,
-            units=self.run.units,
-            rows=totals.rows,
-            bytes=totals.bytes,
-            rows_per_second=rows_per_second,
-            bytes_per_second=(totals.bytes - before.bytes) / seconds,
-            fraction=1.0,
-            seconds=totals.seconds,
-            seconds_left=0.0,
-            mean_rows_per_second=rows_per_second,
+            seconds=seconds,
+            seconds_left=seconds_left,
+            mean_rows_per_second=(rows - before.rows) / max(busy, 1e-3),
             units_kept=before.units,
             rows_kept=before.rows,
             bytes_kept=before.bytes,
