@@ -14,7 +14,7 @@ from difflib import get_close_matches
 import click
 
 from unloader.errors import UsageError
-from unloader.request.refused_values import without_subject
+from unloader.request.settings import without_subject
 
 _OPTION = re.compile(r"--(?:s3|[a-z]+)(?:-[a-z]+)*")
 _SECRETIVE = re.compile(r"(?i)--?(?:p$|w$|pass|pw|secret|token|user)")

@@ -4,6 +4,7 @@
     Extract, Projection       which columns are read, and in which form           reading
     OutputOptions             where rows go, and how they are written             output
     Request, Route            a whole job as the user asked for it                request
+    Selection                 the rows and columns of a job                       requested_rows
     UnitTask, UnitResult      what a worker is told, and what it answers          work
     FinishedUnit              the same in the journal and in the manifest         work
 
@@ -18,7 +19,6 @@ from unloader.model.output import (
     FilePer,
     LakeTable,
     OutputOptions,
-    PartitionBy,
     SaveMode,
 )
 from unloader.model.reading import (
@@ -41,12 +41,12 @@ from unloader.model.request import (
     RetryOptions,
     Route,
     SeatOptions,
-    Selection,
     Setting,
     TableCounts,
     TablesOptions,
     VerifyLevel,
 )
+from unloader.model.requested_rows import Selection
 from unloader.model.source import (
     Consistency,
     Fetch,
@@ -76,7 +76,7 @@ from unloader.model.work import (
     UnitTask,
     Waits,
 )
-from unloader.request.settings import Part
+from unloader.request.settings import Part, PartitionBy
 
 __all__ = (
     "COMPARING",

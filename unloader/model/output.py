@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Literal
 
@@ -10,7 +9,7 @@ from msgspec import Struct, field
 
 from unloader.model.source import SecretReference
 from unloader.request.option import ONE_VALUE, PLANNING, READING, Option
-from unloader.request.settings import parse_partition
+from unloader.request.settings import PartitionBy
 from unloader.request.value_types import (
     MODE,
     OWNER_GROUP,
@@ -39,14 +38,6 @@ FilePer = Literal["unit", "table"]
 
 SaveMode = Literal["create", "append", "overwrite"]
 """What becomes of a table of a lakehouse: it is new, it gets more rows, or others."""
-
-
-class PartitionBy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of the values that rows of a table share who are in one partition."""
-
-    column: str
-    transform: str = "identity"
-    """How the value is made of the column's, as Iceberg writes it: `day`, `truncate[4]`."""
 
 
 class LakeTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,10 +101,6 @@ _LAKE = f"{_RUN} \\\n    --to iceberg://lake/sales.orders"
 _LAKE_APPEND = f"{_LAKE} --save-mode append"
 _LAKE_OVERWRITE = f"{_LAKE} --save-mode overwrite \\\n    --replace-where \"DAY = '2026-01-31'\""
 _DAILY = f"{_RUN} \\\n    --to '/extract/{{table}}/{{date}}'"
-
-
-def _partitions(items: Sequence[str]) -> tuple[PartitionBy, ...]:
-    return tuple(PartitionBy(**parse_partition(item)) for item in items)
 
 
 _output = partial(Option, group="Output", commands=PLANNING, effect="changes", scope="route")
@@ -370,7 +357,6 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             "are year, month, day, hour and truncate, such as day(CREATED) or truncate(4, NAME). "
             "Rows are not moved: each file must hold rows of one partition. Can be repeated.",
             PARTITION,
-            shape=_partitions,
             example=f"{_LAKE} --partition-by 'day(CREATED)'",
         ),
     ] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from os.path import abspath
 from typing import Annotated, Literal
@@ -13,28 +12,21 @@ from msgspec.structs import replace
 from partition_planner.model import PlanLimits
 from unloader.model.output import OutputOptions
 from unloader.model.reading import ValueOptions
-from unloader.model.source import Consistency, SourceSpec, TableName
+from unloader.model.requested_rows import Selection
+from unloader.model.source import Consistency, SourceSpec
 from unloader.request.option import ONE_VALUE, PLANNING, READING, Option
-from unloader.request.settings import Part, parse_width
 from unloader.request.value_types import (
     CLUSTER,
-    COUNT,
     CPU_SHARE,
     FILE,
-    GLOBS,
     HOURS,
-    NAMES,
     NUMBERS,
-    PART,
     RUN_PARALLELISM,
     SECONDS,
-    SHARE,
     SIZE,
     SIZE_FROM_1,
-    TABLES,
     WIDTHS,
     Choice,
-    Kind,
     PathText,
     Whole,
 )
@@ -50,165 +42,6 @@ TWO_ROUTES = (
     "    --route csv:to=/extract/csv --route lake:to=/lake/orders,format=parquet"
 )
 """An example of a run with several outputs."""
-
-_QUERY = "unloader run duckdb:///data/sales.db --query 'SELECT ID FROM ORDERS' \\\n   "
-_QUERY_NAME = f"{_QUERY} --query-name ids --to '/extract/{{table}}'"
-_PARTITION = (
-    "unloader run oracle://etl@db01/SALES --table ORDERS --to /extract \\\n    --partition 'P2026*'"
-)
-
-_selection = partial(
-    Option, group="Selection", commands=PLANNING, effect="selects", scope="table", planned=True
-)
-
-_rows = partial(_selection, commands=READING)
-
-_columns = partial(_rows, kind=NAMES, scope="route", empty=True)
-
-
-class Selection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The part of the source that the user requests."""
-
-    table: Annotated[
-        TableName | None,
-        _selection(
-            "Table or view: NAME or SCHEMA.NAME. Put double quotes around a name that is not "
-            "plain.",
-            Kind("T"),
-            commands=("describe", "codecs", "preflight", "sweep"),
-            effect="changes",
-            common=True,
-            example="ORDERS",
-        ),
-        _selection(
-            "Table, view or pattern such as 'SALES.*'. Write NAME or SCHEMA.NAME, with double "
-            "quotes around a name that is not plain. Repeat the option for several tables. All "
-            "tables are read at one snapshot.",
-            TABLES,
-            effect="changes",
-            common=True,
-            example="ORDERS",
-        ),
-    ] = None
-    query: Annotated[
-        str | None,
-        _rows(
-            "Unload the result of this query. It is used instead of --table.",
-            Kind("SQL"),
-            common=True,
-            example=f"{_QUERY} --to ids",
-        ),
-    ] = None
-    query_name: Annotated[
-        str | None,
-        _selection(
-            "Name for the result of --query. It replaces {table} in names of directories and "
-            "files. The default is query.",
-            Kind("NAME"),
-            effect="none",
-            example=_QUERY_NAME,
-        ),
-    ] = None
-    """The name of the query, in place of the name of a table; None means `query`."""
-    columns: Annotated[
-        tuple[str, ...],
-        _columns(
-            "Only these columns, in this order. A pattern such as addr_* selects all columns "
-            "that match. A text in double quotes is a name, and not a pattern. Separate several "
-            "with commas, or repeat the option.",
-            example="ID,AMOUNT",
-        ),
-    ] = ()
-    exclude: Annotated[
-        tuple[str, ...],
-        _columns(
-            "All columns except these names or patterns. Separate several with commas, or repeat "
-            "the option.",
-            example="'ADDR_*'",
-        ),
-    ] = ()
-    where: Annotated[
-        str | None,
-        _rows(
-            "Only the rows that meet this condition. The database evaluates it.",
-            Kind("SQL"),
-            scope="route",
-            common=True,
-            example="'AMOUNT > 100'",
-        ),
-    ] = None
-    partitions: Annotated[
-        tuple[str, ...],
-        _rows(
-            "Only the partitions that match one of these patterns. Each pattern must match a "
-            "partition. A partition includes its subpartitions: YEAR, YEAR/MONTH. Separate "
-            "several with commas, or repeat the option.",
-            GLOBS,
-            empty=True,
-            name="partition",
-            example=_PARTITION,
-        ),
-    ] = ()
-    """Glob patterns; empty means all partitions."""
-    as_text: Annotated[
-        tuple[str, ...],
-        _selection(
-            "Write the columns that match one of these patterns as exact text. Separate several "
-            "with commas, or repeat the option.",
-            GLOBS,
-            commands=("describe", *READING),
-            effect="changes",
-            empty=True,
-            example="'*_CODE'",
-        ),
-    ] = ()
-    sample: Annotated[
-        float | None,
-        _selection(
-            "Only a sample of about this size, such as 1%. The sample is the same each time. "
-            "Without --sample-by it consists of whole work units. With --sample-by it has, for "
-            "some values of the column, all rows with these values. 100% is everything.",
-            SHARE,
-            example="1%",
-        ),
-    ] = None
-    """A share above 0 and up to 1; 1 and None mean all rows."""
-    sample_by: Annotated[
-        str | None,
-        _selection(
-            "Sample by the values of this column. Every table and source that has the column "
-            "gives the same values, so that samples of several tables can be joined.",
-            Kind("COLUMN"),
-            example="CUSTOMER_ID --sample 1%",
-        ),
-    ] = None
-    limit_rows: Annotated[
-        int | None,
-        _selection(
-            "At most this many rows: the first that the database returns. One worker reads them.",
-            COUNT,
-            example="1000",
-        ),
-    ] = None
-    part: Annotated[
-        Part | None,
-        _selection(
-            "Read only part K of N of the work units in a plan file, at the snapshot of the "
-            "plan. The other parts run elsewhere, and `unloader merge` combines the parts. "
-            "auto/N takes K from a job array of Slurm (numbered from 1), Kubernetes or AWS Batch.",
-            PART,
-            commands=("run",),
-            scope="run",
-            planned=False,
-            in_files=False,
-        ),
-    ] = None
-    """The part of a plan that is read here; None means the whole plan."""
-
-    @property
-    def sampled_share(self) -> float | None:
-        """The requested share; None means everything."""
-        return None if self.sample is None or self.sample >= 1 else self.sample
 
 
 def _workers(number: int) -> int | None:
@@ -479,10 +312,6 @@ class RetryOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = 300.0
 
 
-def _widths(items: Sequence[str]) -> tuple[tuple[str, int], ...]:
-    return tuple(map(parse_width, items))
-
-
 _fixed = partial(
     Option,
     group="CSV",
@@ -504,7 +333,6 @@ class FixedWidths(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             "a table. Separate several with commas, or repeat the option.",
             WIDTHS,
             name="width",
-            shape=_widths,
             default_text="by the column's type",
             example="NAME=40 --fixed",
         ),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from unloader.model.request import TWO_ROUTES
 from unloader.request.option import ONE_VALUE, PASSWORDS, PLANNING, READING, Option
-from unloader.request.settings import parse_order
 from unloader.request.value_types import (
     CASTS,
     COMPRESSION,
@@ -36,10 +35,9 @@ from unloader.request.value_types import (
     Kind,
     Whole,
 )
-from writers.model import SortColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    pass
 
 DIALECTS = ("rfc4180", "tsv", "excel", "mysql", "postgres", "sqlldr-var")
 """The dialects of `writers.text.dialects`, repeated so that a help page need not import it."""
@@ -56,10 +54,6 @@ _FROM_FILE = (
 _PARQUET_KEY = f"{_RUN} \\\n    --to orders --format parquet --parquet-key-file parquet.key"
 _DECRYPT = f"{_RUN} --to orders \\\n    --encrypt-to @recipients.txt --decrypt-with identity.txt"
 _MASK_KEY = f"{_RUN} --to orders \\\n    --mask EMAIL=hmac --mask-key file:mask.key"
-
-
-def _sort_columns(items: Sequence[str]) -> tuple[SortColumn, ...]:
-    return tuple(SortColumn(**parse_order(item)) for item in items)
 
 
 _passwords = partial(Option, group="Source", commands=PASSWORDS, effect="unrecorded", kept=False)
@@ -584,6 +578,5 @@ class ParquetFiles:
         "option.",
         ORDER,
         empty=True,
-        shape=_sort_columns,
         example="'DAY,ID desc'",
     )

@@ -145,7 +145,8 @@ def fields_of(owner: type[Struct], values: Mapping[str, Any]) -> dict[str, Any]:
     for option in every_option():
         value = values.get(option.key)
         if option.owner is owner and value is not None and option.knows(values.get("format", "")):
-            found[option.field] = option.shape(value) if option.shape else value
+            shaped = option.kind.field(value)
+            found[option.field] = option.shape(shaped) if option.shape else shaped
     return found
 
 

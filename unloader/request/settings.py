@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import TypedDict
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 
 from msgspec import Struct
+
+from writers.model import SortColumn
 
 SIZE_UNITS: Mapping[str, int] = {
     "": 1,
@@ -255,15 +257,7 @@ _ORDER = re.compile(
 )
 
 
-class Order(TypedDict):
-    """What an item of an order says."""
-
-    name: str
-    descending: bool
-    nulls_first: bool
-
-
-def parse_order(text: str) -> Order:
+def parse_order(text: str) -> SortColumn:
     """Return what `COLUMN [asc|desc] [nulls first|last]` says; quotes are kept.
 
     NULLs come last, with `desc` first, where nothing is said of them: as in Oracle and PostgreSQL.
@@ -279,7 +273,7 @@ def parse_order(text: str) -> Order:
     name, direction, nulls = (part or "" for part in match.groups())
     descending = direction.lower() == "desc"
     first = nulls.lower() == "first" if nulls else descending
-    return Order(name=name, descending=descending, nulls_first=first)
+    return SortColumn(name=name, descending=descending, nulls_first=first)
 
 
 _PARTITION = re.compile(
@@ -290,14 +284,15 @@ _PARTITION = re.compile(
 _WITH_A_NUMBER = ("bucket", "truncate")
 
 
-class Partition(TypedDict):
-    """What a partition field says."""
+class PartitionBy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A value by which the rows of a table are divided into partitions."""
 
     column: str
-    transform: str
+    transform: str = "identity"
+    """The function of the column as Iceberg writes it: `day`, `truncate[4]`."""
 
 
-def parse_partition(text: str) -> Partition:
+def parse_partition(text: str) -> PartitionBy:
     """Return what `COLUMN`, `day(COLUMN)` or `truncate(4, COLUMN)` says; quotes are kept.
 
     Raises:
@@ -306,13 +301,13 @@ def parse_partition(text: str) -> Partition:
     match = _PARTITION.fullmatch(text)
     word, number, inner, plain = (part or "" for part in (match.groups() if match else ("",) * 4))
     if plain:
-        return Partition(column=plain, transform="identity")
+        return PartitionBy(column=plain)
     word = word.lower()
     if not word or (word in _WITH_A_NUMBER) != (int(number or 0) > 0):
         raise ValueError(
             f"{text!r} is not a partition; write REGION, day(CREATED) or truncate(4, ID)"
         )
-    return Partition(column=inner, transform=f"{word}[{int(number)}]" if number else word)
+    return PartitionBy(column=inner, transform=f"{word}[{int(number)}]" if number else word)
 
 
 def parse_numbers(text: str) -> tuple[int, ...]:
@@ -538,3 +533,30 @@ def parse_route(text: str) -> RouteText:
         if end == "," and at == len(rest):
             raise ValueError(f"route {name} ends with a comma; {_ROUTE_FORM}")
     return name, tuple(found.items())
+
+
+_REFUSED = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?= )""")
+_NUMERIC = re.compile(r"[0-9\s.,:+-]{0,24}(?:[A-Za-z%]{1,3}|\s[a-z]{1,9})?")
+
+
+def may_be_shown(text: str, belonging: Iterable[str] = ()) -> bool:
+    """Return whether a refused text is a number, a mark, or like one of the words that belong."""
+    if len(text) < 4 or _NUMERIC.fullmatch(text):
+        return True
+    return bool(get_close_matches(text.lower(), list(belonging), n=1, cutoff=0.75))
+
+
+def without_subject(message: str) -> str:
+    """Return a message about a value, such as `'x' is not a number`, without the value.
+
+    The value may be a password. It is shown only if it is a number or very like a word that
+    belongs there.
+    """
+    subject = _REFUSED.match(message)
+    if subject is None:
+        return message
+    rest = message[subject.end() :]
+    belonging = re.findall(r"[a-z0-9][a-z0-9-]{2,}", rest.lower())
+    if may_be_shown(subject[1][1:-1], belonging):
+        return message
+    return f"the value{rest}"

@@ -76,6 +76,10 @@ class Kind:
         """Return a value as a user would write it."""
         return str(value)
 
+    def field(self, value: Any) -> Any:
+        """Return the value of the field in the request for a value of the option."""
+        return value
+
 
 class Flag(Kind):
     """Set or not."""
@@ -236,17 +240,19 @@ class Items(Kind):
         check: Callable[[str], Any] = _unchecked,
         *,
         is_path: bool = False,
+        parsed: bool = False,
     ) -> None:
         """Set the shown text.
 
         Args:
             shown: For the help page.
             split: Returns the items of one occurrence.
-            check: Raises ValueError if an item means nothing.
+            check: Reads an item, or raises ValueError.
             is_path: The items are paths.
+            parsed: The field in the request has the items as `check` reads them.
         """
         super().__init__(shown)
-        self._split, self._check, self.is_path = split, check, is_path
+        self._split, self._check, self.is_path, self._parsed = split, check, is_path, parsed
 
     def read(self, value: Any) -> tuple[str, ...]:
         """Return the items of one occurrence; a tuple has the items of a list."""
@@ -254,6 +260,10 @@ class Items(Kind):
         for item in items:
             self._check(item)
         return items
+
+    def field(self, value: Any) -> Any:
+        """Return the items, read if the field has them so."""
+        return tuple(map(self._check, value)) if self._parsed else value
 
 
 class Assignments(Items):
@@ -279,7 +289,7 @@ class Assignments(Items):
             number: The texts are whole numbers from 1.
             quoted: A name of a table is put in double quotes where it is not plain.
         """
-        super().__init__(shown, split, check)
+        super().__init__(shown, split, check, parsed=number)
         last = "a table of whole numbers" if number else "a table"
         self.expected = f"text in quotes, a list of texts, or {last}"
         self.nested, self.number, self._quoted = nested, number, quoted
@@ -551,8 +561,8 @@ NAMES = Items("NAMES")
 GLOBS = Items("GLOBS", _unquoted)
 TABLES = Items("T", _one, _table_name)
 SCHEMAS = Items("S", _one, _table_name)
-ORDER = Items("ORDER", check=settings.parse_order)
-PARTITION = Items("FIELD", _one, settings.parse_partition)
+ORDER = Items("ORDER", check=settings.parse_order, parsed=True)
+PARTITION = Items("FIELD", _one, settings.parse_partition, parsed=True)
 PLACES = Items("DEST", _places, is_path=True)
 FILES = Items("FILE|DEST", _unquoted)
 RECIPIENTS = Items("RECIPIENT", _unquoted)

@@ -32,8 +32,7 @@ from unloader.request.job.documents import (
 )
 from unloader.request.job.entries import SUBJECT, Entry, EntryKind, Given, JobFile, Mistake, Place
 from unloader.request.option import Option, Scope, of_scope
-from unloader.request.refused_values import without_subject
-from unloader.request.settings import PASSWORD_KEYS, ROUTE_NAME, at_home
+from unloader.request.settings import PASSWORD_KEYS, ROUTE_NAME, at_home, without_subject
 from unloader.request.value_types import Parsed
 
 SOURCE, NAME, RUN, DEFAULTS = "source", "name", "run", "defaults"
