@@ -1,4 +1,4 @@
-"""How people write sizes, counts, durations, escapes and paths.
+"""How people write sizes, durations, lists, orders, levels, parts, clusters, routes and paths.
 
 Every function takes text and returns plain values; what cannot be understood is a `ValueError`
 whose message is fit for the user.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 
 from msgspec import Struct
@@ -539,13 +539,6 @@ _REFUSED = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?= )""")
 _NUMERIC = re.compile(r"[0-9\s.,:+-]{0,24}(?:[A-Za-z%]{1,3}|\s[a-z]{1,9})?")
 
 
-def may_be_shown(text: str, belonging: Iterable[str] = ()) -> bool:
-    """Return whether a refused text is a number, a mark, or like one of the words that belong."""
-    if len(text) < 4 or _NUMERIC.fullmatch(text):
-        return True
-    return bool(get_close_matches(text.lower(), list(belonging), n=1, cutoff=0.75))
-
-
 def without_subject(message: str) -> str:
     """Return a message about a value, such as `'x' is not a number`, without the value.
 
@@ -555,8 +548,9 @@ def without_subject(message: str) -> str:
     subject = _REFUSED.match(message)
     if subject is None:
         return message
-    rest = message[subject.end() :]
+    text, rest = subject[1][1:-1], message[subject.end() :]
     belonging = re.findall(r"[a-z0-9][a-z0-9-]{2,}", rest.lower())
-    if may_be_shown(subject[1][1:-1], belonging):
+    known = len(text) < 4 or _NUMERIC.fullmatch(text) is not None
+    if known or get_close_matches(text.lower(), belonging, n=1, cutoff=0.75):
         return message
     return f"the value{rest}"
