@@ -25,8 +25,7 @@ from unloader.request.directory_names import has_fields
 from unloader.request.names import matching, parse_table, typed
 from unloader.resolve.choosing import ChosenTable, ChosenTables, chosen_tables
 from unloader.resolve.columns import columns_of, without_masked_ranges
-from unloader.resolve.homes import at_home
-from unloader.resolve.places import checked_encryption, placed
+from unloader.resolve.places import at_home, checked_encryption, placed
 from unloader.resolve.planning import check_sampling, limits_of, plan_of
 from unloader.resolve.resolution import extract_of, new_run_id
 from unloader.selection.choice import AskedTables

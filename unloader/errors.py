@@ -26,6 +26,8 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -274,3 +276,17 @@ def error_class(name: str) -> type[UnloaderError]:
     """Return the class of this module with that name; UnloaderError for an unknown one."""
     found = getattr(import_module(__name__), name, UnloaderError)
     return found if isinstance(found, type) and issubclass(found, UnloaderError) else UnloaderError
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise the errors of the libraries as errors of this program."""
+    try:
+        yield
+    except UnloaderError:
+        raise
+    except Exception as error:
+        known = translate(error)
+        if known is None:
+            raise
+        raise known from error

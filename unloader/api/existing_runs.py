@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from unloader.api.translation import translated
+from unloader.errors import translated
 from unloader.events import Observer, silent
 from unloader.model import EncryptionOptions, SourceSpec
 from unloader.storage.place_names import AnyPlace, path_of

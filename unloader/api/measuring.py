@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unloader.api.translation import translated
+from unloader.errors import translated
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import Request, SeatOptions
 from unloader.resolve.resolution import prepared

@@ -10,7 +10,7 @@ from msgspec import Struct, to_builtins
 
 from partition_planner.model import TableInfo
 from partition_planner.simulate import Simulation, simulate
-from unloader.api.translation import translated
+from unloader.errors import translated
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import ReadColumn, Request, SourceSpec, TableName, TableSummary, ValueOptions
 from unloader.resolve.choosing import check_as_text
@@ -23,7 +23,7 @@ from writers.model import TextFormat
 
 if TYPE_CHECKING:
     from unloader.checking import Checked, SchemaTable
-    from unloader.selection.problems import TableProblem
+    from unloader.selection.listing import TableProblem
 
 
 class TableDescription(Struct, frozen=True, kw_only=True):
@@ -184,7 +184,7 @@ def plan(
     Raises:
         UnloaderError: As `unload` would before it starts its workers.
     """
-    from unloader.resolve.homes import home_of
+    from unloader.resolve.places import home_of
     from unloader.resolve.resolution import resolved
     from unloader.sources.abilities import keep_until_gone
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import convert
 
-from unloader.api.translation import translated
+from unloader.errors import translated
 from unloader.storage.place_names import AnyPlace, path_of
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from unloader.api.translation import translated
+from unloader.errors import translated
 from unloader.events import Observer, silent
 from unloader.model import ClusterOptions, EncryptionOptions, Request, SecretReference
 from unloader.resolve.resolved import ResolvedTable

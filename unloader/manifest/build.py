@@ -42,7 +42,7 @@ from unloader.nouns import counted
 from unloader.placement.evidence import Evidence, node_records, worker_records
 from unloader.redaction import redact
 from unloader.request.options import recorded
-from unloader.resolve.jobs import digest_of_job
+from unloader.resolve.planned import digest_of_job
 from unloader.resolve.resolved import ResolvedTable, missing_libraries
 from writers.codecs.libraries import codec_library
 from writers.model import TextFormat

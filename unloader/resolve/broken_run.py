@@ -25,8 +25,7 @@ from unloader.model import (
 )
 from unloader.placement.seating import automatic_parallelism
 from unloader.request.directory_names import directory_name, has_fields
-from unloader.resolve.homes import home_above
-from unloader.resolve.places import directory_values
+from unloader.resolve.places import directory_values, home_above
 from unloader.resolve.resolved import ResolvedTable
 from unloader.resolve.run_record import (
     UnusableRecord,
@@ -35,7 +34,7 @@ from unloader.resolve.run_record import (
     is_of_tables,
     read_record,
 )
-from unloader.selection.problems import TableProblem
+from unloader.selection.listing import TableProblem
 from unloader.storage.place_names import absolute, real
 from unloader.storage.storage_lookup import storage_at, unreadable
 from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD

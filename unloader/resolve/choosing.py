@@ -18,8 +18,15 @@ from unloader.events import Observer, silent
 from unloader.model import Request, Selection
 from unloader.request.names import Folding, choose_columns, matching_any, means_a_column
 from unloader.selection.choice import AskedTables, Chosen, choose
-from unloader.selection.listing import ListedTable, Listing, Obstacle
-from unloader.selection.problems import TableProblem, each_once, problem_of, unreadable_columns
+from unloader.selection.listing import (
+    ListedTable,
+    Listing,
+    Obstacle,
+    TableProblem,
+    each_once,
+    problem_of,
+    unreadable_columns,
+)
 from unloader.sources.abilities import describe_query
 from unloader.sources.base import Catalog
 from unloader.sources.many_tables import (

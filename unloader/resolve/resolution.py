@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import PurePath
@@ -40,19 +40,18 @@ from unloader.model import (
     Request,
     Snapshot,
     SourceSpec,
-    TablesOptions,
 )
 from unloader.placement.seating import Seating, SeatPlan, seat_request
 from unloader.request.names import one_column
 from unloader.resolve.choosing import ChosenTable, chosen_tables
 from unloader.resolve.columns import columns_of, without_masked_ranges
-from unloader.resolve.homes import home_of
-from unloader.resolve.patience import Patience
+from unloader.resolve.opening import OpenRun, Patience, closing_after_failure
 from unloader.resolve.places import (
     at_absolute_places,
     check_places,
     checked_encryption,
     directories_of,
+    home_of,
     placed,
 )
 from unloader.resolve.planned import (
@@ -73,7 +72,7 @@ from unloader.resolve.resolved import (
     projection_of_output,
 )
 from unloader.selection.choice import TablesRequest
-from unloader.selection.problems import TableProblem, each_once, one_error
+from unloader.selection.listing import TableProblem, each_once, one_error
 from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
@@ -91,25 +90,6 @@ T = TypeVar("T")
 
 _Codec = tuple[Compression, Choice | None]
 """A codec, and how a preset chose it."""
-
-
-class OpenRun(Struct, frozen=True, kw_only=True):
-    """A resolved run; its catalog holds the snapshot while the context is open."""
-
-    run_id: str
-    tables: tuple[ResolvedTable, ...]
-    """One for each table, in the order of the requests."""
-    catalog: Catalog
-    started: float
-    """When the preparation began, by `time.perf_counter`."""
-    options: TablesOptions
-    """Of the run as a whole."""
-    is_single: bool
-    """See `TablesRequest.is_single`."""
-    problems: tuple[TableProblem, ...] = ()
-    """Tables that are left out."""
-    resumed_in: str = ""
-    """The directory with the record of the interrupted run that continues; empty for a new run."""
 
 
 @contextmanager
@@ -470,17 +450,6 @@ def prepared(
 
 def _always(seats: SeatPlan) -> Callable[[], SeatPlan]:
     return lambda: seats
-
-
-@contextmanager
-def closing_after_failure(catalog: Catalog) -> Iterator[None]:
-    """Close a catalog if the block raises; an error of the closing is dropped."""
-    try:
-        yield
-    except BaseException:
-        with suppress(UnloaderError):
-            catalog.close()
-        raise
 
 
 def prepared_table(

@@ -17,7 +17,7 @@ from unloader.errors import OutputFailed, PlanFailed, error_class
 from unloader.model import TablesOptions
 from unloader.redaction import redact
 from unloader.resolve.resolved import ResolvedTable
-from unloader.selection.problems import TableProblem
+from unloader.selection.listing import TableProblem
 from unloader.storage.place_names import absolute, path_of, real, relative
 from unloader.storage.storage_protocol import RUN_RECORD, Storage
 from writers.objects.location import is_location

@@ -31,7 +31,7 @@ from unloader.manifest.read import (
     read_manifest,
 )
 from unloader.redaction import redact
-from unloader.resolve.homes import home_above
+from unloader.resolve.places import home_above
 from unloader.resolve.resolved import ResolvedTable
 from unloader.resolve.run_record import first_of, is_of_tables, options_of, recorded_tables
 from unloader.status.clearing import clear

@@ -31,7 +31,7 @@ from unloader.manifest.read import digest_at_end, manifest_bytes
 from unloader.model import AttemptFailure
 from unloader.nouns import are, counted
 from unloader.redaction import redact
-from unloader.resolve.homes import is_dropped
+from unloader.resolve.places import is_dropped
 from unloader.run.outputs import continued
 from unloader.run.table import RunState, Table
 from unloader.sources.abilities import kept_until

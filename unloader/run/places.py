@@ -30,7 +30,7 @@ from unloader.manifest.read import is_published, read_index
 from unloader.model import TablesOptions
 from unloader.nouns import counted
 from unloader.placement.observation import node_cpus
-from unloader.resolve.homes import is_dropped
+from unloader.resolve.places import is_dropped
 from unloader.resolve.resolved import ResolvedTable, of_output
 from unloader.resolve.run_record import first_of, record_of, recorded_tables
 from unloader.retention.following import Following
@@ -40,7 +40,7 @@ from unloader.run.history import History
 from unloader.run.outputs import NullOutput, RunOutput, StreamOutput
 from unloader.run.table import RunState, Table
 from unloader.run.work import named
-from unloader.selection.problems import TableProblem, one_error
+from unloader.selection.listing import TableProblem, one_error
 from unloader.storage.place_names import KEPT, destination_kind, real
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import RUN_RECORD, Claim, LiveStorage, RunStorage

@@ -31,10 +31,9 @@ from unloader.resolve.broken_run import (
     is_finished,
     why_not_resumable,
 )
-from unloader.resolve.homes import home_above
-from unloader.resolve.jobs import digest_of_tables_job, same_job
-from unloader.resolve.planned import is_of_plan
-from unloader.resolve.reopening import reopened
+from unloader.resolve.opening import reopened
+from unloader.resolve.places import home_above
+from unloader.resolve.planned import digest_of_tables_job, is_of_plan, same_job
 from unloader.resolve.resolved import ResolvedTable, of_route
 from unloader.resolve.run_record import UnusableRecord, first_of, is_of_tables, options_of
 from unloader.retention.following import Following, follow

@@ -29,9 +29,8 @@ from unloader.lakehouse.lake_formats import lake_kind
 from unloader.manifest.model import Manifest, TablesManifest, totals_of
 from unloader.manifest.read import manifest_bytes
 from unloader.model import AttemptFailure, Request
-from unloader.resolve.homes import home_of
-from unloader.resolve.places import is_followed
-from unloader.resolve.resolution import OpenRun
+from unloader.resolve.opening import OpenRun
+from unloader.resolve.places import home_of, is_followed
 from unloader.retention.following import Following
 from unloader.run.concurrency import RunSteering, watched_load
 from unloader.run.ending import abandon, advised, manifest_of, partial_error

@@ -15,7 +15,7 @@ from unloader.manifest.read import home_manifest, read_manifest
 from unloader.model import Request
 from unloader.request.directory_names import existing, has_fields, home_template
 from unloader.resolve.broken_run import is_finished
-from unloader.resolve.jobs import digest_of_job, digest_of_tables_job
+from unloader.resolve.planned import digest_of_job, digest_of_tables_job
 from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedTable
 from unloader.retention.following import Following

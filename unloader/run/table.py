@@ -24,14 +24,13 @@ from unloader.manifest.model import Manifest
 from unloader.model import COMPARING, AttemptFailure, FinishedUnit, TablesOptions
 from unloader.nouns import counted
 from unloader.placement.evidence import Evidence
-from unloader.resolve.patience import Patience
-from unloader.resolve.resolution import OpenRun
+from unloader.resolve.opening import OpenRun, Patience
 from unloader.resolve.resolved import ResolvedTable, of_output, of_route
 from unloader.run.concurrency import RunSteering
 from unloader.run.history import History
 from unloader.run.journal import Progress
 from unloader.run.outputs import RunOutput, Stop, WrittenRoute, check_stop
-from unloader.selection.problems import TableProblem
+from unloader.selection.listing import TableProblem
 from unloader.sources.abilities import kept_until
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by

@@ -17,9 +17,15 @@ from unloader.errors import UsageError
 from unloader.model import NamePart, Request, TableName, TablesOptions
 from unloader.nouns import are, counted
 from unloader.request.names import meant
-from unloader.selection.listing import STORED, Family, ListedTable, Listing
+from unloader.selection.listing import (
+    STORED,
+    Family,
+    ListedTable,
+    Listing,
+    TableProblem,
+    obstacles_of,
+)
 from unloader.selection.patterns import PartPattern, TablePattern
-from unloader.selection.problems import TableProblem, obstacles_of
 
 _SOME = 5
 """Names that a notice lists; the others are counted."""

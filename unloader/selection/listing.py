@@ -1,17 +1,19 @@
-"""What a source lists: its tables, what is known of each at a glance, and whether it can be read.
+"""What a source lists: its tables, and what keeps some of them from being unloaded.
 
 Made by a source in a fixed number of statements, however many tables there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Literal
 
 from msgspec import Struct
 
+from unloader.errors import PlanFailed, SourceError, UnloaderError, UsageError
 from unloader.model import TableSummary
+from unloader.nouns import counted
 from unloader.request.names import Folding
 
 Family = Literal["table", "materialized view", "view", "external table", "temporary table"]
@@ -155,3 +157,194 @@ class Listing(Struct, frozen=True, kw_only=True, dict=True):
             default_schemas=default_schemas,
             where=where,
         )
+
+
+ProblemKind = ObstacleKind | Literal["unmatched", "column", "twice"]
+"""unmatched: a name, a pattern or a column that matches nothing. column: a column that cannot be
+unloaded, although the table can. twice: patterns of two entries match the table. The other kinds
+are those of an `Obstacle`."""
+
+SHOWN = 12
+"""Problems in the text of an error; the others are counted."""
+
+
+_EARLIER = "it was left out when the run was first started: "
+_TRY_AGAIN = (
+    "start the command of the run with --resume-or-start: it reads all tables at a new snapshot, "
+    "with the tables that were left out"
+)
+
+
+class TableProblem(Struct, frozen=True, kw_only=True):
+    """One reason why one table, or what one pattern matches, cannot be unloaded."""
+
+    table: str
+    """Schema and name of the table, or the name or pattern as it was typed."""
+    error: UnloaderError
+    kind: ProblemKind = "refused"
+    mend: tuple[str, ...] = ()
+    """SQL statements that solve the problem, without semicolons."""
+    entry: int | None = None
+    """Number of the entry that asks for the table, from 0; None where it is not known."""
+
+    @classmethod
+    def of(
+        cls,
+        kind: ProblemKind,
+        table: str,
+        what: str,
+        *,
+        hint: str = "",
+        mend: tuple[str, ...] = (),
+        entry: int | None = None,
+    ) -> TableProblem:
+        """Return a problem that the listing or the choice of tables shows.
+
+        Args:
+            kind: See `ProblemKind`.
+            table: The table or the pattern.
+            what: The reason, as a sentence without the table.
+            hint: What to do next where no SQL solves it.
+            mend: SQL statements that solve it.
+            entry: Number of the entry.
+        """
+        grants = f"let a user who may grant it run: {'; '.join(mend)}" if mend else ""
+        error = SourceError(what, "; ".join(filter(None, (hint, grants))))
+        return cls(table=table, error=error, kind=kind, mend=mend, entry=entry)
+
+    @classmethod
+    def earlier(cls, table: str, why: str, kind: type[UnloaderError] = SourceError) -> TableProblem:
+        """Return the problem of a table that was left out before the run was resumed."""
+        message = f"{_EARLIER}{why.removeprefix(_EARLIER)}"
+        return cls(table=table, error=kind(message, _TRY_AGAIN))
+
+    @property
+    def sentence(self) -> str:
+        """Table and reason."""
+        message = self.error.message.rstrip(". ")
+        return message if message.startswith(self.table) else f"{self.table}: {message}"
+
+
+def problem_of(table: str, obstacle: Obstacle) -> TableProblem:
+    """Return an obstacle of a table as a problem."""
+    return TableProblem.of(
+        obstacle.kind, table, obstacle.what, hint=obstacle.hint, mend=obstacle.mend
+    )
+
+
+def obstacles_of(tables: Iterable[ListedTable]) -> tuple[TableProblem, ...]:
+    """Return what the listing already reports of these tables, in their order."""
+    return tuple(
+        problem_of(table.label, obstacle) for table in tables for obstacle in table.obstacles
+    )
+
+
+def unreadable_columns(
+    table: ListedTable, chosen: Collection[str] | None = None
+) -> tuple[TableProblem, ...]:
+    """Return a problem for each column that cannot be unloaded although the table can.
+
+    Args:
+        table: Its name is as the source lists it.
+        chosen: Names of the columns that are to be unloaded; None means all of them.
+    """
+    return tuple(
+        TableProblem.of(
+            "column",
+            table.label,
+            f"column {column.name} {column.what}",
+            hint=f"leave it out with --exclude {column.name}",
+            mend=column.mend,
+        )
+        for column in table.unreadable
+        if chosen is None or column.name in chosen
+    )
+
+
+def each_once(problems: Iterable[TableProblem]) -> tuple[TableProblem, ...]:
+    """Return problems in their order; a reason that a table already has is left out."""
+    found: dict[tuple[str, str], TableProblem] = {}
+    for each in problems:
+        found.setdefault((each.table, each.error.message), each)
+    return tuple(found.values())
+
+
+def one_error(problems: Sequence[TableProblem], of: int, *, goes_on: bool = True) -> UnloaderError:
+    """Return one error for all tables that cannot be unloaded.
+
+    Args:
+        problems: At least one.
+        of: The number of requested tables and queries, including these.
+        goes_on: The reader can ask for the other tables alone.
+    """
+    tables = len({each.table for each in problems})
+    unmatched = any(each.kind == "unmatched" for each in problems)
+    if len(problems) == 1 and (of == 1 or unmatched) and not problems[0].mend:
+        (problem,) = problems
+        if problem.table in problem.error.message:
+            return problem.error
+        return type(problem.error)(problem.sentence, problem.error.hint)
+    # A pattern that matches nothing is not a table, so the problems are counted.
+    head = (
+        f"{counted(len(problems), 'problem')} found"
+        if unmatched
+        else f"{tables} of {counted(of, 'table')} cannot be unloaded"
+    )
+    goes_on = goes_on and tables < of and not unmatched
+    return _joined(problems, head, _hints(problems, goes_on=goes_on))
+
+
+def lost_error(problems: Sequence[TableProblem], of: int) -> UnloaderError:
+    """Return one error for all tables that a resumed run cannot read as before.
+
+    Args:
+        problems: At least one.
+        of: The number of tables of the run.
+    """
+    head = f"{len(problems)} of {counted(of, 'table')} cannot be read as before"
+    return _joined(problems, head, dict.fromkeys(_hints(problems, goes_on=False)))
+
+
+def _joined(problems: Sequence[TableProblem], head: str, hints: Iterable[str]) -> UnloaderError:
+    kinds = {type(each.error) for each in problems}
+    kind = kinds.pop() if len(kinds) == 1 else PlanFailed
+    named = [each.sentence for each in problems[:SHOWN]]
+    if len(problems) > SHOWN:
+        named.append(f"and {len(problems) - SHOWN} more")
+    error = kind(f"{head}: {'; '.join(named)}", "; ".join(hints))
+    error.script = script(problems)
+    return error
+
+
+def script(problems: Iterable[TableProblem]) -> str:
+    """Return the SQL that solves what SQL can solve, each statement once; empty without any.
+
+    It contains only the statements, so that no name can end a comment.
+    """
+    return "".join(f"{statement};\n" for statement in _statements(problems))
+
+
+def _statements(problems: Iterable[TableProblem]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(sql for each in problems for sql in each.mend))
+
+
+def _hints(problems: Sequence[TableProblem], *, goes_on: bool) -> Iterator[str]:
+    """Yield what to do next: each hint once, with its tables if hints differ; then statements."""
+    hinted = [each for each in problems[:SHOWN] if not each.mend and each.error.hint]
+    tables: dict[str, list[str]] = {}
+    for each in hinted:
+        tables.setdefault(each.error.hint, []).append(each.table)
+    shown = list(tables.items())[:3]
+    for hint, names in shown:
+        yield hint if len(tables) == 1 else f"{', '.join(names)}: {hint}"
+    statements = _statements(problems)
+    if statements:
+        yield f"let a user who may grant it run: {'; '.join(statements[:SHOWN])}"
+    if len(statements) > SHOWN:
+        yield f"and {len(statements) - SHOWN} more statements, which --json shows"
+    usage = any(isinstance(each.error, UsageError) for each in problems)
+    in_job_file = any("[[table]]" in text for text in (*dict(shown), *statements[:SHOWN]))
+    if goes_on and usage and not in_job_file:
+        yield "write an option for one table below its [[table]] in a job file"
+    if goes_on:
+        yield "or continue without these tables: --on-table-failure continue"

@@ -17,8 +17,7 @@ from msgspec import Struct
 from unloader.errors import SnapshotGone, SourceError, TransientSourceError
 from unloader.events import Notice, Observer, silent
 from unloader.model import NamePart, TableName
-from unloader.selection.listing import ListedTable, Listing, Obstacle
-from unloader.selection.problems import TableProblem, problem_of
+from unloader.selection.listing import ListedTable, Listing, Obstacle, TableProblem, problem_of
 from unloader.sources.statement import condition, select
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.resolve.homes import home_above
+from unloader.resolve.places import home_above
 from unloader.resolve.run_record import recorded_tables
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD, Cleaning, Storage

@@ -21,7 +21,7 @@ from unloader.manifest.read import is_published, parse_run
 from unloader.model import TableCounts
 from unloader.nouns import counted
 from unloader.resolve.broken_run import why_not_resumable
-from unloader.resolve.homes import home_above
+from unloader.resolve.places import home_above
 from unloader.resolve.run_record import (
     RecordedTable,
     is_of_tables,

@@ -18,15 +18,13 @@ from unloader.selection.listing import (
     ListedTable,
     Listing,
     Obstacle,
-    of_unread_type,
-)
-from unloader.selection.patterns import parse_pattern, parse_schema, read_patterns
-from unloader.selection.problems import (
     each_once,
+    of_unread_type,
     one_error,
     script,
     unreadable_columns,
 )
+from unloader.selection.patterns import parse_pattern, parse_schema, read_patterns
 
 
 def table(schema: str, name: str, kind: str = "table", **more: Any) -> ListedTable:

@@ -33,7 +33,7 @@ from unloader.request.options import every_option
 from unloader.resolve.places import directories_of
 from unloader.resolve.resolved import of_output, routes_json
 from unloader.selection.choice import AskedTables, TablesRequest
-from unloader.selection.problems import script
+from unloader.selection.listing import script
 from unloader.storage.place_names import destination_kind
 from writers.codecs.choice import label
 from writers.model import ParquetFormat

@@ -10,9 +10,15 @@ import pytest
 
 from unloader.model import SourceSpec
 from unloader.selection.choice import TableChoice, choose
-from unloader.selection.listing import ListedTable, Listing
+from unloader.selection.listing import (
+    ListedTable,
+    Listing,
+    TableProblem,
+    each_once,
+    script,
+    unreadable_columns,
+)
 from unloader.selection.patterns import parse_pattern
-from unloader.selection.problems import TableProblem, each_once, script, unreadable_columns
 from unloader.sources.many_tables import describe_tables, list_tables
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.source import PostgresSource

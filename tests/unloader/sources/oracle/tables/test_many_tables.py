@@ -16,9 +16,14 @@ from oracle_server.data.tables import PartitionSpec
 from oracle_server.model import Column, Type
 
 from unloader.selection.choice import TableChoice, choose
-from unloader.selection.listing import ListedTable
+from unloader.selection.listing import (
+    ListedTable,
+    TableProblem,
+    each_once,
+    script,
+    unreadable_columns,
+)
 from unloader.selection.patterns import parse_pattern
-from unloader.selection.problems import TableProblem, each_once, script, unreadable_columns
 from unloader.sources.many_tables import describe_tables, list_tables
 from unloader.sources.oracle.source import OracleSource
 from unloader.sources.oracle.tables import questions

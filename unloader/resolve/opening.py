@@ -1,7 +1,7 @@
-"""Opening the source of a run that was resolved earlier, at the same point in time, or not at all.
+"""Opening the source of a run: with retries, and again at the snapshot of an earlier process.
 
-Two states of a table must never come together under one manifest. So the snapshot has to be the
-recorded one, by kind and value, and each table has to be the planned one.
+Two states of a table must never come together under one manifest. So the snapshot of a resumed run
+has to be the recorded one, by kind and value, and each table has to be the planned one.
 """
 
 from __future__ import annotations
@@ -9,26 +9,118 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TypeVar
+
+from msgspec import Struct
 
 from partition_planner.errors import PlanError
 from partition_planner.model import TableInfo
+from unloader.engine.schedule import delay_seconds, spread
 from unloader.errors import Interrupted, PlanFailed, SnapshotGone, UnloaderError, translate
-from unloader.events import Observer, PhaseStarted, silent
-from unloader.model import SourceSpec
+from unloader.events import Notice, Observer, PhaseStarted, Tick, silent
+from unloader.model import RetryOptions, SourceSpec, TablesOptions
 from unloader.resolve.broken_run import BrokenRun
 from unloader.resolve.choosing import chosen_table, with_columns
-from unloader.resolve.patience import Patience
 from unloader.resolve.planned import check_fits
-from unloader.resolve.resolution import OpenRun
 from unloader.resolve.resolved import ResolvedTable
-from unloader.selection.listing import Obstacle
-from unloader.selection.problems import TableProblem, lost_error, problem_of
+from unloader.selection.listing import Obstacle, TableProblem, lost_error, problem_of
 from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
 from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.sources.many_tables import describe_listed, hold_tables, list_tables
 from unloader.sources.registry import source_of
+
+T = TypeVar("T")
+
+_POLL_SECONDS = 0.1
+
+
+class OpenRun(Struct, frozen=True, kw_only=True):
+    """A resolved run; its catalog holds the snapshot while the context is open."""
+
+    run_id: str
+    tables: tuple[ResolvedTable, ...]
+    """One for each table, in the order of the requests."""
+    catalog: Catalog
+    started: float
+    """When the preparation began, by `time.perf_counter`."""
+    options: TablesOptions
+    """Of the run as a whole."""
+    is_single: bool
+    """See `TablesRequest.is_single`."""
+    problems: tuple[TableProblem, ...] = ()
+    """Tables that are left out."""
+    resumed_in: str = ""
+    """The directory with the record of the interrupted run that continues; empty for a new run."""
+
+
+class Patience(Struct, frozen=True, kw_only=True):
+    """Asks the source again while it fails for a cause that may pass, as units are retried.
+
+    A nightly job must not fail because the database restarts when it begins, or because the session
+    that counts was ended.
+    """
+
+    retry: RetryOptions
+    run_id: str
+    """Spreads the delays: many jobs may begin at one minute."""
+    stop: Callable[[], bool]
+    """Asked several times a second; True ends a wait."""
+    observe: Observer
+
+    def with_retries(
+        self,
+        what: str | Callable[[], str],
+        act: Callable[[], T],
+        check: Callable[[], object] = lambda: None,
+    ) -> T:
+        """Return what an act returns, trying again after each error that may pass.
+
+        Args:
+            what: Names the act in the log, such as `connecting`; called after each failure where
+                an act has several steps.
+            act: Called once, and once more for each retry.
+            check: Called after an error that may pass; raises what ends the attempts.
+
+        Raises:
+            UnloaderError: Of the last attempt, or one that does not pass.
+            Interrupted: `stop` returned True during a wait.
+        """
+        jitter = spread(self.run_id)
+        for failures in range(1, self.retry.retries + 1):
+            try:
+                return act()
+            except UnloaderError as error:
+                if not error.retryable:
+                    raise
+                check()
+                name = what if isinstance(what, str) else what()
+                delay = delay_seconds(self.retry, failures, jitter(name, failures))
+                text = f"{name}, attempt {failures} failed: {error.message}"
+                self.observe(Notice(text=f"{text} (next attempt in {delay:.3g} s)"))
+            self._wait(delay, name)
+        return act()
+
+    def _wait(self, seconds: float, what: str) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if self.stop():
+                raise Interrupted(f"stopped by a signal while waiting for the next attempt: {what}")
+            self.observe(Tick())
+            time.sleep(min(left, _POLL_SECONDS))
+
+
+@contextmanager
+def closing_after_failure(catalog: Catalog) -> Iterator[None]:
+    """Close a catalog if the block raises; an error of the closing is dropped."""
+    try:
+        yield
+    except BaseException:
+        with suppress(UnloaderError):
+            catalog.close()
+        raise
+
 
 _Key = tuple[str, str]
 
