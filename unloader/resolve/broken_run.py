@@ -38,6 +38,7 @@ from unloader.selection.listing import TableProblem
 from unloader.storage.place_names import absolute, real
 from unloader.storage.storage_lookup import storage_at, unreadable
 from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD
+from writers.objects.location import is_location
 
 if TYPE_CHECKING:
     from unloader.transforms.model import MaskingKey
@@ -355,7 +356,8 @@ def _moved(run: ResolvedTable, destination: str, places: Sequence[str]) -> Resol
             )
         return run
     options = run.output.options
-    if _real(places) == _real(options.destinations):
+    # The same object store may have another endpoint now.
+    if _real(places) == _real(options.destinations) and not is_location(destination):
         return run
     first, *others = places
     options = replace(options, destination=first, others=tuple(others))
