@@ -53,7 +53,7 @@ from unloader.transforms.transformer import Transformer
 from writers.files.sink import Sink
 from writers.model import Compression
 from writers.text.dialects import dialect
-from writers.text.encoders import encode_into, open_encoder
+from writers.text.text_writer import encode_into, open_encoder
 
 BATCH_ROWS = 1_700
 """About what 32 MiB of fetch memory give for rows of 1.2 KB."""

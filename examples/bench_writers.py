@@ -55,7 +55,7 @@ from writers.files.sink import Sink
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 from writers.registry import open_writer
 from writers.text.dialects import dialect
-from writers.text.encoders import encode_into, open_encoder
+from writers.text.text_writer import encode_into, open_encoder
 
 TABLE = "HASH_PART_0160"
 BATCH_ROWS = 16_384

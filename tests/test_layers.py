@@ -119,7 +119,7 @@ FLOORS = {
         {"writers.base"},
         {"writers.large_rows", "writers.model"},
         {"writers.built_library", "writers.schema"},
-        {"writers.errors", "writers.arrow_compute", "writers.cpu_delay"},
+        {"writers.errors", "writers.schema", "writers.cpu_delay"},
     ),
     "numa": (
         {"numa.supervisor"},

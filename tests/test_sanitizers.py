@@ -14,8 +14,8 @@ import sanitized
 
 from unloader.sources.oracle.native import library as fetch
 from unloader.sources.postgres.libpq import copying
-from writers.native import library as encoder
-from writers.parquet.native import library as pages
+from writers.native import encoder as encoder
+from writers.parquet.native import metadata as pages
 
 TESTS = Path(__file__).parent
 pytestmark = sanitized.MARKS

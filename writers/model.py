@@ -74,7 +74,8 @@ class TextFormat(
     substitute: str | None = None
     """What is written for a character that the encoding lacks; None refuses the value."""
     guard_formulas: bool = False
-    """A quote in front of texts that a spreadsheet takes for formulas, see `writers.text.formulas`.
+    """A quote in front of texts that a spreadsheet takes for formulas, see
+    `writers.text.enclosing`.
     """
     refused: str = ""
     """Characters that no value may hold, because the program that loads the files cannot."""

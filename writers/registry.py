@@ -12,8 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from writers.codecs.compression import CODECS, LEVELS, check_codec
-from writers.codecs.libraries import text_libraries
+from writers.codecs.compression import CODECS, LEVELS, check_codec, text_libraries
 from writers.errors import FormatError
 from writers.model import PLAIN, ParquetFormat, TextFormat
 
@@ -31,20 +30,20 @@ _ENCODERS = {
     "csv": (
         "writers.native.encoder",
         "writers.text.delimited",
-        "writers.text.encoded_header",
+        "writers.text.delimited",
         "xxhash",
     ),
     "parquet": (
         "pyarrow.compute",
         "pyarrow.parquet",
-        "writers.parquet.native.chunks",
+        "writers.parquet.native.file",
         "writers.parquet.native.file",
         "xxhash",
     ),
 }
 """What most files of a format need beside its writer."""
 
-_LIBRARIES = {"csv": "writers.native.library", "parquet": "writers.parquet.native.library"}
+_LIBRARIES = {"csv": "writers.native.encoder", "parquet": "writers.parquet.native.metadata"}
 
 ENTRY_POINTS = "unloader.formats"
 

@@ -1,10 +1,16 @@
-"""Schemas: as text, which crosses a process boundary without Arrow and is in records of runs."""
+"""Schemas: as text, which crosses a process boundary without Arrow and is in records of runs.
+
+Arrow's functions on arrays, imported with the first that is called.
+
+Importing `pyarrow.compute` makes a Python function of each of several hundred, which takes as long
+as all the rest of pyarrow. The native encoder calls none of them for most tables.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from writers.errors import SchemaMismatch
 
@@ -118,3 +124,17 @@ def with_field_ids(schema: pa.Schema, ids: Sequence[int]) -> pa.Schema:
         ],
         metadata=schema.metadata,
     )
+
+
+class _Functions:
+    """Stands for the module `pyarrow.compute`."""
+
+    def __getattr__(self, name: str) -> Any:
+        import pyarrow.compute
+
+        found = getattr(pyarrow.compute, name)
+        setattr(self, name, found)
+        return found
+
+
+pc: Any = _Functions()

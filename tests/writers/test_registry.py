@@ -19,8 +19,8 @@ from writers.built_library import Unusable
 from writers.content import native as sums
 from writers.errors import FormatError
 from writers.model import Compression, ParquetFormat, TextFormat
-from writers.native import library as encoder
-from writers.parquet.native import library as pages
+from writers.native import encoder as encoder
+from writers.parquet.native import metadata as pages
 from writers.text.dialects import dialect
 
 
@@ -128,8 +128,10 @@ LIBRARIES = {
 """Source file with the interface to the module that loads the built library."""
 
 
-if any(module.OVERRIDE in os.environ for module in LIBRARIES.values()):
-    pytest.skip("another build of a library is under test", allow_module_level=True)
+ANOTHER_BUILD = pytest.mark.skipif(
+    any(module.OVERRIDE in os.environ for module in LIBRARIES.values()),
+    reason="another build of a library is under test",
+)
 
 
 def load(monkeypatch: pytest.MonkeyPatch, file: str) -> object:
@@ -138,6 +140,7 @@ def load(monkeypatch: pytest.MonkeyPatch, file: str) -> object:
     return built_library.load("writers._some", "UNLOADER_SOME_LIBRARY", "some_", 3, {})
 
 
+@ANOTHER_BUILD
 def test_a_file_that_is_not_a_library_is_not_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +151,7 @@ def test_a_file_that_is_not_a_library_is_not_loaded(
         load(monkeypatch, str(file))
 
 
+@ANOTHER_BUILD
 def test_a_missing_library_is_reported_with_its_directory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -161,6 +165,7 @@ def test_a_missing_library_is_reported_with_its_directory(
     assert built_library.find(encoder.NAME, encoder.OVERRIDE) is None
 
 
+@ANOTHER_BUILD
 @pytest.mark.parametrize("version", [None, 2, 4])
 def test_a_library_of_another_version_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int | None
@@ -177,6 +182,7 @@ def test_a_library_of_another_version_is_not_used(
         load(monkeypatch, str(stale))
 
 
+@ANOTHER_BUILD
 @pytest.mark.parametrize("source", list(LIBRARIES))
 def test_a_fresh_build_is_usable(source: str) -> None:
     """It is beside its package, and the number in its source is the one that is asked for."""

@@ -44,7 +44,7 @@ from unloader.redaction import redact
 from unloader.request.options import recorded
 from unloader.resolve.planned import digest_of_job
 from unloader.resolve.resolved import ResolvedTable, missing_libraries
-from writers.codecs.libraries import codec_library
+from writers.codecs.compression import codec_library
 from writers.model import TextFormat
 from writers.schema import text_classes
 

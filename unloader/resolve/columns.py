@@ -29,7 +29,7 @@ from writers.errors import FormatError
 from writers.model import FixedField, ParquetFormat, TextFormat
 from writers.schema import read_schema, schema_text, selected, text_class
 from writers.text.dialects import check as check_dialect
-from writers.text.encoded_widths import most_bytes_of_characters, most_bytes_of_utf8
+from writers.text.fixed_width import most_bytes_of_characters, most_bytes_of_utf8
 
 
 class ScanColumns(Struct, frozen=True, kw_only=True):
@@ -464,7 +464,7 @@ def _declared_bytes(field: Any, declared: Declared, text: TextFormat) -> int | N
 
 
 def _longest_text(field: Any, declared: Declared, text: TextFormat) -> str | None:
-    from writers.text.field_widths import (
+    from writers.text.fixed_width import (
         binary_text,
         decimal_text,
         longest_text,
@@ -494,6 +494,6 @@ def _source_type(column: ReadColumn, field: Any) -> str:
 
 
 def _bytes(sample: str, text: TextFormat) -> int:
-    from writers.text.output_encoding import OutputEncoding
+    from writers.text.dialects import OutputEncoding
 
     return len(OutputEncoding(text.encoding).encode(sample))

@@ -335,7 +335,7 @@ def marked(projection: Projection, output: TextFormat | ParquetFormat) -> Projec
     """Return the projection with a note on the columns that `--guard-formulas` may change."""
     if not (isinstance(output, TextFormat) and output.guard_formulas):
         return projection
-    from writers.text.formulas import is_guarded
+    from writers.text.enclosing import is_guarded
 
     columns = tuple(
         replace(column, lossless=False, note="; ".join(filter(None, (column.note, _GUARDED))))
@@ -443,8 +443,8 @@ def routes_json(run: ResolvedTable) -> list[dict[str, Any]]:
     return found
 
 
-_TEXT = ("text encoder", "writers.native.library", "6")
-_PAGES = ("Parquet encoder", "writers.parquet.native.library", "1.4")
+_TEXT = ("text encoder", "writers.native.encoder", "6")
+_PAGES = ("Parquet encoder", "writers.parquet.native.metadata", "1.4")
 _SUMS = ("checksums", "writers.content.native", "1.2")
 _SOURCES = {"postgresql": ("reader of COPY data", "unloader.sources.postgres.libpq.copying", "4")}
 """For each library: its name for users, its module, and how many times the CPU a run without it

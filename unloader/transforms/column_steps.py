@@ -23,10 +23,9 @@ from unloader.transforms.model import (
     Masked,
     RenameColumns,
 )
-from writers.arrow_compute import pc
 from writers.errors import WriteError
 from writers.model import TextFormat
-from writers.schema import has_infinities
+from writers.schema import has_infinities, pc
 from writers.text.text_values import text_of
 
 Arrays = list[pa.Array | pa.ChunkedArray]

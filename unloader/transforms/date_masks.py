@@ -1,7 +1,7 @@
 """Masks of dates and timestamps: cut to the month or year, or shifted by days.
 
-Far years use the calendar of `writers.text.civil`, in integers, because the functions of Arrow are
-silently wrong for years past 32767. Infinite dates and timestamps stay infinite.
+Far years use the calendar of `writers.text.mask_texts`, in integers, because the functions of Arrow
+are silently wrong for years past 32767. Infinite dates and timestamps stay infinite.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from unloader.transforms.keyed_masks import (
     leading_integers,
 )
 from unloader.transforms.model import ShiftDates, TruncateDates
-from writers.arrow_compute import pc
-from writers.schema import has_infinities
-from writers.text.civil import DAY_SECONDS, UNIT_DIGITS, Civil
+from writers.schema import has_infinities, pc
+from writers.text.mask_texts import DAY_SECONDS, UNIT_DIGITS, Civil
 
 _USUAL = (-134_774, 193_944)
 """Days since 1970-01-01 of 1601-01-01 and 2501-01-01, between which Arrow's function is right; it

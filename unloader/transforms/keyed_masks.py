@@ -24,11 +24,10 @@ import pyarrow as pa
 
 from unloader.errors import OutputFailed, UsageError
 from unloader.transforms.model import HashColumn, TokenizeColumn
-from writers.arrow_compute import pc
 from writers.content.plain import number_text
 from writers.errors import WriteError
 from writers.model import TextFormat
-from writers.schema import text_class
+from writers.schema import pc, text_class
 from writers.text.text_values import plain_type, text_of
 
 DIGEST_BYTES = 32

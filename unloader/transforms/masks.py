@@ -50,7 +50,7 @@ from unloader.transforms.model import (
     TruncateColumn,
     TruncateDates,
 )
-from writers.arrow_compute import pc
+from writers.schema import pc
 
 Keys = Mapping[str, bytes]
 """Keys by their names."""

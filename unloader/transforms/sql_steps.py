@@ -27,8 +27,7 @@ from unloader.transforms.column_steps import (
 )
 from unloader.transforms.model import ComputeColumn, FilterRows, Masked
 from unloader.transforms.sql_expressions import Expression, checked, driver, open_session
-from writers.arrow_compute import pc
-from writers.schema import INFINITE, has_infinities
+from writers.schema import INFINITE, has_infinities, pc
 
 if TYPE_CHECKING:
     import duckdb

@@ -4,6 +4,16 @@ A frame is a gzip member, a zstd frame or an lz4 frame, and depends on nothing b
 the level: no clock, no file name, no frame before it. A file is any number of frames, so files
 can be joined end to end and a reader may decompress the frames side by side. Parquet compresses
 inside its pages and takes only the checks from here.
+
+Which library makes gzip members of which level: an accelerated one where it is installed.
+
+All of them make the same format; the bytes differ from library to library, and may differ from
+one version of a library to the next or between kinds of CPU. So a run says which one it used.
+
+Measured on 8 MiB of two dialects of the reference table, of repetitive orders and of program text,
+CPU seconds of one core: isal is 4 to 6 times as fast as zlib at levels 1 to 3 and its files are as
+small or smaller. From level 4 on zlib-ng is 1.3 to 4 times as fast as zlib, its files between 1.2 %
+smaller and 5 % larger.
 """
 
 from __future__ import annotations
@@ -11,11 +21,13 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any, Protocol
 
-from writers.codecs.gzip_libraries import gzip_library
+from msgspec import Struct
+
 from writers.errors import FormatError
 
 if TYPE_CHECKING:
     from writers.model import Compression
+
 
 BytesLike = bytes | bytearray | memoryview
 
@@ -141,3 +153,99 @@ class _Lz4:
     def frame(self, data: BytesLike) -> BytesLike:
         # As a Buffer it would show its whole capacity, not only what was written to it.
         return bytes(self._codec.compress(data, asbytes=True))
+
+
+ISAL_LEVELS = (1, 3)
+"""isal's level 0 compresses, unlike that of the others, and is its weakest: it is never chosen."""
+
+ISAL_DEFAULT = 3
+"""Without a level: on the reference rows 0.3 % larger than zlib's level 6, and 14 times as fast."""
+
+ZLIB_NG_LEVELS = (4, 9)
+ZLIB_DEFAULT = 6
+
+
+class GzipLibrary(Struct, frozen=True):
+    """A library and the level it is asked for."""
+
+    name: str
+    version: str
+    level: int
+    module: Any
+    """With zlib's `compressobj`."""
+
+
+def gzip_library(level: int | None) -> GzipLibrary:
+    """Return the library that serves a level from 1 to 9; None is the best default installed."""
+    wanted = ISAL_DEFAULT if level is None else level
+    if ISAL_LEVELS[0] <= wanted <= ISAL_LEVELS[1] and (found := _isal(wanted)) is not None:
+        return found
+    if level is None:
+        return _zlib_ng(ZLIB_DEFAULT) or _zlib(ZLIB_DEFAULT)
+    in_reach = ZLIB_NG_LEVELS[0] <= level <= ZLIB_NG_LEVELS[1]
+    return (_zlib_ng(level) if in_reach else None) or _zlib(level)
+
+
+def _isal(level: int) -> GzipLibrary | None:
+    try:
+        import isal
+        from isal import isal_zlib
+    except ImportError:
+        return None
+    return GzipLibrary("isal", str(isal.__version__), level, isal_zlib)
+
+
+def _zlib_ng(level: int) -> GzipLibrary | None:
+    try:
+        import zlib_ng
+        from zlib_ng import zlib_ng as zlib_ng_module
+    except ImportError:
+        return None
+    return GzipLibrary("zlib-ng", str(zlib_ng.__version__), level, zlib_ng_module)
+
+
+def _zlib(level: int) -> GzipLibrary:
+    return GzipLibrary("zlib", zlib.ZLIB_RUNTIME_VERSION, level, zlib)
+
+
+def codec_library(format_name: str, compression: Compression) -> str | None:
+    """Return the library behind a codec, such as `isal 1.9.1, level 3`; None without a codec.
+
+    Two runs with the same library on the same kind of machine write the same bytes.
+
+    Args:
+        format_name: `csv` or `parquet`, whose pages are compressed by pyarrow.
+        compression: Codec and level.
+    """
+    if compression.codec == "none":
+        return None
+    if format_name != "csv" or compression.codec == "lz4":
+        return f"pyarrow {_version('pyarrow')}"
+    if compression.codec == "gzip":
+        library = gzip_library(compression.level)
+        return f"{library.name} {library.version}, level {library.level}"
+    return f"zstandard {_version('zstandard')}"
+
+
+def text_libraries(codec: str) -> str | None:
+    """Return what compresses text with this codec, by level where that differs; None for none."""
+    if codec == "zstd":
+        return f"zstandard {_version('zstandard')}"
+    if codec == "lz4":
+        return f"pyarrow {_version('pyarrow')}"
+    if codec != "gzip":
+        return None
+    levels: dict[str, list[int]] = {}
+    for level in range(1, 10):
+        library = gzip_library(level)
+        levels.setdefault(f"{library.name} {library.version}", []).append(level)
+    if len(levels) == 1:
+        return next(iter(levels))
+    return ", ".join(f"{name} ({each[0]} to {each[-1]})" for name, each in levels.items())
+
+
+def _version(distribution: str) -> str:
+    # Imported on use: it takes milliseconds, and the library itself need not be imported.
+    from importlib.metadata import version
+
+    return version(distribution)

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from writers.codecs.choice import CodecFigures
-from writers.codecs.compression import open_compressor
-from writers.codecs.libraries import codec_library
+from writers.codecs.compression import codec_library, open_compressor
 from writers.model import Compression
 from writers.registry import open_writer
 

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from writers.arrow_compute import pc
 from writers.content.forms import Form, Kind, form_of
 from writers.content.sums import ColumnSums
 from writers.encryption.parquet import reading_options
@@ -42,8 +41,8 @@ from writers.files.read_back import (
 from writers.files.readable import Readable, arrow_stream, decrypted
 from writers.files.regular import write_error
 from writers.model import Compression, ContentSums, OutputSpec, ParquetFormat, TextFormat
-from writers.schema import read_schema, text_class
-from writers.text.formulas import is_guarded
+from writers.schema import pc, read_schema, text_class
+from writers.text.enclosing import is_guarded
 
 if TYPE_CHECKING:
     import pyarrow as pa

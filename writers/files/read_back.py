@@ -190,7 +190,7 @@ def _count_prefixed(
     path: Readable, text: TextFormat, compression: Compression, check: Callable[[], None]
 ) -> int:
     """Count records by their length prefixes, in SQL*Loader's `var` format."""
-    from writers.text.output_encoding import OutputEncoding
+    from writers.text.dialects import OutputEncoding
 
     digits, encoding = text.record_length_digits, OutputEncoding(text.encoding)
     end = encoding.encode(text.eol)
@@ -219,7 +219,7 @@ def count_fixed(
         compression: Of the file.
         check: Called now and then; its error ends the reading.
     """
-    from writers.text.output_encoding import OutputEncoding
+    from writers.text.dialects import OutputEncoding
 
     encoding, last = OutputEncoding(text.encoding), text.fixed[-1]
     end = encoding.encode(text.eol)

@@ -40,8 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from writers.parquet.options import compression_options, format_options, supported
-from writers.parquet.types import write_trial
+from writers.parquet.options import compression_options, format_options, supported, write_trial
 
 if TYPE_CHECKING:
     import pyarrow as pa

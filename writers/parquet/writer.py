@@ -10,32 +10,44 @@ elsewhere pyarrow does, row group by row group.
 
 from __future__ import annotations
 
+import io
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from writers.built_library import advice
 from writers.codecs.compression import CODECS, check_codec
-from writers.encryption.parquet import check_encryption
+from writers.encryption.parquet import check_encryption, writing_options
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.files.staging import StagedFiles
 from writers.large_rows import LargeRow, check_collectable, check_large_row, collected
 from writers.model import Compression, ParquetFormat
 from writers.parquet.columns import column_options
-from writers.parquet.encoders import check_choice, opener
-from writers.parquet.options import bloom_options, check_bloom_filters, check_options
-from writers.parquet.order import OrderCheck
-from writers.parquet.rows import RowGroups, aligned, compact
-from writers.parquet.types import check_types, refusal
+from writers.parquet.options import (
+    bloom_options,
+    check_bloom_filters,
+    check_options,
+    check_types,
+    compression_options,
+    format_options,
+    refusal,
+    statistics_options,
+)
+from writers.parquet.rows import OrderCheck, RowGroups, aligned, compact, sorting_columns
 from writers.schema import check_schema, in_microseconds, with_field_ids
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
 
-    from writers.model import OutputSpec, StageSeconds, WrittenFile
-    from writers.parquet.arrow_file import ArrowFile
-    from writers.parquet.encoders import OpenFile
+    from writers.files.sink import Sink
+    from writers.model import EncoderChoice, OutputSpec, ParquetFormat, StageSeconds, WrittenFile
     from writers.parquet.native.file import NativeFile
+
+    OpenFile = Callable[[Sink], "ArrowFile | NativeFile"]
 
 
 class ParquetWriter:
@@ -197,3 +209,152 @@ class ParquetWriter:
         self._encode_seconds += perf_counter() - started
         self._file = None
         self._files.finish(file.rows)
+
+
+def opener(
+    schema: pa.Schema,
+    spec: OutputSpec,
+    parquet: ParquetFormat,
+    paths: list[str],
+    options: dict[str, Any],
+) -> OpenFile:
+    """Return what opens the files of one work unit, given a sink for each.
+
+    Args:
+        schema: Of every batch.
+        spec: Its format is `parquet`.
+        parquet: The format.
+        paths: Of all columns in the file.
+        options: How the columns are encoded; empty where there are no rows.
+    """
+    native = _native(schema, spec, parquet, options) if options else None
+    return native or (lambda sink: ArrowFile(sink, schema, spec, parquet, paths, options))
+
+
+def _native(
+    schema: pa.Schema, spec: OutputSpec, parquet: ParquetFormat, options: dict[str, Any]
+) -> OpenFile | None:
+    if spec.encoder == "plain" or spec.encryption.keyed or why_not_native() is not None:
+        return None
+    from writers.parquet.native.file import NativeFile, plans_of, prepared
+
+    common = prepared(schema, parquet)
+    plans = None if common is None else plans_of(common.forms, options)
+    if common is None or plans is None:
+        return None
+    return partial(NativeFile, common=common, plans=plans, parquet=parquet)
+
+
+def check_choice(choice: EncoderChoice) -> None:
+    """Make sure that the encoder that was asked for by name can be used.
+
+    Raises:
+        FormatError: It is the native one, which cannot.
+    """
+    if choice != "native" or (reason := why_not_native()) is None:
+        return
+    raise FormatError(
+        f"the native Parquet encoder cannot be used: {reason}.",
+        f"{advice()}, or use --encoder plain.",
+    )
+
+
+def why_not_native() -> str | None:
+    """Return why the native library cannot be used, None if it can; it is loaded."""
+    from writers.parquet.native.metadata import why_not
+
+    return why_not()
+
+
+class ArrowFile:
+    """Writes one file; the same rows in the same row groups give the same bytes.
+
+    Args:
+        sink: Takes the bytes; it is ended by the caller.
+        schema: Of every batch.
+        spec: Its format is `parquet`.
+        parquet: The format.
+        paths: Of all columns in the file.
+        options: How the columns are encoded; empty in a file without rows.
+    """
+
+    holds_batches = True
+    """Batches are kept until their row group ends."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        schema: pa.Schema,
+        spec: OutputSpec,
+        parquet: ParquetFormat,
+        paths: list[str],
+        options: dict[str, Any],
+    ) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._schema, self._format = schema, parquet
+        self._gathered: list[pa.RecordBatch] = []
+        self.rows = 0
+        """In all whole row groups."""
+        self._view = _SinkFile(sink)
+        self._writer: Any = pq.ParquetWriter(
+            pa.PythonFile(self._view, mode="w"),
+            schema,
+            sorting_columns=sorting_columns(paths, parquet.sorted_by),
+            **{**format_options(parquet), **statistics_options(schema, parquet)},
+            **(options or compression_options(spec.compression, [])),
+            **writing_options(spec.encryption),
+        )
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows to the row group."""
+        self._gathered.append(batch)
+
+    def end_row_group(self) -> None:
+        """Write the row group.
+
+        Raises:
+            ValueNotRepresentable: A value cannot be written; names its column.
+        """
+        import pyarrow as pa
+
+        table = pa.Table.from_batches(aligned(self._gathered), self._schema)
+        try:
+            self._writer.write_table(table, row_group_size=table.num_rows)
+        except (pa.ArrowException, ValueError, OverflowError, OSError) as exc:
+            raise refusal(table, exc, self._format) from exc
+        self._gathered.clear()
+        self.rows += table.num_rows
+
+    def close(self) -> None:
+        """Write what comes behind the row groups."""
+        self._writer.close()
+
+    def give_up(self) -> None:
+        """Write nothing any more."""
+        self._gathered.clear()
+        self._view.discard = True
+        # The writer, and the C++ object under it, write a footer when they are collected.
+        self._writer.is_open = False
+        self._writer = None
+
+
+class _SinkFile(io.RawIOBase):
+    """What Arrow takes for a file: an append-only view of a sink."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.discard = False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        # Arrow writes a footer even while it gives a file up; by then it must be out of sight.
+        if not self.discard:
+            self._sink.write(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._sink.bytes_accepted

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from writers.arrow_compute import pc
 from writers.errors import FormatError
 from writers.model import TextFormat
-from writers.text.civil import DAY_SECONDS, UNIT_DIGITS, floor_divide
-from writers.text.mask_texts import Zone, mask_texts
+from writers.schema import pc
+from writers.text.mask_texts import DAY_SECONDS, UNIT_DIGITS, Zone, floor_divide, mask_texts
 from writers.text.masks import ISO_DATE, ISO_TIME, ISO_TIMESTAMP, ISO_TIMESTAMP_TZ, Mask, parse
-from writers.text.refusals import Place
+from writers.text.string_arrays import Place
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo

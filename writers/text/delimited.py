@@ -8,6 +8,18 @@ What stands for characters that the output encoding lacks, where the format has 
 
 Characters are replaced in the values themselves, before anything is enclosed, escaped or counted:
 a substitute that holds the delimiter is then enclosed as any such value is.
+
+The header in the most usual dialects, made without loading the plain encoder.
+
+Those are the dialects that servers know, too: one-character marks, doubling, UTF-8. The rules are
+those of `writers.text.enclosing` cut down to that, and a test holds the two against each other. It
+saves the import of Arrow's compute functions, which takes longer than planning a table.
+
+Arrow's own CSV writer, used where it is known to write exactly the bytes that are wanted.
+
+It joins columns of text in two thirds of the time that `binary_join_element_wise` takes, and puts
+a mark around every value of a column in a third (measured, ten columns, 133 bytes a row). It only
+copies: values that hold what it takes for structure it refuses, and they are joined the other way.
 """
 
 from __future__ import annotations
@@ -18,22 +30,24 @@ from functools import partial
 import pyarrow as pa
 from msgspec import Struct
 
-from writers.arrow_compute import pc
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.large_rows import LargeRow, LargeValue
 from writers.model import TextFormat
-from writers.schema import has_infinities
-from writers.text.arrow_csv import csv_bytes
+from writers.schema import has_infinities, pc
 from writers.text.datetime_texts import datetime_texts
-from writers.text.dialects import check
-from writers.text.enclosing import Enclosing
+from writers.text.dialects import OutputEncoding, character_of, check
+from writers.text.enclosing import Enclosing, LargeEnclosing, Pieces, large_alphabet, large_text
 from writers.text.fixed_width import FixedRecords
-from writers.text.large_enclosing import LargeEnclosing
-from writers.text.large_texts import Pieces, large_alphabet, large_text
-from writers.text.lookup_table import LookupTable
-from writers.text.output_encoding import OutputEncoding, character_of
-from writers.text.refusals import Place, too_long
-from writers.text.string_arrays import STRING_LIMIT, compact, value_bytes
+from writers.text.marks import enclosed_for, not_bare
+from writers.text.string_arrays import (
+    STRING_LIMIT,
+    LookupTable,
+    Place,
+    compact,
+    csv_bytes,
+    too_long,
+    value_bytes,
+)
 from writers.text.text_values import alphabet_of, check_field, content_of_field, format_for, text_of
 
 
@@ -456,3 +470,38 @@ def _empty(rows: int) -> pa.Array:
     # Not by `pa.repeat`, which looks for NumPy at every call, even where there is none.
     offsets = pa.py_buffer(bytes(4 * (rows + 1)))
     return pa.Array.from_buffers(pa.string(), rows, [None, offsets, pa.py_buffer(b"")])
+
+
+def is_simple(text_format: TextFormat) -> bool:
+    """Return whether the rules here cover the dialect."""
+    return (
+        len(text_format.delimiter) == 1
+        and len(text_format.enclosure) == 1
+        and text_format.enclose != "none"
+        and text_format.escape == "double"
+        and text_format.record_length_digits == 0
+        and not (text_format.header and (text_format.refused or text_format.eol_ends_always))
+        and text_format.encoding.lower() in ("utf-8", "utf8")
+    )
+
+
+def simple_header(names: Sequence[str], text_format: TextFormat) -> bytes:
+    """Return the record of column names in a simple dialect, or nothing if it has no header."""
+    if not text_format.header:
+        return b""
+    end = text_format.delimiter if text_format.trailing_delimiter else ""
+    fields = text_format.delimiter.join(
+        _field(name, text_format, single=len(names) == 1) for name in names
+    )
+    return (fields + end + text_format.eol).encode()
+
+
+def _field(name: str, text_format: TextFormat, *, single: bool) -> str:
+    mark = text_format.enclosure
+    if (
+        text_format.enclose != "minimal"
+        or name in not_bare(text_format, single=single)
+        or any(each in name for each in enclosed_for(text_format))
+    ):
+        return mark + name.replace(mark, mark * 2) + mark
+    return name

@@ -1,17 +1,39 @@
 """When a value is enclosed or escaped, so that a reader gets back exactly it.
 
 The rules are those of `writers.text.marks`, here for whole arrays of values.
+
+The rules of `writers.text.enclosing` for one value in pieces; the bytes are the same.
+
+Where only some values are enclosed (`minimal`) a value is read once before it is written, up to
+where that is decided. A refusal may come in the middle of a record: the file is given up then.
+
+The text of a value that comes in pieces: the same as that of the whole value, never held whole.
+
+What is held back from one piece to the next is a few characters or bytes: the beginning of a mark
+that may go on in the next piece, or an odd byte of base64.
+
+Values that spreadsheets take for formulas, and the quote that keeps them from it.
+
+A program such as Excel runs a field of a CSV file that begins with one of `STARTS`; what it does
+then somebody else may have written into the database. With the quote in front it is text. The list
+is that of OWASP's page on CSV injection.
 """
 
 from __future__ import annotations
 
-from functools import reduce
+import binascii
+import string
+from collections.abc import Callable, Iterator
+from functools import partial, reduce
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
-from writers.arrow_compute import pc
-from writers.model import TextFormat
-from writers.text.arrow_csv import wrapped
+from writers.large_rows import LargeValue
+from writers.model import BinaryForm, TextFormat
+from writers.schema import pc, text_class
 from writers.text.marks import (
     bare_escapes,
     behind_bare,
@@ -28,10 +50,15 @@ from writers.text.marks import (
     protected_null,
     reads_as_null,
     refused_anywhere,
+    runs_into,
     special_characters,
 )
-from writers.text.refusals import Place
-from writers.text.string_arrays import joined, value_bytes, with_room
+from writers.text.string_arrays import Place, joined, value_bytes, with_room, wrapped
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from writers.large_rows import LargeRow, LargeValue
 
 
 class Enclosing:
@@ -169,3 +196,294 @@ def _running_into(texts: pa.Array, mark: str) -> list[pa.Array]:
     stand_in = "\x01" if "\x01" not in mark else next(c for c in "\x02\x03\x04" if c not in mark)
     followed = joined(texts, mark)
     return [pc.invert(pc.ends_with(pc.replace_substring(followed, mark, stand_in), stand_in))]
+
+
+class LargeEnclosing:
+    """The rules of one format.
+
+    Args:
+        format: A checked one.
+        single: Whether records have one field only.
+    """
+
+    def __init__(self, format: TextFormat, *, single: bool) -> None:
+        self._format = format
+        self._backslash = format.escape == "backslash"
+        self._not_bare = not_bare(format, single=single)
+        self._refused = refused_anywhere(format)
+
+    def cell(
+        self, pieces: Pieces, place: Place, *, always: bool, alphabet: frozenset[str] | None
+    ) -> Pieces:
+        """Return the text as it stands between two delimiters, the enclosure included.
+
+        Args:
+            pieces: The text of one value that is not NULL.
+            place: Named when the value is refused, of an array of this value alone.
+            always: Enclose it in any case.
+            alphabet: Characters the text is made of, None if any.
+
+        Returns:
+            Reads the final text; may raise `ValueNotRepresentable` at any piece.
+        """
+        if self._refused:
+            pieces = partial(self._allowed, pieces, place)
+        if self._format.enclose == "none":
+            return partial(self._escaped if self._backslash else self._checked, pieces, place)
+        if always or self._needs_enclosing(pieces, alphabet):
+            return partial(self._enclosed, pieces, place)
+        return pieces
+
+    def _allowed(self, pieces: Pieces, place: Place) -> Iterator[str]:
+        tail = _Tail(self._refused)
+        for piece in pieces():
+            if mark := tail.found(piece):
+                raise place.refusal(0, *holds_refused(self._format, mark))
+            yield piece
+
+    def _needs_enclosing(self, pieces: Pieces, alphabet: frozenset[str] | None) -> bool:
+        format = self._format
+        marks = enclosed_for(format)
+        harmless = alphabet is not None and not alphabet & set("".join(marks))
+        longest = max(map(len, self._not_bare))
+        start, tail = "", _Tail(marks)
+        for piece in pieces():
+            start += piece[: longest + 1 - len(start)]
+            if tail.found(piece):
+                return True
+            if harmless and len(start) > longest:
+                return False
+        return start in self._not_bare or runs_into(tail.text, format.delimiter)
+
+    def _enclosed(self, pieces: Pieces, place: Place) -> Iterator[str]:
+        mark = self._format.enclosure
+        yield mark
+        if self._backslash:
+            yield from replaced(pieces, enclosed_escapes(self._format))
+        else:
+            yield from self._doubled(pieces, place)
+        yield mark
+
+    def _doubled(self, pieces: Pieces, place: Place) -> Iterator[str]:
+        mark, held = self._format.enclosure, ""
+        for piece in pieces():
+            *before, rest = (held + piece).split(mark)
+            if before and self._format.escape == "none":
+                raise place.refusal(0, *holds_enclosure(self._format))
+            # As much as may be the beginning of a mark.
+            cut = max(0, len(rest) - len(mark) + 1)
+            held = rest[cut:]
+            yield (mark * 2).join([*before, rest[:cut]])
+        if runs_into(held, mark):
+            raise place.refusal(0, *meets_enclosure(self._format))
+        yield held
+
+    def _escaped(self, pieces: Pieces, place: Place) -> Iterator[str]:
+        null = self._format.null
+        start: str | None = ""
+        for piece in replaced(pieces, bare_escapes(self._format)):
+            if start is None:
+                yield piece
+                continue
+            start += piece
+            if len(start) > len(null):
+                yield start
+                start = None
+        if start == null:
+            start = protected_null(null)
+            if start is None:
+                raise place.refusal(0, *reads_as_null(self._format))
+        if start is not None:
+            yield start
+
+    def _checked(self, pieces: Pieces, place: Place) -> Iterator[str]:
+        format = self._format
+        start, tail = "", _Tail(forbidden_bare(format))
+        for piece in pieces():
+            start += piece[: len(format.null) + 1 - len(start)]
+            if mark := tail.found(piece):
+                raise place.refusal(0, *holds_bare(format, mark))
+            yield piece
+        for mark in behind_bare(format):
+            if runs_into(tail.text, mark):
+                raise place.refusal(0, *meets_bare(mark))
+        if start == format.null:
+            raise place.refusal(0, *reads_as_null(format))
+
+
+class _Tail:
+    """Searches a text in pieces for marks, keeping as much of its end as may begin one."""
+
+    def __init__(self, marks: tuple[str, ...]) -> None:
+        self._marks = marks
+        self._kept = max(map(len, marks)) - 1
+        self.text = ""
+
+    def found(self, piece: str) -> str:
+        """Return a mark that ends in this piece, or nothing."""
+        window = self.text + piece
+        self.text = window[max(0, len(window) - self._kept) :]
+        return next((mark for mark in self._marks if mark in window), "")
+
+
+Pieces = Callable[[], Iterator[str]]
+"""Reads a text from its start, at every call."""
+
+_HEX_LETTERS = frozenset(string.hexdigits.lower() + "\\x")
+_BASE64_LETTERS = frozenset(string.ascii_letters + string.digits + "+/=")
+
+
+def large_text(value: LargeValue, form: BinaryForm, decimal_separator: str = ".") -> Pieces:
+    """Return the text of a large value.
+
+    Args:
+        value: Binary or text.
+        form: How binary is written.
+        decimal_separator: What takes the place of a point; other than a point for numbers only.
+    """
+    if not value.binary:
+        if decimal_separator == ".":
+            return lambda: cast("Iterator[str]", value.pieces())
+        return lambda: (
+            piece.replace(".", decimal_separator) for piece in cast("Iterator[str]", value.pieces())
+        )
+    if form == "base64":
+        return lambda: _base64(cast("Iterator[bytes]", value.pieces()))
+    prefix = "\\x" if form == "prefixed-hex" else ""
+    return lambda: _hex(cast("Iterator[bytes]", value.pieces()), prefix)
+
+
+def large_alphabet(value: LargeValue, form: BinaryForm) -> frozenset[str] | None:
+    """Return characters the text of a large value is made of, None if any."""
+    if not value.binary:
+        return None
+    return _BASE64_LETTERS if form == "base64" else _HEX_LETTERS
+
+
+def replaced(pieces: Pieces, pairs: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    """Replace single characters, one pair after the other."""
+    for piece in pieces():
+        text = piece
+        for old, new in pairs:
+            text = text.replace(old, new)
+        yield text
+
+
+def _hex(pieces: Iterator[bytes], prefix: str) -> Iterator[str]:
+    if prefix:
+        yield prefix
+    for piece in pieces:
+        yield binascii.hexlify(piece).decode("ascii")
+
+
+def _base64(pieces: Iterator[bytes]) -> Iterator[str]:
+    held = b""
+    for piece in pieces:
+        data = held + piece
+        # Three bytes make four characters; only the value's end may be padded.
+        whole = len(data) - len(data) % 3
+        held = data[whole:]
+        yield binascii.b2a_base64(data[:whole], newline=False).decode("ascii")
+    yield binascii.b2a_base64(held, newline=False).decode("ascii")
+
+
+STARTS = "=+-@\t\r\n＝＋－＠"
+"""The last four are the wide forms of the first four."""
+
+GUARD = "'"
+
+_PATTERN = rf"\A[{STARTS.replace('-', chr(92) + '-')}]"
+
+
+def guarded_name(name: str) -> str:
+    """Return a column's name, or any other text, as it is written."""
+    return GUARD + name if name.startswith(tuple(STARTS)) else name
+
+
+def is_guarded(field: pa.Field) -> bool:
+    """Return whether a column has texts that may be taken for formulas.
+
+    Numbers, dates and timestamps have none, also where they are carried as text.
+    """
+    return _is_text(_plain(field.type)) and not text_class(field)
+
+
+class FormulaGuard:
+    """Puts a quote in front of texts of one schema that begin like a formula."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """Take the schema of the batches."""
+        import pyarrow as pa
+
+        self._guarded = tuple(map(is_guarded, schema))
+        fields = [
+            field.with_name(guarded_name(field.name)).with_type(
+                _plain(field.type) if guarded else field.type
+            )
+            for field, guarded in zip(schema, self._guarded, strict=True)
+        ]
+        self.schema = pa.schema(fields, metadata=schema.metadata)
+        """Of the guarded batches, its names guarded, too."""
+
+    def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch with its texts guarded; NULL stays NULL."""
+        import pyarrow as pa
+
+        columns = [
+            _guard(pc.cast(column, field.type)) if guarded else column
+            for column, field, guarded in zip(
+                batch.columns, self.schema, self._guarded, strict=True
+            )
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def row(self, row: LargeRow) -> LargeRow:
+        """Return a row with its texts guarded, the large ones as they are read."""
+        values = tuple(
+            (index, _GuardedValue(value) if self._guarded[index] else value)
+            for index, value in row.values
+        )
+        return replace(row, row=self.batch(row.row), values=values)
+
+
+class _GuardedValue(Struct, frozen=True):
+    """A large text with the quote in front where it begins like a formula."""
+
+    value: LargeValue
+
+    @property
+    def binary(self) -> bool:
+        return self.value.binary
+
+    def pieces(self) -> Iterator[str]:
+        begun = False
+        for piece in self.value.pieces():
+            assert isinstance(piece, str)
+            yield piece if begun else guarded_name(piece)
+            begun = begun or bool(piece)
+
+
+def _guard(column: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    found = pc.match_substring_regex(column, _PATTERN)
+    if not pc.any(found).as_py():
+        return column
+    quote = pa.scalar(GUARD, column.type)
+    quoted = pc.binary_join_element_wise(quote, column, pa.scalar("", column.type))
+    return pc.if_else(found, quoted, column)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type that texts of a column are taken out of, of which Arrow has functions."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    return pa.large_string() if kind == pa.string_view() else kind
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return kind in (pa.string(), pa.large_string())

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from writers.arrow_compute import pc
+from writers.schema import pc
 from writers.text.string_arrays import joined, value_bytes
 
 _SHORT = {"\b": r"\b", "\t": r"\t", "\n": r"\n", "\f": r"\f", "\r": r"\r"}

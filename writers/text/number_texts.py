@@ -4,6 +4,10 @@ Source of truth: PostgreSQL's float8out and float4out, tried over millions of va
 the shortest text that lies strictly inside the interval of numbers rounding to the float. Most
 printers, Arrow's and Python's too, also take a text on the interval's edge: the double nearest to
 1e23 is `1e+23` there and `9.999999999999999e+22` here.
+
+Infinite dates and timestamps, in columns whose metadata says that they may be (`INFINITE`).
+
+Arrow has no infinity; PostgreSQL and DuckDB have, and write it `infinity` and `-infinity`.
 """
 
 from __future__ import annotations
@@ -18,8 +22,8 @@ from typing import TypeVar
 import pyarrow as pa
 from msgspec import Struct
 
-from writers.arrow_compute import pc
-from writers.text.string_arrays import joined
+from writers.schema import pc
+from writers.text.string_arrays import Place, joined
 
 
 class _Width(Struct, frozen=True, kw_only=True):
@@ -193,3 +197,49 @@ def _unscaled(values: pa.Array) -> pa.Array:
     make = pa.decimal256 if values.type.bit_width == 256 else pa.decimal128
     kind = make(values.type.precision, 0)
     return pa.Array.from_buffers(kind, len(values), values.buffers(), offset=values.offset)
+
+
+LETTERS = frozenset("-infinity")
+_WORDS = ("infinity", "-infinity")
+
+
+def infinite_texts(
+    values: pa.Array, texts_of: Callable[[pa.Array], pa.Array], place: Place, *, masked: bool
+) -> pa.Array:
+    """Return the texts of dates or timestamps, infinities included, null for null.
+
+    Args:
+        values: Of a column that may be infinite.
+        texts_of: Gives the texts of finite values.
+        place: Named when a value is refused.
+        masked: The column follows a mask, which can show no infinity.
+
+    Raises:
+        ValueNotRepresentable: A value is infinite, and the column follows a mask.
+    """
+    if not holds_infinity(values):
+        return texts_of(values)
+    ticks, greatest = _ticks(values)
+    above, below = pc.equal(ticks, greatest), pc.equal(ticks, pc.negate(greatest))
+    infinite = pc.or_(above, below)
+    if masked:
+        place.refuse_where(
+            infinite,
+            "the value is infinite, which no date format can show",
+            f"write the column as exact text with --as-text {place.column}, or leave it out with "
+            "--exclude",
+        )
+    texts = texts_of(pc.if_else(infinite, pa.scalar(None, values.type), values))
+    return pc.if_else(above, _WORDS[0], pc.if_else(below, _WORDS[1], texts))
+
+
+def holds_infinity(values: pa.Array) -> bool:
+    """Tell whether dates or timestamps of a column that may be infinite are so."""
+    ticks, greatest = _ticks(values)
+    ends = pc.min_max(ticks).as_py()
+    return ends["min"] is not None and greatest.as_py() in (ends["max"], -ends["min"])
+
+
+def _ticks(values: pa.Array) -> tuple[pa.Array, pa.Scalar]:
+    integer = pa.int32() if values.type.bit_width == 32 else pa.int64()
+    return values.view(integer), pa.scalar(2 ** (values.type.bit_width - 1) - 1, integer)

@@ -23,12 +23,9 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
-from writers.arrow_compute import pc
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import TextFormat
-from writers.schema import has_infinities, text_class
-from writers.text.binary_texts import binary_texts, uuid_texts
-from writers.text.civil import DAY_SECONDS, Civil, CivilFields
+from writers.schema import has_infinities, pc, text_class
 from writers.text.datetime_texts import (
     check_mask,
     datetime_texts,
@@ -37,14 +34,19 @@ from writers.text.datetime_texts import (
     mask_of,
     refuse_cut_fraction,
 )
-from writers.text.infinities import LETTERS as INFINITY_LETTERS
-from writers.text.infinities import infinite_texts
 from writers.text.json_texts import json_texts
-from writers.text.mask_texts import Zone, civil_texts
+from writers.text.mask_texts import DAY_SECONDS, Civil, CivilFields, Zone, civil_texts
 from writers.text.masks import GROUPS, ISO_TIMESTAMP, Mask, parse
-from writers.text.number_texts import decimal_texts, float_texts
-from writers.text.refusals import Place
-from writers.text.string_arrays import STRING_LIMIT, compact, without_views
+from writers.text.number_texts import LETTERS as INFINITY_LETTERS
+from writers.text.number_texts import decimal_texts, float_texts, infinite_texts
+from writers.text.string_arrays import (
+    STRING_LIMIT,
+    Place,
+    binary_texts,
+    compact,
+    uuid_texts,
+    without_views,
+)
 
 Content = Literal["number", "boolean", "text"]
 

@@ -9,6 +9,10 @@ The first cell of a file, where it begins with U+FEFF.
 
 Readers take that character for a byte order mark at the start of a file, and drop it. They keep it
 in an enclosure, so the cell is enclosed. A format that cannot enclose refuses it.
+
+Text encoders: the native one where it can be used, and the plain one, which has the same bytes.
+
+Nothing is imported or loaded before it is asked for.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from writers.built_library import Unusable
+from writers.built_library import Unusable, advice
 from writers.codecs.compression import CODECS, SUFFIXES, check_codec
 from writers.encryption.age import SUFFIX
 from writers.errors import FormatError, ValueNotRepresentable
@@ -29,21 +33,29 @@ from writers.files.staging import StagedFiles
 from writers.held_values import held_row
 from writers.large_rows import LargeRow, check_large_row
 from writers.model import PLAIN, TextFormat
-from writers.native.library import library
+from writers.native.encoder import library
 from writers.schema import check_schema
-from writers.text.encoders import encode_into, open_encoder
+from writers.text.dialects import OutputEncoding
 from writers.text.marks import overlaps_itself
-from writers.text.output_encoding import OutputEncoding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from writers.model import Compression, Encryption, OutputSpec, StageSeconds, WrittenFile
+    from writers.files.sink import Sink
+    from writers.model import (
+        Compression,
+        EncoderChoice,
+        Encryption,
+        OutputSpec,
+        StageSeconds,
+        TextFormat,
+        WrittenFile,
+    )
     from writers.native.encoder import NativeEncoder
     from writers.text.delimited import PlainEncoder
-    from writers.text.formulas import FormulaGuard
+    from writers.text.enclosing import FormulaGuard
 
 
 _PIECES_PER_FILE = 8
@@ -86,10 +98,10 @@ def start_of_names(names: Sequence[str], text_format: TextFormat) -> bytes:
     Raises:
         FormatError: The format is impossible, or a name cannot be written in it.
     """
-    from writers.text.encoded_header import is_simple, simple_header
+    from writers.text.delimited import is_simple, simple_header
 
     if text_format.guard_formulas:
-        from writers.text.formulas import guarded_name
+        from writers.text.enclosing import guarded_name
 
         names = tuple(map(guarded_name, names))
     if is_simple(text_format):
@@ -334,7 +346,7 @@ def _least_row_bytes(text_format: TextFormat) -> int:
 
 def _guard_of(schema: pa.Schema) -> FormulaGuard:
     # Imported on use: few ask for it.
-    from writers.text.formulas import FormulaGuard
+    from writers.text.enclosing import FormulaGuard
 
     return FormulaGuard(schema)
 
@@ -484,3 +496,85 @@ class FirstCell:
                 at = text.find(end, at + 1)
             found.append(at)
         return min((at for at in found if at >= 0), default=-1)
+
+
+def open_encoder(
+    schema: pa.Schema, format: TextFormat, choice: EncoderChoice = "auto"
+) -> PlainEncoder | NativeEncoder:
+    """Return an encoder for the batches of one work unit.
+
+    Args:
+        schema: Of every batch.
+        format: The dialect.
+        choice: auto is the native encoder where it can be used, else the plain one.
+
+    Raises:
+        FormatError: The format is impossible for the schema, or the native encoder was asked for
+            and cannot be used.
+    """
+    check_choice(choice)
+    if choice != "plain" and why_not_native() is None:
+        from writers.native.encoder import NativeEncoder
+
+        return NativeEncoder(schema, format)
+    from writers.text.delimited import PlainEncoder
+
+    return PlainEncoder(schema, format)
+
+
+def check_choice(choice: EncoderChoice) -> None:
+    """Make sure that the encoder that was asked for by name can be used.
+
+    Raises:
+        FormatError: It is the native one, which cannot.
+    """
+    if choice != "native" or (reason := why_not_native()) is None:
+        return
+    raise FormatError(
+        f"the native text encoder cannot be used: {reason}.", f"{advice()}, or use --encoder plain."
+    )
+
+
+def encode_into(
+    sink: Sink, encoder: PlainEncoder | NativeEncoder, batch: pa.RecordBatch
+) -> tuple[int, float]:
+    """Encode a batch behind what a sink was given before.
+
+    Returns:
+        Bytes of the records, and the wall seconds spent encoding: not those spent waiting for room.
+
+    Raises:
+        ValueNotRepresentable: A value cannot be written without a change. Rows before it may have
+            been taken by the sink.
+        WriteError: The destination failed.
+    """
+    from writers.text.delimited import PlainEncoder
+
+    started = perf_counter()
+    if isinstance(encoder, PlainEncoder):
+        text = encoder.encode(batch)
+        seconds = perf_counter() - started
+        sink.write(text)
+        return len(text), seconds
+    size, seconds = 0, 0.0
+    with encoder.rows(batch) as rows:
+        seconds += perf_counter() - started
+        while not rows.done:
+            room = sink.room()
+            started = perf_counter()
+            count = rows.fill(room)
+            records = None if count else rows.next_records()
+            seconds += perf_counter() - started
+            if records is None:
+                sink.advance(count)
+            else:
+                sink.write(records)
+            size += count if records is None else len(records)
+    return size, seconds
+
+
+def why_not_native() -> str | None:
+    """Return why the native encoder cannot be used, None if it can; the library is loaded."""
+    from writers.native.encoder import why_not
+
+    return why_not()

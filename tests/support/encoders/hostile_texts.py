@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from writers import built_library
 from writers.model import TextFormat
-from writers.native import library
-from writers.native.moments import moment_program
+from writers.native import encoder as library
+from writers.native.description import moment_program
 from writers.text.marks import refused_anywhere
 
 RUN_CHARACTERS = 64

@@ -33,7 +33,7 @@ def encoder(name: str, schema: pa.Schema, format: TextFormat) -> Any:
 
 def native_or_skip() -> None:
     """Skip the test, with the reason, where the native encoder cannot be used."""
-    from writers.native import library
+    from writers.native import encoder as library
 
     if reason := library.why_not():
         pytest.skip(f"no native encoder: {reason}")

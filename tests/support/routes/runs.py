@@ -27,7 +27,7 @@ from writers.errors import ValueNotRepresentable
 from writers.model import EncoderChoice, TextFormat
 from writers.schema import read_schema
 from writers.text.dialects import dialect as named
-from writers.text.encoders import open_encoder
+from writers.text.text_writer import open_encoder
 
 
 @dataclass(frozen=True, kw_only=True)

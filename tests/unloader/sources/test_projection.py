@@ -20,7 +20,7 @@ from unloader.sources.readings import ENCODED_TYPE, TEXT, ColumnReadings, Readin
 from unloader.sources.registry import source_of
 from writers.model import TextFormat
 from writers.schema import read_schema
-from writers.text.encoders import open_encoder
+from writers.text.text_writer import open_encoder
 
 CSV = OutputNeeds(text=TextFormat())
 MASKED = OutputNeeds(text=TextFormat(date_format="YYYYMMDD"))

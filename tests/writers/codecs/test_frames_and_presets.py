@@ -26,9 +26,13 @@ from writers.codecs.choice import (
     pick,
     predict,
 )
-from writers.codecs.compression import FRAMED, SUFFIXES, open_compressor
-from writers.codecs.gzip_libraries import gzip_library
-from writers.codecs.libraries import codec_library
+from writers.codecs.compression import (
+    FRAMED,
+    SUFFIXES,
+    codec_library,
+    gzip_library,
+    open_compressor,
+)
 from writers.codecs.measuring import encode_sample, measure_disk, measure_parquet, measure_text
 from writers.model import Compression, OutputSpec, ParquetFormat, TextFormat
 

@@ -20,13 +20,12 @@ from long_tests import OTHER_ROUTES, also
 
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import TextFormat
-from writers.native.description import charset_description
-from writers.native.moments import moment_program
+from writers.native.description import charset_description, moment_program
 from writers.text.datetime_texts import datetime_texts
+from writers.text.dialects import OutputEncoding
 from writers.text.masks import GROUPS
 from writers.text.number_texts import decimal_texts, float_texts
-from writers.text.output_encoding import OutputEncoding
-from writers.text.refusals import Place
+from writers.text.string_arrays import Place
 
 WIDEST = {32: 9, 64: 18, 128: 38, 256: 76}
 """Most digits by the bits of a decimal."""

@@ -23,12 +23,11 @@ from hypothesis import strategies as st
 from writers import __version__
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.model import Compression, ParquetFormat, TextFormat
-from writers.parquet.encoders import why_not_native
-from writers.parquet.native import library
-from writers.parquet.native.columns import Encoding
+from writers.parquet.native import metadata as library
 from writers.parquet.native.file import prepared
-from writers.parquet.native.pages import Page, PageEncoder
-from writers.parquet.writer import ParquetWriter
+from writers.parquet.native.layout import Encoding
+from writers.parquet.native.metadata import Page, PageEncoder
+from writers.parquet.writer import ParquetWriter, why_not_native
 
 NATIVE = f"unloader version {__version__} (build native)"
 
@@ -437,10 +436,12 @@ def test_what_the_library_does_not_know_is_left_to_arrow(tmp_path: Path) -> None
     assert is_native(path.read_bytes())
 
 
-if library.OVERRIDE in os.environ:
-    pytest.skip("another build of the library is under test", allow_module_level=True)
+ANOTHER_BUILD = pytest.mark.skipif(
+    library.OVERRIDE in os.environ, reason="another build of the library is under test"
+)
 
 
+@ANOTHER_BUILD
 def test_without_the_library_files_are_arrows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -459,6 +460,7 @@ def test_without_the_library_files_are_arrows(
         library.library.cache_clear()
 
 
+@ANOTHER_BUILD  # Sanitizers keep freed memory back.
 @pytest.mark.skipif(why_not_native() is not None, reason=f"no native library: {why_not_native()}")
 def test_pages_that_are_held_keep_their_memory_and_others_give_it_back() -> None:
     """Neither more pages nor the end of their encoder touch what someone holds."""

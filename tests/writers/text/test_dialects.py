@@ -16,7 +16,7 @@ from writers.errors import FormatError, ValueNotRepresentable
 from writers.held_values import held_row
 from writers.model import TextFormat
 from writers.text.dialects import DIALECTS, check, dialect
-from writers.text.encoders import open_encoder
+from writers.text.text_writer import open_encoder
 
 
 @pytest.mark.parametrize("name", sorted(DIALECTS))
@@ -186,7 +186,7 @@ def test_auto_is_the_plain_encoder_without_a_library_and_native_is_refused() -> 
     """The refusal says why, and what to do next."""
     lines = told(
         "import pyarrow as pa\n"
-        "from writers.text.encoders import open_encoder\n"
+        "from writers.text.text_writer import open_encoder\n"
         "from writers.errors import FormatError\n"
         "from writers.model import TextFormat\n"
         "schema = pa.schema([('a', pa.string())])\n"

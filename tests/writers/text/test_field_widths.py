@@ -11,8 +11,12 @@ import pyarrow as pa
 import pytest
 
 from writers.model import TextFormat
-from writers.text.encoded_widths import most_bytes_of_characters, most_bytes_of_utf8
-from writers.text.field_widths import longest_text, timestamp_text
+from writers.text.fixed_width import (
+    longest_text,
+    most_bytes_of_characters,
+    most_bytes_of_utf8,
+    timestamp_text,
+)
 from writers.text.text_values import text_of
 
 EXTREMES: list[tuple[pa.DataType, list[Any]]] = [

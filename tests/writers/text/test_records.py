@@ -18,15 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import writers.text.arrow_csv
+import writers.text.string_arrays
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.large_rows import LargeRow
 from writers.model import Compression, OutputSpec, TextFormat
 from writers.testing import PiecedText
-from writers.text.delimited import PlainEncoder
+from writers.text.delimited import PlainEncoder, is_simple, simple_header
 from writers.text.dialects import DIALECTS, check, dialect
-from writers.text.encoded_header import is_simple, simple_header
-from writers.text.formulas import FormulaGuard
+from writers.text.enclosing import FormulaGuard
 from writers.text.text_writer import EncodedTextWriter, TextWriter, file_start, start_of_names
 
 AWKWARD = [
@@ -273,7 +272,7 @@ def test_batches_past_the_reach_of_32_bit_offsets(monkeypatch):
     forms = [dialect(name) for name in ("rfc4180", "tsv", "mysql")]
     forms.append(replace(dialect("sqlldr-var"), enclosure="<>"))
     expected = [records(batch, form) for form in forms]
-    for module in ("string_arrays", "binary_texts", "delimited", "arrow_csv", "text_values"):
+    for module in ("string_arrays", "delimited", "text_values"):
         monkeypatch.setattr(f"writers.text.{module}.STRING_LIMIT", 64)
     assert [records(batch, form) for form in forms] == expected
 
@@ -330,7 +329,7 @@ def test_without_arrows_options_the_bytes_are_the_same(name, monkeypatch):
 
     parts = [batch, batch.slice(0, 3), batch.slice(5, 2)]
     found = [encoded(part) for part in parts]
-    monkeypatch.setattr(writers.text.arrow_csv, "_can_end_lines", lambda: False)
+    monkeypatch.setattr(writers.text.string_arrays, "_can_end_lines", lambda: False)
     assert [encoded(part) for part in parts] == found
 
 

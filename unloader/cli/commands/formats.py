@@ -26,10 +26,10 @@ from unloader.lakehouse.lake_formats import EXTRAS, LIBRARIES, LakeKind
 def command(**values: Any) -> None:
     """List output formats, compression codecs, dialects of delimited text, and kinds of tables."""
     from writers import registry
-    from writers.parquet import encoders as parquet
-    from writers.text import dialects, encoders
+    from writers.parquet import writer as parquet
+    from writers.text import dialects, text_writer
 
-    codecs, reasons = registry.codecs(), (encoders.why_not_native(), parquet.why_not_native())
+    codecs, reasons = registry.codecs(), (text_writer.why_not_native(), parquet.why_not_native())
     if values["json"]:
         named = {name: to_builtins(each) for name, each in dialects.DIALECTS.items()}
         text, pages = (

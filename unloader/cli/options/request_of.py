@@ -59,11 +59,11 @@ from writers.errors import FormatError
 from writers.files.checksums import open_digest
 from writers.files.regular import read_named
 from writers.model import Compression, ParquetFormat, TextFormat
-from writers.parquet.encoders import check_choice as check_parquet_choice
 from writers.parquet.options import check_options
+from writers.parquet.writer import check_choice as check_parquet_choice
 from writers.text import dialects
 from writers.text.dialects import dialect
-from writers.text.encoders import check_choice
+from writers.text.text_writer import check_choice
 
 _NO_DELIMITED_TEXT = {
     "delimiter": "",

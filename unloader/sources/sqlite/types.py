@@ -181,7 +181,7 @@ def _merged(found: Iterator[pa.Array], columns: Sequence[ReadColumn]) -> Iterato
             reals = next(found)
             if reals.null_count < len(reals):
                 # Imported on use: they take longer than a small table.
-                from writers.arrow_compute import pc
+                from writers.schema import pc
                 from writers.text.number_texts import float_texts
 
                 array = pc.coalesce(array, float_texts(reals))

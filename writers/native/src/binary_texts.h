@@ -1,4 +1,4 @@
-// Binary values and UUIDs as text: writers.text.binary_texts for one value at a time.
+// Binary values and UUIDs as text: writers.text.string_arrays for one value at a time.
 #pragma once
 
 #include <cstddef>

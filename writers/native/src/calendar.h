@@ -1,4 +1,4 @@
-// The proleptic Gregorian calendar by integer arithmetic, as writers.text.civil has it.
+// The proleptic Gregorian calendar by integer arithmetic, as writers.text.mask_texts has it.
 #pragma once
 
 #include <cstdint>

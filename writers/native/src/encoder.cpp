@@ -1,4 +1,4 @@
-// The library's interface: plain C, for writers.native.library. Nothing is thrown out of here.
+// The library's interface: plain C, for writers.native.encoder. Nothing is thrown out of here.
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -15,7 +15,7 @@ using unloader::RecordStyle;
 namespace {
 
 // Raised with every change of this interface or of a description that is handed over here; the
-// number is also in writers.native.library.
+// number is also in writers.native.encoder.
 constexpr uint32_t ABI_VERSION = 3;
 
 // Besides those of unloader::Status.

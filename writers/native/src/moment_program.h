@@ -1,4 +1,4 @@
-// What a mask asks for, read from the bytes that writers.native.moments makes of it.
+// What a mask asks for, read from the bytes that writers.native.description makes of it.
 #pragma once
 
 #include <cstddef>

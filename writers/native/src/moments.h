@@ -7,7 +7,7 @@
 
 namespace unloader {
 
-// A mask made ready for one column: what writers.native.moments.moment_program describes. It does
+// A mask made ready for one column: what writers.native.description.moment_program describes. It does
 // not change once made, so threads may share it.
 class Moments {
 public:

@@ -35,7 +35,7 @@ enum class Status : int32_t {
     UNDECIDED = 3,  // the plain encoder may have a text for a value that this one has not
 };
 
-// As writers.native.library declares it.
+// As writers.native.encoder declares it.
 struct Progress {
     int64_t rows;     // of the batch, written so far
     uint64_t bytes;   // written by the last call

@@ -2,32 +2,53 @@
 
 What depends on types and not on rows (the schema, the order of each column's values, the metadata
 of fields and file) is taken byte by byte from a file without rows that pyarrow wrote.
+
+Pages from record batches through the native library.
+
+The shared library that encodes pages: where it lies, whether it can be used, and its structures.
+
+It is loaded on first use, once a process. A call gives the interpreter up while it encodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
-from writers import __version__
-from writers.parquet.native.bounds import Bounds, boundary_order, joined, order_of
-from writers.parquet.native.columns import Encoding
-from writers.parquet.native.layout import Chunk, ChunkRecord, Place, RowGroup
-from writers.parquet.native.thrift import (
+from msgspec import Struct
+
+from writers import __version__, built_library
+from writers.built_library import ArrowArray, Unusable
+from writers.errors import ValueNotRepresentable, WriteError
+from writers.parquet.native.layout import (
+    Bounds,
+    Chunk,
+    ChunkRecord,
+    ColumnForm,
+    Encoding,
+    Place,
+    RowGroup,
     Value,
     binary,
     boolean,
+    boundary_order,
     fields_of,
     int16,
     int32,
     int64,
+    joined,
+    order_of,
     several,
     structure,
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from writers.model import SortColumn
-    from writers.parquet.native.pages import Page
+
 
 MAGIC = b"PAR1"
 
@@ -267,3 +288,202 @@ def _statistics(chunk: Chunk, bounds: Bounds | None) -> Value:
             (8, boolean(True)),
         ]
     return structure(fields)
+
+
+_DONE, _REFUSED, _NO_MEMORY = 0, 1, -1
+_DICTIONARY = 2
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """The bytes of a page, not yet compressed, and what is in them."""
+
+    column: int
+    dictionary: bool
+    encoding: Encoding
+    rows: int
+    """Of a dictionary its entries."""
+    nulls: int
+    bounds: Bounds | None
+    """None for a page without values, or with NaN."""
+    data: pa.Buffer
+
+
+class PageEncoder:
+    """Makes pages of batches, one row group after the other; used by one thread.
+
+    Args:
+        forms: Of all columns.
+        encodings: One for each.
+        page_bytes: A page ends with the row that brings it to so many bytes, or up to 1,023 rows
+            later where rows are small.
+        bounds: Whether pages have their least and greatest value.
+    """
+
+    def __init__(
+        self,
+        forms: Sequence[ColumnForm],
+        encodings: Sequence[Encoding],
+        *,
+        page_bytes: int,
+        bounds: bool,
+    ) -> None:
+        self._library = library()
+        self._forms = tuple(forms)
+        specs = (ColumnSpec * len(forms))()
+        for spec, form, encoding in zip(specs, forms, encodings, strict=True):
+            spec.source, spec.physical, spec.encoding = form.source, form.physical, encoding
+            spec.width, spec.factor = form.width, form.factor
+            spec.nullable, spec.is_signed, spec.bounds = form.nullable, form.signed, bounds
+        self._group = self._library.unloader_pages_open(specs, len(forms), page_bytes)
+        if not self._group:
+            raise WriteError("the native library cannot encode these columns.", _PLAIN)
+
+    def __del__(self) -> None:
+        """Let the memory go."""
+        if group := self.__dict__.pop("_group", None):
+            self._library.unloader_pages_close(group)
+
+    def append(self, batch: pa.RecordBatch) -> Iterator[Page]:
+        """Encode all rows of a batch and yield the pages that are full.
+
+        Raises:
+            ValueNotRepresentable: A value cannot be written; names its column. The encoder must
+                not be used after it.
+        """
+        exported, column = ArrowArray(), ctypes.c_int64()
+        batch._export_to_c(ctypes.addressof(exported))
+        status = self._library.unloader_pages_append(self._group, exported, column)
+        if status == _REFUSED:
+            form = self._forms[column.value]
+            raise ValueNotRepresentable(
+                f"column {form.name!r} ({batch.schema.field(column.value).type}) holds a value "
+                f"that its type in Parquet cannot hold.",
+                "cast the column in the query, or write text.",
+            )
+        self._check(status)
+        return self._ready()
+
+    def finish(self) -> Iterator[Page]:
+        """End the row group and yield the rest of its pages; the next batch begins another one."""
+        self._check(self._library.unloader_pages_finish(self._group))
+        return self._ready()
+
+    def _ready(self) -> Iterator[Page]:
+        import pyarrow as pa
+
+        out = PageOut()
+        while self._library.unloader_pages_take(self._group, out):
+            memory = _Memory(self._library.unloader_pages_free, out.memory)
+            yield Page(
+                column=out.column,
+                dictionary=out.kind == _DICTIONARY,
+                encoding=Encoding(out.encoding),
+                rows=out.rows,
+                nulls=out.nulls,
+                bounds=_bounds(out),
+                data=pa.foreign_buffer(out.data, out.size, memory),
+            )
+
+    def _check(self, status: int) -> None:
+        if status == _NO_MEMORY:
+            raise MemoryError("there is not enough memory for the pages of a row group")
+        if status != _DONE:
+            raise WriteError("the native library did not understand a batch.", _PLAIN)
+
+
+_PLAIN = "use --encoder plain, and report this with the types of the columns."
+
+
+def _bounds(out: PageOut) -> Bounds | None:
+    if not out.bounded:
+        return None
+    return Bounds(
+        least=ctypes.string_at(out.least, out.least_size),
+        greatest=ctypes.string_at(out.greatest, out.greatest_size),
+    )
+
+
+class _Memory:
+    """Memory of the library; freed when nothing refers to it any more."""
+
+    __slots__ = ("_address", "_free")
+
+    def __init__(self, free: Callable[[Any], None], address: int) -> None:
+        self._free, self._address = free, address
+
+    def __del__(self) -> None:
+        self._free(self._address)
+
+
+ABI_VERSION = 1
+"""Of the interface in `pages.cpp`, which has the same number."""
+
+NAME = "writers.parquet.native._pages"
+
+OVERRIDE = "UNLOADER_NATIVE_PAGES_LIBRARY"
+"""An environment variable that names the file of another build, such as one for a sanitizer."""
+
+
+class ColumnSpec(ctypes.Structure):
+    """What the library is told of a column; as `page.h` has it."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_int32)
+        for name in (
+            *("source", "physical", "encoding", "width"),
+            *("nullable", "is_signed", "bounds", "factor"),
+        )
+    )
+
+
+class PageOut(ctypes.Structure):
+    """A page that is ready; as `page.h` has it."""
+
+    _fields_ = (
+        ("memory", ctypes.c_void_p),
+        ("data", ctypes.c_void_p),
+        ("size", ctypes.c_uint64),
+        ("rows", ctypes.c_int64),
+        ("nulls", ctypes.c_int64),
+        ("column", ctypes.c_int32),
+        ("kind", ctypes.c_int32),
+        ("encoding", ctypes.c_int32),
+        ("bounded", ctypes.c_int32),
+        ("least", ctypes.c_void_p),
+        ("greatest", ctypes.c_void_p),
+        ("least_size", ctypes.c_uint64),
+        ("greatest_size", ctypes.c_uint64),
+    )
+
+
+_POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int32
+_FUNCTIONS = {
+    "open": (_POINTER, (ctypes.POINTER(ColumnSpec), ctypes.c_size_t, ctypes.c_uint64)),
+    "close": (None, (_POINTER,)),
+    "append": (
+        _NUMBER,
+        (_POINTER, ctypes.POINTER(ArrowArray), ctypes.POINTER(ctypes.c_int64)),
+    ),
+    "finish": (_NUMBER, (_POINTER,)),
+    "take": (_NUMBER, (_POINTER, ctypes.POINTER(PageOut))),
+    "free": (None, (_POINTER,)),
+}
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL:
+    """Return the library, loaded and of the right version.
+
+    Raises:
+        Unusable: There is none, or it cannot be loaded, or it is of another version.
+    """
+    return built_library.load(NAME, OVERRIDE, "unloader_pages_", ABI_VERSION, _FUNCTIONS)
+
+
+def why_not() -> str | None:
+    """Return why the library cannot be used, None if it can."""
+    try:
+        library()
+    except Unusable as error:
+        return str(error)
+    return None

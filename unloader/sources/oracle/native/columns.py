@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from unloader.sources.oracle.columns.native import parse_native
 from unloader.sources.oracle.native.library import Description
-from writers.text.civil import UNIT_DIGITS
+from writers.text.mask_texts import UNIT_DIGITS
 
 if TYPE_CHECKING:
     import oracledb

@@ -26,11 +26,10 @@ from unloader.sources.oracle.columns.native import parse_native
 from unloader.sources.oracle.columns.types import fraction_digits
 from unloader.sources.oracle.reading.tuples import CheckedText
 from unloader.sources.readings import type_named
-from writers.arrow_compute import pc
-from writers.text.binary_texts import binary_texts
-from writers.text.civil import DAY_SECONDS, UNIT_DIGITS
+from writers.schema import pc
+from writers.text.mask_texts import DAY_SECONDS, UNIT_DIGITS
 from writers.text.number_texts import float_texts
-from writers.text.string_arrays import value_bytes
+from writers.text.string_arrays import binary_texts, value_bytes
 
 if TYPE_CHECKING:
     from unloader.model import ReadColumn
