@@ -19,6 +19,8 @@ class Node(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """CPUs of the node that are in our affinity mask, ascending; empty on a memory-only node."""
     memory_bytes: int | None
     """`MemTotal` of the node; 0 on a node without memory, None if not known."""
+    memory_allowed: bool = True
+    """False if our cpuset forbids the node's memory."""
     distances: tuple[int, ...] = ()
     """To each node, in the order of `Topology.nodes` (10 = itself); empty if not known."""
     cores: tuple[tuple[int, ...], ...] = ()
@@ -30,8 +32,6 @@ class Node(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The physical package (socket) all its CPUs are in; None if not known, or several."""
     cpus_denied: tuple[int, ...] = ()
     """Online CPUs of the node that we may not use, ascending."""
-    memory_allowed: bool = True
-    """False if our cpuset forbids the node's memory."""
 
     @property
     def has_memory(self) -> bool:

@@ -88,7 +88,6 @@ class PlannedRun(Struct, frozen=True, kw_only=True):
         return {**self.run.without_secrets().to_json(), **self._for_the_reader()}
 
     def _for_the_reader(self) -> dict[str, Any]:
-        from unloader.placement.survey import seat_json
 
         run = self.run
         return {
@@ -103,7 +102,7 @@ class PlannedRun(Struct, frozen=True, kw_only=True):
                 }
                 for column in run.written.columns
             ],
-            "seats": [seat_json(seat) for seat in run.seating.seats],
+            "seats": to_builtins(run.seating.seats),
             "places": self.places,
             "notices": list(run.seating.notices),
             "compression_choice": to_builtins(run.output.choice),

@@ -11,12 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from numa.errors import TopologyError
 from numa.kernel_files import text_of
-from numa.model import Node, Seat, Topology
+from numa.model import Seat, Topology
 from numa.recording import lay_out, record
 from numa.topology import cpu_list_text, detect, own_cpus, recorded
 from unloader.errors import ConfigError, UsageError
@@ -56,8 +56,8 @@ class Survey(Struct, frozen=True, kw_only=True):
     def to_json(self) -> dict[str, Any]:
         """Return the document of `unloader topology --json`."""
         return {
-            "nodes": [node_json(node) for node in self.topology.nodes],
-            "seats": [seat_json(seat) for seat in self.seats],
+            "nodes": to_builtins(self.topology.nodes),
+            "seats": to_builtins(self.seats),
             "parallelism": len(self.seats),
             "placement": self.options.placement,
             "bind": self.bind,
@@ -67,7 +67,7 @@ class Survey(Struct, frozen=True, kw_only=True):
             "offline_cpus": list(self.topology.offline_cpus),
             "note": self.topology.note,
             "notices": list(self.notices),
-            "near": None if self.near is None else asdict(self.near),
+            "near": to_builtins(self.near),
             "recorded_at": self.recorded_at,
         }
 
@@ -120,31 +120,6 @@ def recording(tree: Path | None = None) -> str:
         return record()
     with _folder(tree) as folder:
         return record(folder)
-
-
-def node_json(node: Node) -> dict[str, Any]:
-    """Return a node as every JSON of ours has it."""
-    return {
-        "id": node.id,
-        "cpus": list(node.cpus),
-        "memory_bytes": node.memory_bytes,
-        "memory_allowed": node.memory_allowed,
-        "distances": list(node.distances),
-        "cores": [list(core) for core in node.cores],
-        "speeds": list(node.speeds),
-        "package": node.package,
-        "cpus_denied": list(node.cpus_denied),
-    }
-
-
-def seat_json(seat: Seat) -> dict[str, Any]:
-    """Return a seat as every JSON of ours has it."""
-    return {
-        "worker": seat.worker,
-        "node": seat.node,
-        "cpus": list(seat.cpus),
-        "memory_node": seat.memory_node,
-    }
 
 
 def _here(allowed_cpus: frozenset[int] | None) -> Topology:
