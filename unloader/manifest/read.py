@@ -81,9 +81,18 @@ def read_manifest(destination: PlacePath, name: str = MANIFEST) -> Manifest:
         name: Its name, if its run is not finished.
 
     Raises:
-        OutputFailed: There is none, it is damaged, or it has another format version.
+        OutputFailed: There is none, it is damaged, has another format version, or is of several
+            tables.
     """
-    return parse_manifest(manifest_data(destination, name), destination / name)
+    path = destination / name
+    manifest = parse_run(manifest_data(destination, name), path)
+    if isinstance(manifest, TablesManifest):
+        raise OutputFailed(
+            f"{path} is the manifest of a run of several tables; each table has a separate "
+            "manifest",
+            "give the directory of one of the tables in its list",
+        )
+    return manifest
 
 
 def home_manifest(place: PlacePath) -> TablesManifest | None:
@@ -98,26 +107,6 @@ def home_manifest(place: PlacePath) -> TablesManifest | None:
     except (OSError, OutputFailed):
         return None
     return found if isinstance(found, TablesManifest) else None
-
-
-def is_finished_home(place: PlacePath) -> bool:
-    """Return whether the manifest in a directory is one of several tables, and not damaged."""
-    return home_manifest(place) is not None
-
-
-def read_tables_manifest(home: PlacePath) -> TablesManifest:
-    """Return the manifest of a finished run over several tables.
-
-    Raises:
-        OutputFailed: There is none, it is damaged, or it has another format version.
-    """
-    found = parse_run(manifest_data(home), home / MANIFEST)
-    if isinstance(found, Manifest):
-        raise OutputFailed(
-            f"{home / MANIFEST} is the manifest of a run of one table",
-            "name the directory of a run",
-        )
-    return found
 
 
 def manifest_data(destination: PlacePath, name: str = MANIFEST) -> bytes:
@@ -160,26 +149,6 @@ def read_index(data: bytes, place: str) -> Index:
         places=(place, *(str(each) for each in directories_of(found, path_of(place))[1:])),
         files=tuple((file.directory, name) for name, file in found.files.items()),
     )
-
-
-def parse_manifest(data: bytes, path: PlacePath) -> Manifest:
-    """Return the manifest that these bytes are.
-
-    Args:
-        data: All of the file.
-        path: Where it was found; the error names it.
-
-    Raises:
-        OutputFailed: They are damaged, have another format version, or are of several tables.
-    """
-    manifest = parse_run(data, path)
-    if isinstance(manifest, TablesManifest):
-        raise OutputFailed(
-            f"{path} is the manifest of a run of several tables; each table has a separate "
-            "manifest",
-            "give the directory of one of the tables in its list",
-        )
-    return manifest
 
 
 def parse_run(data: bytes, path: PlacePath) -> Manifest | TablesManifest:

@@ -49,7 +49,7 @@ from unloader.verification.files import (
     CheckedFile,
     Fetched,
     Reading,
-    check_bytes,
+    check_file,
     fetched_of,
     in_parallel,
     read_files,
@@ -433,7 +433,7 @@ def _damage(storage: RunStorage, unit: FinishedUnit, advance: Advance) -> str:
             if file.upload is not None:
                 storage.compare_upload(file.directory, file.upload)
             else:
-                check_bytes(storage.staged_file(file.directory, file.path), file, advance)
+                check_file(storage.staged_file(file.directory, file.path), file, advance=advance)
         except StoreFailed as error:
             # A store that does not answer now tells nothing of what it has.
             if not isinstance(error, Superseded):

@@ -14,7 +14,7 @@ from unloader.errors import OutputFailed, SnapshotGone
 from unloader.events import Notice, Observer
 from unloader.lakehouse.lake_formats import absolute_name, lake_kind
 from unloader.manifest.model import Manifest, TablesManifest
-from unloader.manifest.read import home_manifest, is_finished_home, read_manifest
+from unloader.manifest.read import home_manifest, read_manifest
 from unloader.model import (
     ClusterOptions,
     EncryptionOptions,
@@ -300,7 +300,7 @@ def _is_finished_for_table(place: str, request: Request) -> bool:
 
 def _other_route(place: str) -> BrokenRun | None:
     """Return the broken run whose route is published at a place, while others of it are not."""
-    if not is_finished(place) or is_finished_home(path_of(place)):
+    if not is_finished(place) or home_manifest(path_of(place)):
         return None
     manifest = read_manifest(path_of(place))
     for other in () if manifest.route is None else manifest.route.others:

@@ -27,9 +27,10 @@ from unloader.sources import readings
 from writers.content.sums import total
 from writers.errors import FormatError, WriteError
 from writers.files.checksums import checksum_name
-from writers.files.read_back import ReadBack, read_back
+from writers.files.read_back import read_back
 from writers.files.readable import Readable
 from writers.model import (
+    PLAIN,
     Compression,
     ContentSums,
     OutputSpec,
@@ -181,43 +182,20 @@ def differing(
             )
 
 
-_ANY = TextFormat()
-"""Checksums know no format."""
-
-
-def check_bytes(
-    path: Readable, file: WrittenFile, advance: Callable[[int], None] = lambda size: None
-) -> None:
-    """Compare the size and the checksum of a file with what its writer reported.
-
-    Args:
-        path: The file.
-        file: What its writer reported.
-        advance: Called with the bytes of each piece that was read; what it raises ends all.
-
-    Raises:
-        VerifyMismatch: One differs.
-        WriteError: The file is missing or cannot be read.
-    """
-    checksum = checksum_name(file.checksum)
-    found = read_back(path, _ANY, Compression(), rows=False, checksum=checksum, advance=advance)
-    _compare(path, file, found)
-
-
 def check_file(
     path: Readable,
     file: WrittenFile,
-    spec: OutputSpec,
+    spec: OutputSpec | None = None,
     *,
-    header: bool,
-    advance: Callable[[int], None] = lambda size: None,
+    header: bool = True,
+    advance: Advance = lambda size: None,
 ) -> None:
     """Read a file again and compare it with what its writer reported.
 
     Args:
         path: The file.
         file: What its writer reported.
-        spec: How it was written.
+        spec: How it was written; None compares size and checksum, and counts no records.
         header: Whether it begins with one, where the format has one.
         advance: Called with the bytes of each piece that was read; what it raises ends all.
 
@@ -228,26 +206,22 @@ def check_file(
     """
     if isinstance(path, Path):
         with suppress(OSError):
-            # To read all of what has grown without end would take as long.
+            # To read all of a file that grows without end would take as long.
             size = path.lstat().st_size
             if size > file.bytes:
                 raise _differs(path, [f"size {size} instead of {file.bytes}"])
-    shape = spec.format
+    shape = TextFormat() if spec is None else spec.format
     if isinstance(shape, TextFormat) and not header:
         shape = replace(shape, header=False)
     found = read_back(
         path,
         shape,
-        spec.compression,
-        rows=True,
+        Compression() if spec is None else spec.compression,
+        rows=spec is not None,
         checksum=checksum_name(file.checksum),
         advance=advance,
-        encryption=spec.encryption,
+        encryption=PLAIN if spec is None else spec.encryption,
     )
-    _compare(path, file, found)
-
-
-def _compare(path: Readable, file: WrittenFile, found: ReadBack) -> None:
     differences = [
         f"{what} {now} instead of {was}"
         for what, was, now in (

@@ -31,8 +31,8 @@ from unloader.manifest.read import (
     directories_of,
     is_intact,
     manifest_data,
-    parse_manifest,
     parse_run,
+    read_manifest,
 )
 from unloader.model import EncryptionOptions, SourceSpec
 from unloader.nouns import are, counted
@@ -254,8 +254,7 @@ def _published(home: PlacePath, directory: str, run_id: str) -> TableEntry | Non
     """Return the entry of a table that an unfinished run has published; None if it has not."""
     place = path_of(directory)
     try:
-        data = manifest_data(place)
-        manifest = parse_manifest(data, place / MANIFEST)
+        manifest = read_manifest(place)
     except OutputFailed:
         return None
     if manifest.run_id != run_id:
@@ -265,7 +264,7 @@ def _published(home: PlacePath, directory: str, run_id: str) -> TableEntry | Non
         route=manifest.route.name if manifest.route else None,
         directory=relative(directory, str(home)),
         status="complete",
-        digest=digest_at_end(data),
+        digest=manifest.digest,
     )
 
 

@@ -21,7 +21,7 @@ from unloader.manifest.build import RunFacts, build_manifest
 from unloader.manifest.read import (
     digest_at_end,
     manifest_bytes,
-    parse_manifest,
+    parse_run,
     read_manifest,
     with_digest,
 )
@@ -155,7 +155,7 @@ def test_a_manifest_reads_back_as_it_was_built(tmp_path: Path) -> None:
     """From the bytes that are written, and from the same document in another layout."""
     manifest = build_manifest(FACTS, UNITS, complete=True)
     data = manifest_bytes(manifest)
-    found = parse_manifest(data, tmp_path / "_manifest.json")
+    found = parse_run(data, tmp_path / "_manifest.json")
     assert found.digest == digest_at_end(data)
     assert replace(found, digest=None) == manifest
     assert manifest_bytes(found) == data

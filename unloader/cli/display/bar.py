@@ -22,15 +22,11 @@ from rich.text import Text
 
 from unloader.cli.display import render
 from unloader.cli.display.log import (
+    EVENT_TEXTS,
     ended_text,
-    failed_text,
     measured_text,
-    parallelism_text,
     phase_text,
     rough_seconds,
-    setting_text,
-    started_text,
-    table_text,
     tables_text,
     verified_share,
     verified_text,
@@ -131,6 +127,10 @@ FEWEST_SPEEDS = 3
 """Means that make a curve."""
 
 
+_SAID = RunStarted | UnitFailed | Notice | ParallelismChanged | SettingUsed
+"""Events that stay above the picture as a line."""
+
+
 @contextmanager
 def _surviving() -> Iterator[None]:
     """Draw on into nothing once the terminal is gone: that is no reason to lose the run."""
@@ -171,21 +171,11 @@ class BarDisplay:
         self._look(now)
         if isinstance(event, RunStarted):
             self._speeds = Speeds()
-            self._say(started_text(event))
-        elif isinstance(event, UnitFailed):
-            self._say(failed_text(event))
-        elif isinstance(event, TableFinished):
-            # Those that are complete are in the picture; what has failed is to stay in sight.
-            if event.error:
-                self._say(table_text(event))
-        elif isinstance(event, Notice):
-            self._say(event.text)
-        elif isinstance(event, ParallelismChanged):
-            self._say(parallelism_text(event))
-        elif isinstance(event, SettingUsed) and setting_text(event):
-            self._say(setting_text(event))
         elif isinstance(event, PointMeasured):
             self._curve.add(event)
+        # Complete tables are in the picture; what has failed must stay in sight.
+        if isinstance(event, _SAID) or (isinstance(event, TableFinished) and event.error):
+            self._say(EVENT_TEXTS[type(event)][1](event))
         # A phase may be over before the next redraw is due, and there are few of them.
         begins = isinstance(event, (RunStarted, PhaseStarted, PointMeasured))
         if begins or now - self._drawn_at >= REDRAW_SECONDS:
@@ -221,6 +211,8 @@ class BarDisplay:
             self._say(ended_text(self._tally.figures(time.monotonic()), finished))
 
     def _say(self, text: str) -> None:
+        if not text:
+            return
         self._console.print(render.one_line(text), markup=False, soft_wrap=True)
 
     def _draw(self, now: float) -> None:

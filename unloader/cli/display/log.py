@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -124,7 +125,7 @@ class LogDisplay:
         self._interval = interval_seconds
         self._tally = Tally(time.monotonic())
         self._shown_at = time.monotonic()
-        self._phase_told = True
+        self._phase_logged = True
 
     def __call__(self, event: Event) -> None:
         """Process one event and write the due lines."""
@@ -132,48 +133,24 @@ class LogDisplay:
         if isinstance(event, RunStarted):
             self.close(True)
             json_lines.run_is(event.run_id)
+            self._shown_at = now
         self._tally.add(event, now)
-        if isinstance(event, UnitFailed):
-            self._write("unit_failed", failed_text(event), event)
-        elif isinstance(event, Notice):
-            self._write("notice", event.text, event)
-        elif isinstance(event, ParallelismChanged):
-            if self._interval is None and event.cause not in ("limit", "asked"):
-                return
-            self._write("parallelism", parallelism_text(event), event)
-        elif isinstance(event, TableFinished):
-            if self._is_told(event):
-                self._write("table_finished", table_text(event), event)
-        elif isinstance(event, TableStaged):
-            # In a mail the line on its publication is enough.
-            if self._as_json and self._interval is not None:
-                self._write("table_staged", "", event)
-        elif isinstance(event, SettingUsed):
-            text = setting_text(event)
-            # One that selects, and that nobody gave to this very run, is told at any rate.
-            if text and (self._interval is not None or (event.selects and event.from_variable)):
-                self._write("setting", text, event)
+        if type(event) in EVENT_TEXTS:
+            if self._is_logged(event):
+                name, text_of = EVENT_TEXTS[type(event)]
+                self._write(name, text_of(event), event)
+                if isinstance(event, RunStarted) and event.end_sessions_sql and not self._as_json:
+                    self._write("", f"to end it in the database: {event.end_sessions_sql}", event)
         elif self._interval is None:
             return
-        elif isinstance(event, PointMeasured):
-            self._write("point_measured", measured_text(event), event)
-        elif isinstance(event, RouteFinished):
-            self._write("route_finished", route_text(event), event)
-        elif isinstance(event, RunStarted):
-            self._shown_at = now
-            self._write("run_started", started_text(event), event)
-            if event.end_sessions_sql and not self._as_json:
-                self._write("", f"to end it in the database: {event.end_sessions_sql}", event)
-        elif isinstance(event, UnitsKept):
-            self._write("units_kept", kept_text(event), event)
         elif isinstance(event, PhaseStarted):
-            # The line that the run begins tells of the first units.
-            self._phase_told = event.phase == "unloading"
+            # The line at the start of the run covers the first units.
+            self._phase_logged = event.phase == "unloading"
             if self._as_json:
-                self._tell_phase()
+                self._log_phase()
         elif now - self._shown_at >= self._interval:
             self._shown_at = now
-            self._phase_told = True
+            self._phase_logged = True
             figures = self._tally.figures(now)
             text = progress_text(figures, self._tally.phase)
             facts = _progress(figures, self._tally.phase)
@@ -181,8 +158,8 @@ class LogDisplay:
                 text += f", {verified_text(verified)}"
                 facts = replace(facts, verified=verified)
             self._write("progress", text, facts)
-        elif not self._phase_told and now - self._tally.phase_started >= LONG_SECONDS:
-            self._tell_phase()
+        elif not self._phase_logged and now - self._tally.phase_started >= LONG_SECONDS:
+            self._log_phase()
 
     def stopping(self, text: str) -> None:
         """Show that a signal asked to stop; safe in a signal handler."""
@@ -200,14 +177,26 @@ class LogDisplay:
         name = "run_finished" if finished else "run_stopped"
         self._write(name, ended_text(figures, finished), _progress(figures, self._tally.phase))
 
-    def _is_told(self, event: TableFinished) -> bool:
-        """Return whether a table gets a line: each that failed does."""
-        if event.error or self._interval is None:
-            return bool(event.error)
-        return self._as_json or event.tables.total <= MOST_TABLE_LINES
+    def _is_logged(self, event: Event) -> bool:
+        """Return whether an event gets a line: each failure and each notice does."""
+        wanted = self._interval is not None
+        if isinstance(event, UnitFailed | Notice):
+            return True
+        if isinstance(event, TableFinished):
+            few = self._as_json or event.tables.total <= MOST_TABLE_LINES
+            return bool(event.error) or (wanted and few)
+        if isinstance(event, TableStaged):
+            # In a mail the line on its publication is enough.
+            return wanted and self._as_json
+        if isinstance(event, SettingUsed):
+            # A variable that selects rows is logged in any case: it may be there by accident.
+            return bool(setting_text(event)) and (wanted or (event.selects and event.from_variable))
+        if isinstance(event, ParallelismChanged):
+            return wanted or event.cause in ("limit", "asked")
+        return wanted
 
-    def _tell_phase(self) -> None:
-        self._phase_told = True
+    def _log_phase(self) -> None:
+        self._phase_logged = True
         phase = self._tally.phase
         self._write("phase_started", f"{phase_text(phase)} ...", PhaseStarted(phase=phase))
 
@@ -338,6 +327,30 @@ def rough_seconds(value: float) -> str:
     return f"{value / 60:.0f} min" if value < 5400 else f"{value / 3600:.1f} h"
 
 
+def measured_text(point: PointMeasured) -> str:
+    """Return the line on a measurement."""
+    speed = render.rows_per_second(point.rows_per_second)
+    number = f"{point.number} of {point.of}"
+    if point.number > point.of:
+        number = f"{point.number} ({point.of} planned, repeated because speeds differ)"
+    return f"measured {number}: {point.settings}: {speed}"
+
+
+EVENT_TEXTS: Mapping[type, tuple[str, Callable[[Any], str]]] = {
+    UnitFailed: ("unit_failed", failed_text),
+    Notice: ("notice", lambda event: str(event.text)),
+    ParallelismChanged: ("parallelism", parallelism_text),
+    TableFinished: ("table_finished", table_text),
+    TableStaged: ("table_staged", lambda event: ""),
+    SettingUsed: ("setting", setting_text),
+    PointMeasured: ("point_measured", measured_text),
+    RouteFinished: ("route_finished", route_text),
+    RunStarted: ("run_started", started_text),
+    UnitsKept: ("units_kept", kept_text),
+}
+"""The name of each event in a log of JSON, and its text."""
+
+
 def _progress(figures: Figures, phase: Phase) -> Progress:
     left, speed = figures.seconds_left, figures.bytes_per_second
     return Progress(
@@ -354,12 +367,3 @@ def _progress(figures: Figures, phase: Phase) -> Progress:
         directories=dict(figures.directories),
         tables=figures.tables,
     )
-
-
-def measured_text(point: PointMeasured) -> str:
-    """Return the line on a measurement."""
-    speed = render.rows_per_second(point.rows_per_second)
-    number = f"{point.number} of {point.of}"
-    if point.number > point.of:
-        number = f"{point.number} ({point.of} planned, repeated because speeds differ)"
-    return f"measured {number}: {point.settings}: {speed}"
