@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.json import encode
 from msgspec.structs import replace
@@ -43,12 +43,8 @@ from unloader.resolve.resolved import (
     has_same_keys,
     with_key_places,
 )
-from unloader.selection.choice import AskedTables, TablesRequest
+from unloader.selection.choice import TablesRequest
 from unloader.sources.registry import source_of
-
-if TYPE_CHECKING:
-    from unloader.transforms.model import TransformOptions
-
 
 _AGAIN = (
     "make the plan again and run all its parts again; on PostgreSQL with --keep-snapshot, on "
@@ -259,19 +255,39 @@ def _snapshot_of(planned: ResolvedTable) -> Snapshot:
 def same_job(one: Request, other: Request) -> bool:
     """Return whether two requests ask for the same rows, written in the same way.
 
-    How fast that is done, how often it is tried and where secrets are found make no difference;
-    statements of a session and the Parquet key are compared elsewhere, since no record holds them.
+    Speed, retries and the places of secrets make no difference. Statements of a session and the
+    Parquet key are compared elsewhere, because no record contains them.
     """
-    return job_of(one) == job_of(other)
+    return _job_of(one) == _job_of(other)
 
 
 def digest_of_job(request: Request) -> str:
-    """Return the SHA-256, in hex, of what a request asks for: of the same job it is the same."""
-    return hashlib.sha256(encode(job_of(request), order="sorted")).hexdigest()
+    """Return the SHA-256, in hex, of what `same_job` compares."""
+    return hashlib.sha256(encode(_job_of(request), order="sorted")).hexdigest()
 
 
-def job_of(request: Request) -> Request:
-    """Return what a request asks for, without where that goes and how fast, and without secrets."""
+def digest_of_tables_job(asked: TablesRequest) -> str:
+    """Return the SHA-256, in hex, of what is asked for several tables, without any secret.
+
+    The patterns are compared, because the tables that they match may change from night to night.
+    """
+    document: dict[str, Any] = {
+        "to": asked.options.destination,
+        "entries": [
+            replace(entry, request=_job_of(entry.request), label="") for entry in asked.entries
+        ],
+    }
+    routes = [
+        [each.output.destinations for each in entry.request.routes or ()] for entry in asked.entries
+    ]
+    if any(routes):
+        # "to" has only the place of the first route.
+        document["routes"] = routes
+    return hashlib.sha256(encode(document, order="sorted")).hexdigest()
+
+
+def _job_of(request: Request) -> Request:
+    """Return what a request asks for, without its place, its speed and its secrets."""
     source = request.source
     session = replace(source.session, run_id="", session_sql=())
     routes = request.routes
@@ -291,10 +307,10 @@ def job_of(request: Request) -> Request:
 
 
 def _written_how(output: OutputOptions) -> OutputOptions:
-    """Return an output without its place: a broken run lies where it was found."""
-    encryption = output.encryption
+    """Return an output without its place and the places of its keys."""
+    encryption, transform = output.encryption, output.transform
     if encryption is not None:
-        # The key itself is compared elsewhere; here it only matters that there is one.
+        # The key is compared elsewhere; here it only matters that there is one.
         key = SecretReference(kind="file") if encryption.keyed else SecretReference()
         encryption = EncryptionOptions(
             recipients=encryption.recipients, key=key, key_name=encryption.key_name
@@ -307,34 +323,5 @@ def _written_how(output: OutputOptions) -> OutputOptions:
         keep=None,
         latest_link=None,
         encryption=encryption,
-        transform=_without_keys(output.transform),
+        transform=None if transform is None else replace(transform, keys=()),
     )
-
-
-def _without_keys(transform: TransformOptions | None) -> TransformOptions | None:
-    """Return a transform without where its keys are found; whether they are the same is no text."""
-    return None if transform is None else replace(transform, keys=())
-
-
-def digest_of_tables_job(asked: TablesRequest) -> str:
-    """Return the SHA-256, in hex, of what is asked for, without any secret.
-
-    How fast that is done, how often it is tried, and where secrets are found make no difference.
-    """
-    document: dict[str, Any] = {
-        "to": asked.options.destination,
-        "entries": [_bare(entry) for entry in asked.entries],
-    }
-    routes = [_places(entry) for entry in asked.entries]
-    if any(routes):
-        # Where the first one goes is said by "to", and where the others go by nothing else.
-        document["routes"] = routes
-    return hashlib.sha256(encode(document, order="sorted")).hexdigest()
-
-
-def _places(entry: AskedTables) -> list[tuple[str, ...]]:
-    return [each.output.destinations for each in entry.request.routes or ()]
-
-
-def _bare(entry: AskedTables) -> AskedTables:
-    return replace(entry, request=job_of(entry.request), label="")
