@@ -78,9 +78,9 @@ class EncryptionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     key: SecretReference = field(default_factory=SecretReference)
     """Where the key of Parquet files is found; nowhere for text."""
     key_name: str = ""
-    """What the user calls it."""
+    """Its name, which the user gave."""
     key_proof: str = ""
-    """Tells whether a key is the same, without telling what it is; empty until the run begins."""
+    """Shows whether a key is the same, without the key; empty until the run begins."""
     identity: SecretReference = field(default_factory=SecretReference)
     """Where the private keys of age are found that read the files again."""
 
@@ -90,7 +90,7 @@ class EncryptionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return self.key.kind != "none"
 
     def public(self) -> Encryption:
-        """Return the part that writers are told of."""
+        """Return the part that writers need."""
         return Encryption(recipients=self.recipients, keyed=self.keyed)
 
 
@@ -304,7 +304,7 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     encryption: EncryptionOptions | None = None
     """None is files that everybody can read who may open them."""
     transform: TransformOptions | None = None
-    """What is done to the rows before they are written; None writes them as they are read."""
+    """Changes of the rows before they are written; None writes them as they are read."""
     filter: Annotated[
         str | None,
         _output(

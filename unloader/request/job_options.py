@@ -35,6 +35,7 @@ from unloader.request.value_types import (
     Kind,
     Whole,
 )
+from writers.model import ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
     pass
@@ -444,7 +445,9 @@ _by_dialect = partial(_text, empty=True, default_text="by dialect")
 
 
 class TextFiles:
-    """Options of the fields of `TextFormat`; `writers` imports nothing of `unloader`."""
+    """Options of the fields of a text format; `writers` imports nothing of `unloader`."""
+
+    owner = TextFormat
 
     delimiter = _by_dialect(
         r"Text between two values. Escapes: \xHH \t \n \r \\.",
@@ -540,7 +543,9 @@ _parquet = partial(
 
 
 class ParquetFiles:
-    """Options of the fields of `ParquetFormat`."""
+    """Options of the fields of the format Parquet."""
+
+    owner = ParquetFormat
 
     row_group_rows = _parquet("Maximum number of rows in a row group.", COUNT, example="500k")
     row_group_bytes = _parquet(

@@ -162,26 +162,24 @@ def default_of(owner: type[Struct], name: str) -> Any:
     return None if found is NODEFAULT else found
 
 
-def declared_in(place: type[Any], owner: type[Struct] | None = None) -> Iterator[Option]:
+def declared_in(place: type[Any]) -> Iterator[Option]:
     """Yield the options that a class declares.
 
-    Args:
-        place: A Struct with options as metadata of its fields, or a class with options, or tuples
-            of options, as attributes. Its `group` and `commands` are defaults for these options.
-        owner: The Struct whose fields the attributes of `place` are about, if any.
+    A Struct has options as metadata of its fields. Another class has options, or tuples of options,
+    as attributes. Its `group` and `commands` are defaults for these options, and its `owner` is the
+    Struct with the fields of the same names.
     """
-    if issubclass(place, Struct):
+    owner = place if issubclass(place, Struct) else getattr(place, "owner", None)
+    if owner is place:
         hints = get_type_hints(place, include_extras=True)
         declared = {
             name: get_args(hint)[1:]
             for name, hint in hints.items()
             if get_origin(hint) is Annotated
         }
-        owner = place
     else:
-        declared = {
-            name: each if isinstance(each, tuple) else (each,) for name, each in vars(place).items()
-        }
+        attributes = vars(place).items()
+        declared = {name: each if isinstance(each, tuple) else (each,) for name, each in attributes}
     types = {} if owner is None else get_type_hints(owner)
     for name, options in declared.items():
         words = tuple(_words(types.get(name)))

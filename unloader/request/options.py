@@ -25,52 +25,51 @@ from unloader.model import (
 from unloader.request import command_options, job_options
 from unloader.request.option import Option, declared_in, of_command
 from unloader.request.value_types import Several
-from writers.model import ParquetFormat, TextFormat
 
-DECLARING: list[tuple[type[Any], type[Struct] | None]] = [
-    (command_options.Program, None),
-    (command_options.Demo, None),
-    (command_options.Resume, None),
-    (command_options.Verify, None),
-    (command_options.Status, None),
-    (command_options.Runs, None),
-    (command_options.Stop, None),
-    (command_options.Set, None),
-    (command_options.Report, None),
-    (command_options.Init, None),
-    (command_options.Clean, None),
-    (command_options.Keepers, None),
-    (job_options.Passwords, None),
-    (Selection, None),
-    (job_options.Tables, None),
-    (ValueOptions, None),
-    (SessionOptions, None),
-    (ConcurrencyOptions, None),
-    (PlanOptions, None),
-    (command_options.Sweep, None),
-    (job_options.Destination, None),
-    (command_options.Sampling, None),
-    (OutputOptions, None),
-    (job_options.Encryption, None),
-    (job_options.Transforms, None),
-    (job_options.Text, None),
-    (job_options.TextFiles, TextFormat),
-    (FixedWidths, None),
-    (job_options.ParquetFiles, ParquetFormat),
-    (job_options.Routes, None),
-    (command_options.Topology, None),
-    (SeatOptions, None),
-    (ClusterOptions, None),
-    (Request, None),
-    (job_options.Restart, None),
-    (RetryOptions, None),
-    (command_options.Preflight, None),
-    (command_options.Size, None),
-    (job_options.Operations, None),
-    (command_options.Analysis, None),
-    (command_options.Display, None),
-]
-"""The classes that declare options, with the Struct whose fields they are about, if another."""
+DECLARING: tuple[type[Any], ...] = (
+    command_options.Program,
+    command_options.Demo,
+    command_options.Resume,
+    command_options.Verify,
+    command_options.Status,
+    command_options.Runs,
+    command_options.Stop,
+    command_options.Set,
+    command_options.Report,
+    command_options.Init,
+    command_options.Clean,
+    command_options.Keepers,
+    job_options.Passwords,
+    Selection,
+    job_options.Tables,
+    ValueOptions,
+    SessionOptions,
+    ConcurrencyOptions,
+    PlanOptions,
+    command_options.Sweep,
+    job_options.Destination,
+    command_options.Sampling,
+    OutputOptions,
+    job_options.Encryption,
+    job_options.Transforms,
+    job_options.Text,
+    job_options.TextFiles,
+    FixedWidths,
+    job_options.ParquetFiles,
+    job_options.Routes,
+    command_options.Topology,
+    SeatOptions,
+    ClusterOptions,
+    Request,
+    job_options.Restart,
+    RetryOptions,
+    command_options.Preflight,
+    command_options.Size,
+    job_options.Operations,
+    command_options.Analysis,
+    command_options.Display,
+)
+"""The classes that declare options, in the order of the help pages."""
 
 AXES = ("format", "compression", "fetch-memory", "overlap-buffer", "numa", "placement")
 """Options that a sweep may vary beside parallelism; all others are the same for all points."""
@@ -101,7 +100,7 @@ _PAGE_ORDER = {
 @cache
 def every_option() -> tuple[Option, ...]:
     """Return the one list of options, in the order of the help pages."""
-    found = [option for place, owner in DECLARING for option in declared_in(place, owner)]
+    found = [option for place in DECLARING for option in declared_in(place)]
     of_run = {option.name: option for option in found if "run" in option.commands}
     found += [_axis(of_run[name]) for name in AXES]
     places = {(option.group, option.name): at for at, option in enumerate(found)}

@@ -72,7 +72,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_count(text: str) -> int:
-    """Return the number that `200k`, `50M`, `1.5G` or `10_000_000` stands for (k is 1000).
+    """Return the number of `200k`, `50M`, `1.5G` or `10_000_000` (k is 1000).
 
     Raises:
         ValueError: Not a count, or not a whole one.
@@ -92,7 +92,7 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_percent(text: str) -> float:
-    """Return the share that `75%`, `75` or `2.5 %` stands for, from 0 to 1 less a little.
+    """Return the share of `75%`, `75` or `2.5 %`, from 0 to below 1.
 
     Raises:
         ValueError: Not a number, or not from 0 to below 100, or it may be meant as a share.
@@ -104,10 +104,10 @@ def parse_percent(text: str) -> float:
 
 
 def any_percent(text: str) -> float:
-    """Return the share that a percentage from 0 to 100 stands for.
+    """Return the share of a percentage from 0 to 100.
 
     Raises:
-        ValueError: It is none, or it has no % and may be meant as a share, such as 0.75.
+        ValueError: It is not a percentage, or it may be meant as a share, such as 0.75.
     """
     match = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*(%?)\s*", text, re.ASCII)
     if match is None:
@@ -181,7 +181,7 @@ def _product(text: str, units: Mapping[str, int], what: str, how: str) -> tuple[
 
 
 def unescape(text: str) -> str:
-    r"""Return the text with `\xHH`, `\t`, `\n`, `\r` and `\\` replaced by what they stand for.
+    r"""Return the text with `\xHH`, `\t`, `\n`, `\r` and `\\` replaced by their characters.
 
     Raises:
         ValueError: Any other escape but `\N`, which stays as it is.
@@ -219,7 +219,7 @@ def parse_width(item: str) -> tuple[str, int]:
     """Return column and bytes of `COLUMN=BYTES`, quotes around the name kept.
 
     Raises:
-        ValueError: It has another form, or the width is no number of bytes from 1 on.
+        ValueError: It has another form, or the width is not a number of bytes from 1.
     """
     name, equals, width = item.rpartition("=")
     name, width = name.strip(), width.strip()
@@ -237,7 +237,7 @@ def parse_assignment(item: str) -> tuple[str, str]:
     """Return name and text of `NAME=TEXT`; a name in double quotes may have `=` in it.
 
     Raises:
-        ValueError: It has another form. What stands behind the name is not shown.
+        ValueError: It has another form. The text after the name is not shown.
     """
     match = _NAMED.match(item)
     if match is None:
@@ -260,7 +260,7 @@ _ORDER = re.compile(
 def parse_order(text: str) -> SortColumn:
     """Return what `COLUMN [asc|desc] [nulls first|last]` says; quotes are kept.
 
-    NULLs come last, with `desc` first, where nothing is said of them: as in Oracle and PostgreSQL.
+    By default NULLs come last, and with `desc` first, as in Oracle and PostgreSQL.
 
     Raises:
         ValueError: It is something else.
@@ -364,7 +364,7 @@ def parse_levels(text: str) -> tuple[int, ...]:
     the first end is the larger one.
 
     Raises:
-        ValueError: An item is no level or range, or a step leads away from the end of its range.
+        ValueError: An item is not a level or a range, or a step leads away from its end.
     """
     found: dict[int, None] = {}
     for item in text.split(","):
@@ -428,10 +428,10 @@ def parse_part(text: str, environment: Mapping[str, str] | None = None) -> Part:
 
     Args:
         text: As the user wrote it.
-        environment: Where the scheduler's variables are; None is that of this process.
+        environment: Where the scheduler's variables are; None is the environment of this process.
 
     Raises:
-        ValueError: It is no part, or no scheduler says which one.
+        ValueError: It is not a part, or no scheduler gives its number.
     """
     found = _PART.fullmatch(text.strip())
     if found is None:
@@ -452,7 +452,7 @@ def part_text(part: Part) -> str:
 
 
 def _index(environment: Mapping[str, str]) -> tuple[int, str]:
-    """Return the number of the part that a scheduler gave, and what it is called in messages."""
+    """Return the number of the part from a scheduler, and its name in messages."""
     there = [name for name in INDEXES if environment.get(name, "").strip()]
     if len(there) != 1:
         known = ", ".join(there or INDEXES)
@@ -469,7 +469,7 @@ def _index(environment: Mapping[str, str]) -> tuple[int, str]:
 
 
 def part_directory(part: Part) -> str:
-    """Return the name of the directory of a part; those of all parts sort by number."""
+    """Return the name of the directory of a part; the names of all parts sort by number."""
     return f"part-{part.number:0{len(str(part.of))}d}-of-{part.of}"
 
 
@@ -509,7 +509,7 @@ def parse_route(text: str) -> RouteText:
     """Return name and values of a route.
 
     Raises:
-        ValueError: It is none; the message is fit for the user.
+        ValueError: It is not a route; the message is fit for the user.
     """
     name, colon, rest = text.partition(":")
     if not colon or not ROUTE_NAME.fullmatch(name.strip()):
@@ -520,7 +520,7 @@ def parse_route(text: str) -> RouteText:
     while at < len(rest):
         pair = _PAIR.match(rest, at)
         if pair is None:
-            # What stands there is not shown: it may be anything.
+            # The text is not shown: it may be a secret.
             raise ValueError(
                 f"route {name} cannot be read from character {at + 1} on; {_ROUTE_FORM}"
             )

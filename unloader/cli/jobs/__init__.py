@@ -1,1 +1,1 @@
-"""What the command line makes of job files: their schema, their check, and a first draft."""
+"""Job files on the command line: several tables, the check, a first draft and the schema."""

@@ -52,7 +52,7 @@ class JobOutput(Struct, frozen=True, kw_only=True):
     route: Entry | None
     values: Mapping[str, Given]
     request: Request | None = None
-    """None where a mistake stands in the way."""
+    """None if a mistake prevents it."""
     choice: TableChoice | None = None
     """Which tables; None is a query."""
 
@@ -77,7 +77,7 @@ class JobOutput(Struct, frozen=True, kw_only=True):
         )
 
     def asked(self) -> AskedTables:
-        """Return what is asked for, of an output without mistakes."""
+        """Return the tables of an output without mistakes."""
         assert self.request is not None
         selection = replace(self.request.selection, table=None)
         return AskedTables(
@@ -121,7 +121,7 @@ class OutputReader(Struct, kw_only=True):
         given = context.params
         tables = table_names(given) or given["schema"] or given["tables_from"]
         if not self.url or bool(tables) == (given["query"] is not None):
-            return bare  # It is not clear what is unloaded.
+            return bare  # The tables or the query are not clear.
         source = self._source(context, bare)
         if source is None:
             return bare
@@ -136,7 +136,7 @@ class OutputReader(Struct, kw_only=True):
             return bare
 
     def _broken(self, context: click.Context) -> Iterator[UsageError]:
-        """Yield the rules that an output breaks, but for what follows from a mistake before."""
+        """Yield the rules that an output breaks, without consequences of an earlier mistake."""
         if not context.params["to"] and "to" not in self.wrong:
             yield UsageError("the output has no destination", "set the key 'to'")
         for error in rules.broken(context.params, given(context)):
@@ -158,7 +158,7 @@ class OutputReader(Struct, kw_only=True):
         return source
 
     def _tell(self, mistake: Mistake) -> None:
-        """Report a mistake; one that all outputs of a table have is told once."""
+        """Report a mistake; a mistake of all outputs of a table is reported once."""
         told = f"{mistake.place}: {mistake.key}: {mistake.error.message}"
         if told not in self.told:
             self.told.add(told)
@@ -170,7 +170,7 @@ class OutputReader(Struct, kw_only=True):
         try:
             context = self.calls.context(known)
         except click.UsageError as error:
-            # What the file says has been looked at by now. Each output has the same variables.
+            # The file was checked before. Each output has the same variables.
             self._tell(Mistake(error=usage_error(error), place=Place(path=self.job.path)))
             return None
         # Where the password is found: what this command line says comes first.
@@ -188,7 +188,7 @@ _KEYS = {"table": "table", "where": "where", "to": "to", "source": "source", "ru
 
 
 class JobCheck(Struct, frozen=True, kw_only=True):
-    """What is known of a job."""
+    """The result of a check."""
 
     path: str
     mistakes: tuple[Mistake, ...]
@@ -198,7 +198,7 @@ class JobCheck(Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """The exit status of a run of it, as far as is known: that of the first mistake."""
+        """The exit status of a run of it, as far as is known: the status of the first mistake."""
         return self.mistakes[0].error.exit_code if self.mistakes else 0
 
 
@@ -248,7 +248,7 @@ def _url(job: JobFile, mistakes: list[Mistake]) -> str:
         return source_of_job(job)
     except UnloaderError as error:
         place = Place(path=job.path) if job.source is None else job.source.place
-        # That a variable in it is not set is said already.
+        # An unset variable in it was reported before.
         if not any(each.key == "source" for each in mistakes):
             mistakes.append(Mistake(error=error, place=place, key="source"))
         return ""

@@ -3,7 +3,7 @@
 Written into the docs by: python -m unloader.cli.jobs.schema > docs/job.schema.json
 
 Keys are spelled with hyphens and in lower case there, which is one of the ways that a job file may
-spell them. It says what each key takes by itself; what keys say together is for `unloader check`.
+spell them. It has the values of single keys; `unloader check` checks the keys together.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def schema() -> dict[str, Any]:
 
 
 def text() -> str:
-    """Return the schema as it stands in the docs."""
+    """Return the text of the schema in the docs."""
     return json.dumps(schema(), indent=2) + "\n"
 
 
@@ -116,7 +116,7 @@ def _keys(options: Iterable[Option]) -> dict[str, Any]:
 
 
 def _key(option: Option) -> dict[str, Any]:
-    """Return what a key takes, what it means and what holds without it."""
+    """Return the values, the meaning and the default of a key."""
     forms = list(_forms(option))
     found = forms[0] if len(forms) == 1 else {"anyOf": forms}
     words = [option.help]
@@ -147,7 +147,7 @@ def _forms(option: Option) -> Iterable[dict[str, Any]]:
 
 
 def _named_values(kind: Kind) -> Iterable[dict[str, Any]]:
-    """Yield what a table may have behind a name."""
+    """Yield the values that a table may have for a name."""
     if isinstance(kind, Assignments) and kind.number:
         yield from _WIDTH
         return
@@ -162,7 +162,7 @@ _WIDTH: list[dict[str, Any]] = [{"type": "integer", "minimum": 1}, {"type": "str
 
 
 def _texts(option: Option) -> Iterable[dict[str, Any]]:
-    """Yield the texts that an option takes; a variable may stand in each that is not a command."""
+    """Yield the texts that an option takes; each text except a command may have a variable."""
     kind = option.kind
     if isinstance(kind, Choice):
         yield {"enum": list(kind.choices)}

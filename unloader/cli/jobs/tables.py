@@ -152,7 +152,7 @@ def _asked(context: click.Context, url: str, values: Mapping[str, Any], label: s
 
 
 def _is_of_entry(context: click.Context, setting: Setting) -> bool:
-    """Return whether a setting stands in the first entry alone, and is not of the whole run."""
+    """Return whether only the first entry has a setting, and not the whole run."""
     key = setting.name.replace("-", "_")
     given = context.obj.job_values.get(key)
     in_file = context.get_parameter_source(key) is ParameterSource.DEFAULT_MAP
@@ -160,7 +160,7 @@ def _is_of_entry(context: click.Context, setting: Setting) -> bool:
 
 
 def _check_subject(context: click.Context, job: JobFile) -> None:
-    """Refuse to have the same tables in the place of those of each entry."""
+    """Refuse tables on the command line in place of the tables of each entry."""
     for key in SUBJECT:
         if context.get_parameter_source(key) in (
             ParameterSource.COMMANDLINE,
@@ -174,7 +174,7 @@ def _check_subject(context: click.Context, job: JobFile) -> None:
 
 
 def _entries(context: click.Context, job: JobFile, url: str) -> Iterator[AskedTables]:
-    """Yield the entries of a job file, each with what the command line says of all."""
+    """Yield the entries of a job file, each with the options of the command line."""
     prompt = True
     calls = EntryCalls(str(context.command.name), context.meta[ARGUMENTS])
     for table in job.tables:
@@ -195,7 +195,7 @@ def _entries(context: click.Context, job: JobFile, url: str) -> Iterator[AskedTa
 def _context_of(
     context: click.Context, calls: EntryCalls, job: JobFile, table: Entry
 ) -> click.Context:
-    """Return the call of the command that an entry stands for."""
+    """Return the call of the command for an entry."""
     routes = tuple(each for each in routes_of(job, table) if each is not None)
     values = values_of(job, table, only_route(job, table))
     check_statements(values)
@@ -450,6 +450,6 @@ def run_tables(
 
 
 def _shown(asked: TablesRequest) -> Request:
-    """Return the request that stands for all in metrics and traces."""
+    """Return one request for metrics and traces of all tables."""
     common, place = asked.common, asked.options.destination
     return replace(common, output=replace(common.output, destination=place or "several", others=()))

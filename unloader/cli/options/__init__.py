@@ -1,1 +1,1 @@
-"""Options: what they are called, what values they take, and what they mean together."""
+"""Options as parameters of click, the rules between them, and the request that they make."""

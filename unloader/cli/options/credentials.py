@@ -35,8 +35,8 @@ def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> So
         given: The names of those set on the command line or in the job file.
 
     Raises:
-        UsageError: The URL is none or holds a password, an option is given that its source does
-            not know or that repeats the password, or there is no terminal to ask at.
+        UsageError: The URL cannot be read or holds a password. The source does not know an option,
+            an option repeats the password, or the prompt has no terminal.
         ConfigError: No such source, or the password's place is not there, cannot be read or can
             be read by others.
     """
@@ -52,14 +52,14 @@ def connect_to(url: str, values: Mapping[str, Any], given: frozenset[str]) -> So
 
 
 def secret_of(source: SourceSpec, values: Mapping[str, Any]) -> SecretReference | None:
-    """Return where the password of a run's source is found, where that is said; None if it is not.
+    """Return the place of the password of a run's source; None if no place is given.
 
     Args:
         source: As the run had it.
         values: Every option by its name with underscores.
 
     Raises:
-        UsageError: There is no terminal to ask at, or nobody whose password the keyring could have.
+        UsageError: The prompt has no terminal, or the keyring has no user.
         ConfigError: The password file cannot be read.
     """
     path = _password_file(values)
@@ -90,5 +90,5 @@ def _ask(whom: str) -> None:
         )
     with seen_while_waiting():
         answer = click.prompt(f"Password for {whom}", hide_input=True, err=True)
-    # The workers are processes of their own and look where the reference says.
+    # The workers are other processes, and read the variable of the reference.
     os.environ[PASSWORD_VARIABLE] = answer

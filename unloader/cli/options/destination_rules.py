@@ -263,7 +263,7 @@ _OF_TABLES = ("save_mode", "replace_where", "branch", "partition_by")
 
 
 def check_table(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check what is asked of a table, or that nothing is where there is none."""
+    """Check the options of a lakehouse table, or that they are missing for other destinations."""
     places = values.get("to") or ()
     kinds = {lake_kind(place) for place in places}
     if not places or kinds == {None}:

@@ -33,7 +33,7 @@ _RAW = "unloader.raw"
 
 
 class KindType(ParamType):
-    """A kind of value as click has types; its name is what the help page shows for the value."""
+    """A kind of value as click has types; its name is the text for the value on the help page."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -75,7 +75,7 @@ class JobOption(click.Option):
     """Key of a context's `meta`: names of options that do not look at the environment there."""
 
     def __init__(self, declared: Option) -> None:
-        """Make the parameter of what is declared."""
+        """Make the parameter of a declared option."""
         kind, initial, found = declared.kind, declared.initial, dict[str, Any]()
         if not declared.is_flag:
             found["type"] = _click_type(kind)

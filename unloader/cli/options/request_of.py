@@ -74,7 +74,7 @@ _NO_DELIMITED_TEXT = {
     "trailing_delimiter": False,
     "record_length_digits": 0,
 }
-"""What is left of a dialect's marks in records of fixed width."""
+"""The marks of a dialect in records of fixed width."""
 
 
 def request_of(
@@ -91,11 +91,11 @@ def request_of(
         UsageError: The table's name cannot be read, the format contradicts itself, or a value holds
             the password of the source.
     """
-    # Those of a route or of an entry for tables have not been looked at before.
+    # Values of a route or of a [[table]] were not checked before.
     refuse_repeated(source.location, values)
     selection = {**fields_of(Selection, values), "table": _table(values)}
     if "limit_rows" not in values:
-        # What the --sample of a command that measures says is of the measuring.
+        # The --sample of a command that measures is another option.
         selection.pop("sample", None)
     stream = is_one_stream(destination_kind(values.get("to") or ()))
     concurrency, cluster = fields_of(ConcurrencyOptions, values), fields_of(ClusterOptions, values)
@@ -104,7 +104,7 @@ def request_of(
     fixed = values["fixed"] and values["format"] != "parquet"
     whole = fields_of(Request, values)
     if values["verify"] == "full" and not is_kept(tuple(values.get("to") or ("",))):
-        # From a variable set for all jobs; what was asked for by name is refused.
+        # From a variable set for all jobs; an option of this job is refused.
         whole["verify"] = "count"
     request = Request(
         source=source,
@@ -183,7 +183,7 @@ def _format(values: Mapping[str, Any]) -> TextFormat | ParquetFormat:
         return ParquetFormat(**fields_of(ParquetFormat, values))
     found = fields_of(TextFormat, values)
     if values["timestamp_format"] is not None or values["timestamp_tz_format"] is not None:
-        # A mask of the user's own decides what is left out.
+        # The user's format decides which digits are left out.
         found["fractions"] = "mask"
     if values["dialect"] == "mysql" and values["encoding"] == "iso8859-1":
         # MySQL's latin1 is this code page.
@@ -220,11 +220,11 @@ def _check_format(options: OutputOptions, *, fixed: bool) -> None:
 
 
 def _transform(values: Mapping[str, Any]) -> TransformOptions | None:
-    """Return what is done to the rows, in the order of the options on the help page.
+    """Return the steps that change the rows, in the order of the options on the help page.
 
     Raises:
-        UsageError: A key has two places, or a place is none.
-        ConfigError: A key is nowhere.
+        UsageError: A key has two places, or a place has a wrong form.
+        ConfigError: A key is missing.
     """
     steps = tuple(_steps(values))
     if not steps:
@@ -239,8 +239,8 @@ def given_keys(items: Iterable[str]) -> tuple[MaskingKey, ...]:
     """Return where the keys are found that `--mask-key` names.
 
     Raises:
-        UsageError: A key has two places, or a place is none.
-        ConfigError: There is no such credential.
+        UsageError: A key has two places, or a place has a wrong form.
+        ConfigError: The credential is missing.
     """
     return tuple(key_place(name, place) for name, place in _places(items).items())
 
@@ -294,7 +294,7 @@ def encryption_of(values: Mapping[str, Any]) -> EncryptionOptions | None:
     """Return how the files are encrypted; None if they are not. The rules between options hold.
 
     Raises:
-        UsageError: What stands for a recipient is none, or its file cannot be read.
+        UsageError: A recipient is not a public key, or its file cannot be read.
     """
     if "encrypt_to" not in values:
         return None  # A command that writes no rows.
@@ -387,7 +387,7 @@ def refuse_repeated(location: str, values: Mapping[str, Any]) -> None:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Yield the texts in a value, such as those of the pairs of a step or a route."""
+    """Yield the texts in a value, such as the pairs of a step or a route."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (tuple, list)):

@@ -1,4 +1,4 @@
-"""From the options of a job, and those of its routes, to one request with several outputs."""
+"""From the options of a job and of its routes to one request with several outputs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ON_COMMAND_LINE = Place(path="--route")
 
 
 def asked_request(context: click.Context, url: str, values: Mapping[str, Any]) -> Request:
-    """Return what the options and the routes ask for; the rules between them hold then.
+    """Return the request of the options and the routes, after the rules between them.
 
     Args:
         context: The call of the command.
@@ -137,7 +137,7 @@ def _check_verify(request: Request) -> None:
 
 
 def _entries(context: click.Context, values: Mapping[str, Any]) -> Sequence[Entry]:
-    """Return the routes of the command line, or else those of the job file."""
+    """Return the routes of the command line, or else of the job file."""
     said = values.get("route")
     if not said:
         found: Sequence[Entry] = context.obj.routes
@@ -155,7 +155,7 @@ def _values_of(
 ) -> tuple[dict[str, Any], frozenset[str]]:
     """Return all options as they are for a route, and the names of the options that it sets.
 
-    What the job says above its routes is a default for each: it is passed over where it does not
+    The keys above the routes are defaults for each route: they are ignored where they do not
     apply. The command line counts more than a route of a job file.
     """
     options = _of_routes()

@@ -87,7 +87,7 @@ def check_file_names(values: Mapping[str, Any], given: frozenset[str]) -> None:
 
 
 def check_transforms(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check that changed values are not compared with those of the source."""
+    """Check that changed values are not compared with values of the source."""
     changed = [flag(key) for key in TRANSFORMING if values.get(key)]
     if changed and values["verify"] == "source":
         raise UsageError(
@@ -99,8 +99,8 @@ def check_transforms(values: Mapping[str, Any], given: frozenset[str]) -> None:
 
 def check_encryption(values: Mapping[str, Any], given: frozenset[str]) -> None:
     """Check that files are encrypted as their format is."""
-    # Unlike other options, a variable that does not apply is not let pass here: what somebody
-    # wants to be encrypted must not be written in the open.
+    # Unlike for other options, a variable that does not apply is an error here: an output that the
+    # user wants to encrypt must not be written in the open.
     if "encrypt_to" not in values:
         return
     check_variables()
@@ -189,7 +189,7 @@ _NOT_WITHOUT_SEATS: Mapping[str, tuple[Any, ...]] = {
     "memory_policy": ("local",),
     "near": ("", None),
 }
-"""Options that say where workers sit, and what each says of a machine without seats, too."""
+"""Options on the places of workers, each with the values that mean no place."""
 
 
 def check_verification(values: Mapping[str, Any], given: frozenset[str]) -> None:
@@ -237,7 +237,7 @@ def check_query(values: Mapping[str, Any], given: frozenset[str]) -> None:
 
 
 def check_part(values: Mapping[str, Any], given: frozenset[str]) -> None:
-    """Check that the files of a part can be put together with those of the others."""
+    """Check that the files of a part can be merged with the files of the other parts."""
     if values.get("part") is None:
         return
     if values["file_per"] == "table":
@@ -401,7 +401,7 @@ def validate_measuring(values: Mapping[str, Any], given: frozenset[str], source:
     Args:
         values: Every option by its name with underscores.
         given: The names of those set on the command line or in the job file.
-        source: Its URL; empty if there is none.
+        source: Its URL; empty without a source.
     """
     if values["save"] is not None and not values["save"].strip():
         raise UsageError("--save is empty", "give it a file, or leave it out")
@@ -418,7 +418,7 @@ def validate_measuring(values: Mapping[str, Any], given: frozenset[str], source:
 
 
 def measured_parts(values: Mapping[str, Any]) -> tuple[Part, ...]:
-    """Return what is measured.
+    """Return the parts to measure.
 
     Raises:
         UsageError: `--without` names something else, or everything.
@@ -447,5 +447,5 @@ def _validate_without_source(values: Mapping[str, Any], given: frozenset[str]) -
         raise UsageError(
             "there is nothing to measure", "give a SOURCE with --table, or --to, or both"
         )
-    # What is not about a source holds as it does for a run.
+    # All other rules are the rules of a run.
     validate({**values, "table": "T", "query": None}, given)

@@ -54,18 +54,18 @@ JOB = "job"
 """Key of a plan file under which the source and the options stand."""
 
 ROUTES = "routes"
-"""Key of a plan file's job with its routes; missing where it has none."""
+"""Key of a plan file's job with its routes; missing without routes."""
 
 
 class SourceArgument(Struct, frozen=True, kw_only=True):
-    """What stands for SOURCE: where the data is, and the plan if there is one."""
+    """The value of SOURCE: where the data is, and the plan if there is one."""
 
     url: str
     plan: dict[str, Any] | None = None
     """The content of a plan file."""
     plan_file: str = ""
     job: JobFile | None = None
-    """A job file that has several tables; the options are those of the first."""
+    """A job file that has several tables; the options belong to the first."""
 
 
 def source_argument(
@@ -74,9 +74,9 @@ def source_argument(
     """Return the decorator for SOURCE; it is read first, so that a file sets the options.
 
     Args:
-        plans: A plan file may stand there.
-        required: Without it nothing may stand there, and the URL is empty then.
-        tables: A job file with several tables may stand there.
+        plans: SOURCE may be a plan file.
+        required: Otherwise SOURCE may be missing, and the URL is empty then.
+        tables: SOURCE may be a job file with several tables.
     """
     what = "SOURCE|PLAN.json|JOB.toml" if plans else "SOURCE|JOB.toml"
 
@@ -124,7 +124,7 @@ def job_digest(job: dict[str, Any]) -> str:
 def finished_directory(ctx: click.Context, argument: click.Parameter, place: str) -> PlacePath:
     """Return DEST of a command that looks at an earlier run; a source in its place is refused.
 
-    The name of a table stands for where its run lies.
+    The name of a table means the directory of its run.
     """
     if lake_kind(place) is not None:
         from unloader.lakehouse.lake_runs import home_of
@@ -151,7 +151,7 @@ def finished_directory(ctx: click.Context, argument: click.Parameter, place: str
 def finished_directories(
     ctx: click.Context, argument: click.Parameter, places: tuple[str, ...]
 ) -> tuple[PlacePath, ...]:
-    """Return several DESTs; the name of a table stands for all runs that are not part of it."""
+    """Return several DESTs; the name of a table means all runs that are not part of it."""
     if any(map(lake_kind, places)):
         from unloader.lakehouse.lake_runs import uncommitted
 
@@ -283,7 +283,7 @@ def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
     if document.get(JOB_DIGEST) != job_digest(job):
         raise _no_plan(path, "was edited after it was made: the digest of its job differs")
     values = {name.replace("-", "_"): value for name, value in job.items()}
-    # The plan stands for these; a variable set for all jobs must not seem to change them.
+    # The plan has decided these options; a variable set for all jobs must not seem to change them.
     planned = (each.key for each in of_command(every_option(), "run") if each.planned)
     ctx.meta[JobOption.WITHOUT_VARIABLE] = frozenset(planned)
     written, routes = values.pop(SOURCE, None), values.pop(ROUTES, None)
@@ -312,7 +312,7 @@ def _at_home(source: str, place: Place) -> str:
 
 
 _HOME_FILE = re.compile(r"([a-z][a-z0-9+.-]*):(?:///?)?~/", re.IGNORECASE)
-"""What begins a URL of a file in the home directory, in whichever way it was meant."""
+"""What begins a URL of a file in the home directory, in each of its spellings."""
 
 
 def _planned_defaults(values: dict[str, Any], path: str) -> dict[str, Any]:
@@ -344,7 +344,7 @@ def _load_plan(path: str) -> dict[str, Any]:
 
     if isinstance(document, dict) and "run_id" in document and JOB_DIGEST not in document:
         raise _record_of_run(Path(path), document)
-    # Before its options are looked at: those of another version may have other names.
+    # Before its options are looked at: another version may have other names.
     try:
         return checked_version(document)
     except PlanFailed as error:

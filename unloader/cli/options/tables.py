@@ -90,7 +90,7 @@ def _family(word: str) -> Family:
 
 
 def check_of_each_table(places: tuple[str, ...]) -> None:
-    """Check that each table has directories of its own.
+    """Check that each table has separate directories.
 
     Raises:
         UsageError: One has no field of the table.

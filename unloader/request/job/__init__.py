@@ -1,7 +1,6 @@
-"""Job files: what a night unloads, in TOML.
+"""Job files: the content of a night, in TOML.
 
-`read_job` (in `grammar`) reads a file and those that it includes into a `model.JobFile`: plain
-frozen data in which each value knows its file and line. `layers` says what holds for one table and
-one route of it. Every mistake is handed to the caller, who takes the first one or lists all of
-them. Which keys there are follows from the declared options and their scopes.
+`read_job` in `grammar` reads a file and its included files into a `JobFile` of `entries`: plain
+frozen data in which each value has its file and line. `values_of` returns the values for one table
+and one route. Each mistake is given to the caller, who raises the first one or lists all.
 """

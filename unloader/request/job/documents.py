@@ -19,13 +19,13 @@ from writers.files.regular import read_regular
 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the text of a job file, and what it says.
+    """Return the text of a job file, and its content.
 
     Raises:
         ConfigError: It cannot be read or is not TOML.
     """
     try:
-        # Editors of Windows put a mark of the byte order in front.
+        # Editors of Windows begin the file with a mark of the byte order.
         text = read_regular(path, follow=True).decode().removeprefix("\ufeff")
         return text, tomllib.loads(text)
     except OSError as error:
@@ -49,7 +49,7 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 KeyPath = tuple[str | int, ...]
-"""Keys from the top down; behind that of a list of tables the number of one, from 0."""
+"""Keys from the top down; a list of tables is followed by the number of a table, from 0."""
 
 _WORD = re.compile(
     r"""
@@ -68,7 +68,7 @@ def lines_of(text: str) -> dict[KeyPath, int]:
     table: KeyPath = ()
     words: list[str] = []
     line = begun = 1
-    depth: int | None = None  # Of brackets in a value; None in front of its equals sign.
+    depth: int | None = None  # Of brackets in a value; None before the equals sign.
     for word in _WORD.findall(f"{text}\n"):
         if word == "\n" and not depth:
             if words and depth is None:
@@ -159,8 +159,8 @@ def expanded(
 
     Args:
         value: As TOML has it.
-        shown: The variables that may be shown; None where the text is never shown. There any
-            variable may be used, and what it holds is hidden from now on.
+        shown: The variables that may be shown; None where the text is never shown. Then any
+            variable may be used, and its content is hidden from now on.
         environ: The variables.
 
     Raises:
@@ -183,7 +183,7 @@ def _replaced(
         return "${"
     inside = _INSIDE.fullmatch(form["inside"])
     if not form["end"] or inside is None:
-        # What is written there is not shown: it may be anything.
+        # The text is not shown: it may be a secret.
         raise ValueError(
             "a ${ does not begin a variable; write ${NAME}, ${NAME:-default}, or $${ for ${ itself"
         )

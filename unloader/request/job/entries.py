@@ -36,7 +36,7 @@ class Given(Struct, frozen=True, kw_only=True):
     entry: str = ""
     """The entry of the key, such as `[[table]] 2`; empty at the top."""
     is_default: bool = False
-    """It stands in [defaults], and is passed over where it does not apply."""
+    """It is in [defaults], and is ignored where it does not apply."""
 
     def where(self) -> str:
         """Return file, line and entry, for messages."""
@@ -69,13 +69,13 @@ class JobFile(Struct, frozen=True, kw_only=True):
     source: Given | None = None
     """The URL of the source."""
     values: tuple[Given, ...] = ()
-    """What stands at the top or in [run]: of the run, and above all entries."""
+    """Keys at the top or in [run]: of the run, and above all entries."""
     defaults: tuple[Given, ...] = ()
-    """What stands in [defaults]: it counts where nothing else says anything."""
+    """Keys in [defaults], which count if a key is not set elsewhere."""
     tables: tuple[Entry, ...] = ()
-    """Empty where the top alone says what is unloaded."""
+    """Empty if the keys at the top name the tables."""
     routes: tuple[Entry, ...] = ()
-    """Of every table that has none of its own; empty where the top alone says where to."""
+    """Routes of each table without separate routes; empty if the top names the output."""
 
 
 class Mistake(Struct, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ class Mistake(Struct, frozen=True, kw_only=True):
 
 
 SUBJECT = ("table", "query", "tables_from")
-"""An entry that says one of them says what it reads: the others are not taken from above."""
+"""If an entry has one of these keys, the other keys are not taken from above."""
 
 
 def values_of(
@@ -146,7 +146,7 @@ def first_of(job: JobFile) -> tuple[Entry | None, Entry | None]:
 
 
 def only_route(job: JobFile, table: Entry | None) -> Entry | None:
-    """Return the one route of a table; None if it has several, or only what stands above.
+    """Return the one route of a table; None if it has several, or no route.
 
     Raises:
         UsageError: The route would narrow what the table selects.

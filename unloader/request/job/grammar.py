@@ -1,13 +1,13 @@
 """From TOML to a `JobFile`: which keys and entries there are, each mistake with its place.
 
 include = ["base.toml"]     other files, which this one overrides
-shown-variables = ["NIGHT"] variables that values may have: what they hold is shown and recorded
+shown-variables = ["NIGHT"] variables that values may have: their contents are shown and recorded
 source = "..."              and every option of `run`: of the whole run, and above all entries
 [run]                       the same
-[defaults]                  values where nothing else says anything
+[defaults]                  values of keys that are not set elsewhere
 [[table]]                   one table each, with the options of a table and of a route
 [[table.route]]             one output each of that table
-[[route]]                   one output each of every table that has none of its own
+[[route]]                   one output each of every table without separate routes
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def key_of(written: str) -> str:
 
 
 def wrong_type(option: Option, value: Any) -> str:
-    """Return what is wrong with the type of a value of a file; empty if nothing is.
+    """Return the mistake in the type of a value of a file; empty if there is no mistake.
 
     A date or a number in place of text would pass for its own text, which need not be the one that
     was meant.
@@ -106,9 +106,9 @@ def read_job(
 
     Args:
         path: The file.
-        options: Those of `run`.
-        report: Takes each mistake; what is wrong is left out of the result.
-        others: Keys of options that stand on the command line alone.
+        options: The options of `run`.
+        report: Takes each mistake; the result has no wrong keys and values.
+        others: Keys of options that only the command line has.
 
     Raises:
         ConfigError: The file cannot be read or is not TOML.
@@ -131,7 +131,7 @@ class _Section(Struct, frozen=True, kw_only=True):
     """Keys of the grammar, which are not options."""
 
     def mistake(self, written: str, text: str, hint: str, *, named: bool = True) -> Mistake:
-        """Return what is wrong with a key; `named` if the key may be shown."""
+        """Return the mistake of a key; `named` if the key may be shown."""
         place = self.document.place(*self.path, written)
         where = f"{place}: {self.entry}" if self.entry else str(place)
         return Mistake(
@@ -209,7 +209,7 @@ class _Reader(Struct, kw_only=True):
     def _entry_of(
         self, around: _Section, bare: Entry, path: tuple[str | int, ...], value: dict[str, Any]
     ) -> Entry:
-        """Return an entry with all that is below it."""
+        """Return an entry with its values and routes."""
         name, is_route = value.get(NAME), bare.kind == ROUTE
         if is_route and isinstance(name, str) and ROUTE_NAME.fullmatch(name):
             bare = replace(bare, name=name)
@@ -243,7 +243,7 @@ class _Reader(Struct, kw_only=True):
     def _take_key(
         self, section: _Section, written: str, value: Any, found: dict[str, Given]
     ) -> None:
-        """Take one key with its value, or report what is wrong with it."""
+        """Take one key with its value, or report the mistake."""
         key, opposite = key_of(written), False
         known = keys_of(of_scope(self.options, section.scope))
         mistake = None if key in section.own else self._wrong_key(section, written, value, known)
@@ -270,7 +270,7 @@ class _Reader(Struct, kw_only=True):
     def _wrong_key(
         self, section: _Section, written: str, value: Any, known: Mapping[str, Any]
     ) -> Mistake | None:
-        """Return what is wrong with a key in this section; None if it may be there."""
+        """Return the mistake of a key in this section; None if it may be there."""
         key = key_of(written)
         if key in PASSWORD_KEYS:
             error = UsageError(
@@ -314,7 +314,7 @@ class _Reader(Struct, kw_only=True):
         )
 
     def _finished(self, values: Iterable[Given]) -> tuple[Given, ...]:
-        """Return values with their variables replaced; those that mean nothing are left out."""
+        """Return values with their variables replaced, without values that mean nothing."""
         known = {option.key: option for option in self.options}
         found = []
         for given in values:
@@ -368,7 +368,7 @@ def _wrong_table(section: _Section, written: str) -> Mistake:
 
 
 def _mistakes_between(job: JobFile) -> Iterator[Mistake]:
-    """Yield mistakes in the names of routes, and in the choice of what is unloaded."""
+    """Yield mistakes in the names of routes, and in the choice of tables."""
     yield from _same_names(job.routes)
     hint = "write table or query below each [[table]]"
     for table in job.tables:

@@ -233,7 +233,7 @@ def test_declaring_an_option_is_all_it_takes(
 ) -> None:
     """Flag, variable, job file and reference page follow from the declaration."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(options, "DECLARING", [*options.DECLARING, (Added, None)])
+    monkeypatch.setattr(options, "DECLARING", (*options.DECLARING, Added))
     every_option.cache_clear()
     seen: list[int] = []
 
