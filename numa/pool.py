@@ -2,7 +2,7 @@
 
 It runs any importable function and knows nothing of what that does. A process that dies costs the
 one task it was on: the others never notice, and `start` puts a new one on the same seat. What its
-tasks have started dies with it, unless that has made a group of its own. Only `wait` and `close`
+tasks have started dies with it, unless that has made another process group. Only `wait` and `close`
 block, as long as the caller says. Use a pool from one thread; only `wake` is for any. When to give
 up on a process is for the caller to decide: see `numa.supervisor`.
 
@@ -12,7 +12,7 @@ up on a process is for the caller to decide: see `numa.supervisor`.
             pool.assign(seat.worker, task)
         events = pool.wait(timeout_seconds=None)
 
-Whatever a process does, the events of one worker come in order: what it sent, then its `Lost`.
+The events of one worker come in order: all that its process sent, then its `Lost`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LAST_EXIT_SECONDS = 20.0
 
 _DETAIL_BYTES = 4096
 _STACKS_BYTES = 64 * 1024
-"""So much at most is looked at for the stack of a crash."""
+"""The most that is searched for the stack of a crash."""
 _STDERR_LIMIT_BYTES = 1 << 20
 
 _Process: TypeAlias = "subprocess.Popen[bytes] | Served"
@@ -250,8 +250,8 @@ class Pool:
     def close(self, grace_seconds: float = 5.0) -> None:
         """End every process and close every descriptor; events not fetched are dropped.
 
-        Idle workers are asked to leave, busy ones get SIGTERM, and what is left after the grace
-        SIGKILL. May be called again.
+        Idle workers are asked to leave, busy ones get SIGTERM, and after the grace all get SIGKILL.
+        May be called again.
         """
         if self._closed:
             return
@@ -357,7 +357,7 @@ class Pool:
             raise StartError(text, hint) from error
 
     def _listen(self, timeout_seconds: float) -> bool:
-        """Take what has come, wait for it at most that long; return whether it was woken.
+        """Take the data that has come, or wait for some; return whether it was woken.
 
         A fork server that has started wakes, too.
         """
@@ -494,7 +494,7 @@ class Member(Struct, kw_only=True):
             return self.process.poll() is not None
 
     def wait_gone(self, timeout_seconds: float) -> bool:
-        """Wait for the process to end, so long at most; return whether it has."""
+        """Wait for the process to end; return whether it has in time."""
         return wait_for_end(self.process.pid, self.gone, timeout_seconds)
 
     def kill(self) -> None:
@@ -513,7 +513,7 @@ class Member(Struct, kw_only=True):
                 pass
 
     def reap(self, timeout_seconds: float) -> bool:
-        """Kill all there is and wait for the end, so long at most; return whether it came.
+        """Kill all there is and wait for the end; return whether it came in time.
 
         A process that waits inside the kernel, for a dead file server say, cannot be killed
         before that ends.

@@ -1,9 +1,8 @@
-"""Keeps a process on each seat: starts them, and replaces those that are lost, late or too large.
+"""Keeps a process on each seat: starts it, and replaces one that is lost, late or too large.
 
-It gives out no tasks of its own: the caller assigns one to an idle worker and waits for events. A
-task that is lost with its process is the caller's to repeat. All that is known about processes is
-here: how long a start may take, how much memory one may hold, when a seat is asked for another
-process and when it is given up.
+The caller assigns tasks to idle workers and waits for events. A task that is lost with its process
+is the caller's to repeat. The rules about processes are here: how long a start may take, how much
+memory one may hold, when a seat gets another process and when it is given up.
 
     with Supervisor(seats, "package.module:function", ProcessLimits()) as supervisor:
         supervisor.keep(seat.worker for seat in seats)
@@ -43,7 +42,7 @@ _LOOK_SECONDS = 0.2
 _RESTART_SECONDS = 1.0
 
 _MOST_IDLE_LOSSES = 3
-"""A seat whose processes end so often in a row without a task cannot have one at all."""
+"""A seat whose processes end this often in a row without a task cannot have one at all."""
 
 
 class Supervisor:
@@ -94,7 +93,7 @@ class Supervisor:
         self._pool.prepare()
 
     def keep(self, workers: Iterable[int]) -> None:
-        """Keep a process on the seats of these workers from now on, and on no other seat.
+        """Keep a process on the seats of these workers from now on, and none on other seats.
 
         Where the fork server of a seat is still starting, a later `wait` starts the process.
 
@@ -120,8 +119,8 @@ class Supervisor:
     def add(self, workers: Iterable[int]) -> None:
         """Keep a process on the seats of these workers, too, from the next `wait` on.
 
-        Unlike `keep` it raises nothing: where the system refuses a process, `wait` tells that the
-        seat is vacant, and another start is tried after a while.
+        Unlike `keep` it raises nothing: where the system refuses a process, `wait` returns a
+        `Lost`, and another start is tried after a while.
         """
         new = set(workers) - self._kept
         self._kept |= new
@@ -150,7 +149,7 @@ class Supervisor:
         self._busy.add(worker)
 
     def tell(self, worker: int, payload: object) -> None:
-        """Send a worker something while it is at its task; nothing happens where there is none.
+        """Send a worker a payload while it is at a task; without a task nothing happens.
 
         Raises:
             PoolError: The payload cannot be pickled.
@@ -159,7 +158,7 @@ class Supervisor:
             self._pool.tell(worker, payload)
 
     def wait(self, timeout_seconds: float) -> tuple[WorkerEvent, ...]:
-        """Return the events that have come; wait for the first, so long at most.
+        """Return the events that have come; wait for the first one up to `timeout_seconds`.
 
         Processes are started, judged and ended in here only. May return `()` before the time is up.
         """
@@ -225,7 +224,7 @@ class Supervisor:
         self._starting[worker] = time.monotonic()
 
     def _replace(self) -> None:
-        """End what is too large between two tasks, and start processes on vacant seats."""
+        """End processes that are too large between two tasks, and start some on vacant seats."""
         if self._too_large:
             self._end(self._too_large.values())
             self._too_large = {}

@@ -1,4 +1,4 @@
-"""What a run tells while it goes on; progress displays and logs are made from these alone."""
+"""The events of a run in progress; displays and logs are made from these alone."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Phase = Literal[
     "measuring-disks",
     "measuring-source",
 ]
-"""In the order of a run; a source leaves out what it does not have. The last two are of
-`unloader preflight`."""
+"""In the order of a run; a source leaves out what it does not have. `unloader preflight` has the
+last two."""
 
 
 class RunStarted(Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class RunStarted(Struct, frozen=True, kw_only=True):
     units: int
     workers: int
     rows: int | None
-    """The source's estimate, None if it has none."""
+    """The source's estimate; None without one."""
     bytes: int | None
     """Bytes in the source, by its own statistics."""
     snapshot: str = ""
@@ -55,23 +55,23 @@ class RunStarted(Struct, frozen=True, kw_only=True):
     adaptive: bool = False
     """How many of the workers work is found by measuring."""
     tables: int = 1
-    """How many there are, those that are left out included."""
+    """Their number, with the tables that are left out."""
     largest_table: str = ""
-    """By the source's estimate, of those that are to be read; empty where there is only one."""
+    """Of the tables to be read, by the source's estimate; empty where there is only one."""
 
 
 class UnitsKept(Struct, frozen=True, kw_only=True):
-    """A resumed run keeps the units that were done before it was broken off."""
+    """A resumed run keeps the units that were done before it was interrupted."""
 
     units: int
     rows: int
     bytes: int
     tables: int = 0
-    """Those of several that are published already; their units are among the others."""
+    """Tables that are published already; their units are among the others."""
 
 
 class SettingUsed(Struct, frozen=True, kw_only=True):
-    """Something was set that selects rows or columns, or changes what is written."""
+    """A setting selects rows or columns, or changes the output."""
 
     name: str
     value: str
@@ -131,11 +131,11 @@ class UnitFinished(Struct, frozen=True, kw_only=True):
     bytes: int
     seconds: float
     result: UnitResult | None = None
-    """All that its worker has told."""
+    """The whole report of its worker."""
 
 
 class UnitFailed(Struct, frozen=True, kw_only=True):
-    """An attempt failed; what it had written counts no more."""
+    """An attempt failed; its output does not count."""
 
     worker: int
     unit: str
@@ -148,7 +148,7 @@ class UnitFailed(Struct, frozen=True, kw_only=True):
 
 
 class Verified(Struct, frozen=True, kw_only=True):
-    """So much of what is to be checked has been; the figures are totals of the phase."""
+    """A part of the files or units is checked; the figures are totals of the phase."""
 
     done: int
     of: int
@@ -223,7 +223,7 @@ class ParallelismChanged(Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Since the first unit was handed out."""
     workers: int
     of: int
-    """Those that have a seat."""
+    """The workers that have a seat."""
     rows_per_second: float
     """With the number before, as it was last measured; 0 where it was not."""
     cause: Cause

@@ -1,7 +1,7 @@
 """The loop that keeps every place busy: units to places, results back, lost attempts repeated.
 
-The engine turns the events of an executor into those of the pure schedule, and the schedule's
-attempts into tasks. It is the only such loop. It knows no database, no format and no process: what
+The engine passes the events of an executor to the pure schedule, and turns the schedule's attempts
+into tasks. It is the only such loop. It knows no database, no format and no process: what
 a task holds and what becomes of a result is the caller's `Work`, where it is done the executor's.
 """
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 TICK_SECONDS = 0.2
 _SOON_SECONDS = 0.02
-"""Guess: so long is waited for events while the next unit is not ready, and a place may be idle."""
+"""Guess: the wait for events while the next unit is not ready, and a place may be idle."""
 
 
 class Work(Generic[U]):
-    """What the engine works on. All is called in the engine's thread."""
+    """The units that the engine works on. All methods are called in the engine's thread."""
 
     def task(self, attempt: Attempt[U]) -> object:
         """Return the task of an attempt. Called only when a place can take it."""
         raise NotImplementedError
 
     def check(self) -> None:
-        """Raise whatever is to end the run; called several times a second."""
+        """Raise the error that is to end the run, if any; called several times a second."""
 
     def steering(self) -> Steering[U] | None:
         """Return what decides how many places work; None lets all work. Asked at each turn."""
@@ -52,7 +52,7 @@ class Work(Generic[U]):
         """Take one line that the user should know."""
 
     def limited(self, places: int, *, raises: bool) -> None:
-        """Note that the source lets so many places work from now on, of all there are.
+        """Note that the source lets only a number of places work from now on.
 
         Args:
             places: How many.
@@ -63,7 +63,7 @@ class Work(Generic[U]):
         """Note that an attempt has been sent to a place."""
 
     def reported(self, place: int, attempt: Attempt[U], payload: object) -> None:
-        """Take what the task of an attempt has reported."""
+        """Take a report of the task of an attempt."""
 
     def finished(self, place: int, attempt: Attempt[U], result: object) -> None:
         """Note that an attempt has succeeded. Its place waits meanwhile."""
@@ -96,16 +96,16 @@ class Engine(Struct, Generic[U]):
     schedule: Schedule[U]
     work: Work[U]
     stall_seconds: float = 0.0
-    """Longest time without a message of an attempt; 0 is no limit."""
+    """Longest time without a message of an attempt; 0 = unlimited."""
     attempt_seconds: float = 0.0
-    """Longest time for an attempt; 0 is no limit."""
+    """Longest time for an attempt; 0 = unlimited."""
     clock: Callable[[], float] = time.monotonic
     failure: AttemptFailure | None = None
     """The failure that stopped the schedule, if one did."""
     _listened: float = 0.0
     """Seconds spent waiting for events. Limits are in these: a caller who takes long to put a
-    result on record makes no attempt late. Nor does a machine that stood still for longer than was
-    waited for, asleep or paused: its workers stood still with it."""
+    result on record makes no attempt late. Nor does a machine that was asleep or paused, because
+    its workers were, too."""
     _next_look: float = 0.0
     """When limits are looked at again, in seconds listened."""
     _sent: dict[int, float] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Engine(Struct, Generic[U]):
     def run(self, executor: Executor) -> None:
         """Run until every unit is done, given up, or the schedule is stopped by a failure.
 
-        Whatever the work raises comes through. In each case no attempt runs on afterwards.
+        Errors of the work come through. In each case no attempt runs on afterwards.
         """
         try:
             while not self.schedule.over and self.failure is None:
@@ -241,7 +241,7 @@ class Engine(Struct, Generic[U]):
         for place, sent in self._sent.items():
             attempt = self.schedule.running(place)
             if place in self.schedule.held:
-                # It is silent by order, and has all its time when it goes on.
+                # It is silent by order, and has all its time when it continues.
                 self._last_message[place] = self._listened
                 continue
             silent, took = self._listened - self._last_message[place], self._listened - sent
@@ -259,4 +259,4 @@ class Engine(Struct, Generic[U]):
 _STOPPED = AttemptFailure(
     error="Interrupted", message="the run has ended", hint="run again", retryable=False
 )
-"""What an executor is given at the end of a run; nobody reads its event."""
+"""The reason for an executor at the end of a run; its event is not read."""

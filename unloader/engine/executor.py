@@ -1,13 +1,13 @@
-"""The protocol between the engine and whatever carries out its tasks.
+"""The protocol between the engine and the executors of its tasks.
 
 An executor has places. Each takes one task at a time and answers with events of its worker. Where a
 place is (a process on this machine, one elsewhere, this very process), how a task gets there and
 how the end of a process is noticed is the executor's alone. It never repeats a task: that is for
 the engine.
 
-The events of a task are those that its process sent, as `numa.model` declares them. For each task
-sent, one of `Finished`, `Raised` or `Lost` comes for its place, after all the messages of the task.
-A place that was lost takes no task until it is `Ready` again.
+The events of a task are the objects that its process sent, as `numa.model` declares them. For each
+task sent, one of `Finished`, `Raised` or `Lost` comes for its place, after all the messages of the
+task. A place that was lost takes no task until it is `Ready` again.
 """
 
 from __future__ import annotations
@@ -125,10 +125,10 @@ class Executor(Protocol):
         """Return the process of each place that has one on this machine."""
 
     def worker(self, place: int) -> WorkerEvidence:
-        """Return what is known of the worker at a place."""
+        """Return the evidence about the worker at a place."""
 
     def evidence(self) -> Evidence:
-        """Return what is known of all places."""
+        """Return the evidence about all places."""
 
     def close(self) -> None:
         """End everything and give all back. May be called again."""

@@ -1,7 +1,7 @@
 """An executor without processes: each task runs in the caller's own, one after the other.
 
-For debuggers and for tests. The results are those of workers; what is lost is all that takes a
-second process: parallelism, seats, and an end for a task that hangs.
+For debuggers and for tests. The results are the same as from workers. Parallelism, seats and an end
+for a task that hangs need a second process, so they are missing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class InProcessExecutor:
         """Change nothing: there is one place."""
 
     def tell(self, place: int, payload: object) -> None:
-        """Tell nobody: while a task runs nobody can."""
+        """Do nothing: while a task runs no call can come."""
 
     def places(self) -> Collection[int]:
         """Return the one place while it has no task."""
@@ -76,7 +76,7 @@ class InProcessExecutor:
         return WorkerEvidence(seat=seat, bound=None, residence=None)
 
     def evidence(self) -> Evidence:
-        """Return the one worker, of which nothing was measured."""
+        """Return the one worker, without measurements."""
         return Evidence(
             workers=(self.worker(0),),
             not_measured=("the work units were read by the parent process itself",),

@@ -65,7 +65,7 @@ class LocalExecutor:
     def use(self, places: int, of: int) -> None:
         """Keep a process on the first `places` of `of` seats, and end those on the others.
 
-        What is seen of the workers counts from here on.
+        Observations of the workers count from here on.
 
         Raises:
             PoolError: The system refuses a process.
@@ -76,9 +76,9 @@ class LocalExecutor:
         self._supervisor.keep(seat.worker for seat in self._seating.seats[:places])
 
     def start(self, places: int) -> None:
-        """Keep a process on so many of the first seats, beside those that have one.
+        """Keep a process on the first `places` seats, and keep the processes that there are.
 
-        A process that the system refuses is noted, and tried again: the others go on.
+        A process that the system refuses is noted, and tried again; the others work on.
         """
         if places > self._started:
             self._started = places
@@ -104,7 +104,7 @@ class LocalExecutor:
         self._supervisor.tell(place, payload)
 
     def events(self, timeout_seconds: float) -> Sequence[ExecutorEvent]:
-        """Return what has come from the processes, and what became of them."""
+        """Return the events of the processes, with notes for the user."""
         timeout = 0.0 if self._events else timeout_seconds
         for event in self._supervisor.wait(timeout):
             self._take(event)

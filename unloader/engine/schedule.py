@@ -68,7 +68,7 @@ class Verdict(Struct, Generic[U], frozen=True, kw_only=True):
 
 
 Jitter: TypeAlias = Callable[[str, int], float]
-"""From what is tried, and which failure of it this was, to a number from 0 to 1."""
+"""Maps the id of a unit and the number of its failures to a number from 0 to 1."""
 
 # Of a second they make years; a thousand more would be no number any more.
 _MOST_DOUBLINGS = 30
@@ -113,7 +113,7 @@ RAISE_SECONDS = 60.0
 """Guess: what took the sessions away, another job for instance, may have ended by then."""
 
 MOST_REFUSALS = 2
-"""One more is tried no further once so many trials were refused."""
+"""After this number of refused trials no further place is tried."""
 
 _SETTLE_SECONDS = 1.0
 """Several places are refused within a moment; the new limit is reported once."""
@@ -122,7 +122,7 @@ _SETTLE_SECONDS = 1.0
 class Capacity(Struct):
     """How many places may work at once when the source takes no more sessions.
 
-    Nothing is limited until the source refuses a session. Then as many places go on as have one,
+    Nothing is limited until the source refuses a session. Then the places that have one work on,
     and now and then one more is tried.
     """
 
@@ -196,7 +196,7 @@ _SUSPECT_LOSSES = 2
 """Different units that a place loses in a row until it is thought to be at fault itself."""
 
 _MOST_FORGIVEN = 10
-"""From so many on every loss counts again: a run must end, whatever is at fault."""
+"""From this number on every loss counts again: a run must end, also where a place is at fault."""
 
 
 class Reliability(Struct):
@@ -257,19 +257,19 @@ class Schedule(Struct, Generic[U]):
     units: Sequence[U]
     retry: RetryOptions
     in_order: bool = False
-    """A unit that waits for another attempt holds up those behind it."""
+    """A unit that waits for another attempt holds up the units after it."""
     before: Mapping[str, int] = field(default_factory=dict)
     """Attempts at units that were made before this schedule, by id; their numbers go on from there.
     """
     parts: Callable[[U], Sequence[U]] = lambda unit: ()
-    """What a unit that stands for several consists of: once an attempt at it has failed, each is
-    tried by itself, and that attempt is not counted. Nothing for a single one."""
+    """The parts of a unit that is several units: once an attempt at it has failed, each part is
+    tried alone, and that attempt is not counted. Empty for a single unit."""
     jitter: Jitter = no_jitter
     ready: Callable[[U], bool] = lambda unit: True
-    """Whether a unit may be handed out for the first time; the units behind it wait with it."""
+    """Whether a unit may be handed out for the first time; the units after it wait with it."""
     capacity: Capacity = field(default_factory=Capacity)
     allowed: int | None = None
-    """How many attempts may be at work at once, by the run's own choice; None is no limit."""
+    """How many attempts may be at work together, as the run has chosen; None = unlimited."""
     held: set[int] = field(default_factory=set)
     """Places whose attempt is held up: it is running, and not at work."""
     _next: int = 0
@@ -282,7 +282,7 @@ class Schedule(Struct, Generic[U]):
     """Places that have finished a unit and kept their session."""
     _places: Reliability = field(default_factory=Reliability)
     _rest_until: float = -math.inf
-    """Nobody could open a session, so nobody tries before that time."""
+    """No place could open a session, so none tries before that time."""
 
     def drop(self, units: Callable[[U], bool]) -> None:
         """Hand out none of these units any more; attempts that run go on."""
@@ -292,7 +292,7 @@ class Schedule(Struct, Generic[U]):
         heapq.heapify(self._waiting)
 
     def put_back(self, units: Iterable[U], attempt: int) -> None:
-        """Hand units out again, each by itself, of which an attempt has come to nothing."""
+        """Hand units out again, each alone, after an attempt at them together has failed."""
         for unit in units:
             self._put(Attempt(unit=unit, attempt=attempt), -math.inf)
 
@@ -310,11 +310,11 @@ class Schedule(Struct, Generic[U]):
     def gives(self, now: float) -> bool:
         """Return whether there is something for an idle place now, whichever it is.
 
-        So nobody need ask for each of thousands that have nothing to do.
+        So the caller need not ask for each of thousands that have nothing to do.
         """
         if self._stopped or now < self._rest_until:
             return False
-        # What is held up goes on before anything new begins.
+        # Attempts that are held up continue before anything new begins.
         if self.allowed is not None and (self.held or self.at_work >= self.allowed):
             return False
         if not (self._waiting and self._waiting[0][0] <= now) and not self._has_fresh():
@@ -324,7 +324,7 @@ class Schedule(Struct, Generic[U]):
     def preferred(self, places: Iterable[int]) -> list[int]:
         """Return idle places in the order in which they are to be given work.
 
-        Those that have a session come first: where the source takes no more, only they can work.
+        Places that have a session come first: where the source takes no more, only they can work.
         Where the run itself lets fewer work, those with the lowest numbers do, whose seats keep the
         nodes balanced.
         """
@@ -384,7 +384,7 @@ class Schedule(Struct, Generic[U]):
     def refused(
         self, place: int, failure: AttemptFailure, now: float, *, stops: bool = True
     ) -> Verdict[U]:
-        """Note that the source takes no more sessions: those that have one go on with the units."""
+        """Note that the source takes no more sessions: places that have one do the units."""
         self._connected.discard(place)
         others = (self._running.keys() | self._connected) - {place}
         if not failure.retryable or not self.capacity.refused(len(others), now):

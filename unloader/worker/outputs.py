@@ -40,7 +40,7 @@ class UnitOutput:
         *,
         checksums: bool,
     ) -> None:
-        """Say what it is; `open` comes next.
+        """Take the task; `open` comes next.
 
         Args:
             task: What it is.
@@ -52,7 +52,7 @@ class UnitOutput:
         self.number, self.route = task.number, task.route
         self.taken = columns_of(projection, task.number)
         self.filtered: int | None = None
-        """Rows that its filter has left out; None where it has none."""
+        """Rows that its filter has left out; None without a filter."""
         self.failure: AttemptFailure | None = None
         self.files: tuple[WrittenFile, ...] = ()
         self._schema, self._open_file = schema, open_file
@@ -189,7 +189,7 @@ class UnitOutput:
         """Return the checksums of the values in its files.
 
         Args:
-            of_all: Of all columns and rows of the scan; None where nobody wants any.
+            of_all: Of all columns and rows of the scan; None where none are asked for.
         """
         if self._changed is not None:
             return self._changed.content
@@ -207,7 +207,7 @@ class UnitOutput:
 
 
 class Outputs:
-    """All outputs of a unit, of which some may be given up on the way."""
+    """All outputs of a unit; some may be given up on the way."""
 
     def __init__(self, outputs: Sequence[UnitOutput], *, drops: bool) -> None:
         """Take them; with `drops` one that fails is given up as long as there are others."""
@@ -216,12 +216,12 @@ class Outputs:
 
     @property
     def left(self) -> list[UnitOutput]:
-        """Those that were not given up."""
+        """The outputs that were not given up."""
         return [each for each in self.all if each.failure is None]
 
     @property
     def bytes_written(self) -> int:
-        """Bytes of those that are left."""
+        """Bytes of the outputs that are left."""
         return sum(each.bytes_written for each in self.all if each.failure is None)
 
     def each(self, do: Callable[[UnitOutput], None]) -> None:
@@ -247,7 +247,7 @@ class Outputs:
                 output.abort()
 
     def abort(self) -> None:
-        """Leave nothing behind of those that are left."""
+        """Leave nothing of the outputs that are left."""
         for output in self.left:
             output.abort()
 
@@ -271,7 +271,7 @@ _MOST_KEPT = 4
 """Filters without work. A session of DuckDB takes a few MB while it does nothing."""
 
 _kept: dict[tuple[str, bytes, tuple[int, ...]], RowFilter] = {}
-"""The last one that was used stands at the end."""
+"""The filter that was used last is at the end."""
 
 
 def row_filter(condition: str, schema: Any, columns: Sequence[int]) -> RowFilter:
@@ -333,7 +333,7 @@ class RowFilter:
         return self.kept([large.row]) == [None]
 
     def keep(self) -> None:
-        """Leave it to the units that come; all its rows were taken."""
+        """Keep it for later units; all its rows were taken."""
         for old in list(_kept)[: max(0, len(_kept) - _MOST_KEPT + 1)]:
             _kept.pop(old).close()
         if self._kept_as in _kept:

@@ -3,7 +3,7 @@
 The queue between them holds a fixed number of items, so a slow writer stops the fetch and a slow
 source idles the writer. Where items are large their bytes count as well: nothing is fetched while
 those that are waiting and the one being consumed take the limit or more. Memory is then that limit
-and one item, whatever the size of the unit.
+and one item, for a unit of any size.
 
 A thread costs more than most small tables have to be fetched. Where little is expected the caller's
 thread fetches, too, until more has come than that.
@@ -36,7 +36,7 @@ LITTLE_BYTES = 4 * 1024 * 1024
 milliseconds that might have overlapped)."""
 
 STILL_SECONDS = 1.0
-"""A stage that has waited so long for the other one tells who is waited for, once a wait."""
+"""After this wait for the other stage, a stage reports once what it waits for."""
 
 Waits = Callable[[Literal["source", "destination"]], None]
 
@@ -245,7 +245,7 @@ class _Room:
             self._change.notify()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Return True once there is room, or all is stopped; False after so many seconds."""
+        """Return True once there is room, or all is stopped; False after `seconds`."""
         until = None if seconds is None else time.monotonic() + seconds
         with self._change:
             while self._taken and self._taken >= self._most and not self._stop.is_set():
@@ -257,7 +257,7 @@ class _Room:
 
 THREAD = "standstill"
 _LOOKS = 4
-"""In the time after which a call is told of."""
+"""In the time after which a call is reported."""
 
 
 class Standstill:
@@ -271,12 +271,12 @@ class Standstill:
         """Begin without any, and without a thread."""
         self._change = threading.Lock()
         self._calls: dict[object, tuple[float, Callable[[], None]]] = {}
-        """When each is told of, and how."""
+        """When each is reported, and how."""
         self._begun = 0
         self._is_running = False
 
     def begin(self, who: object, seconds: float, tell: Callable[[], None]) -> None:
-        """Note a call; it is told of once, in another thread, if it takes longer than that."""
+        """Note a call; it is reported once, by another thread, if it takes longer than that."""
         with self._change:
             self._calls[who] = (time.monotonic() + seconds, tell)
             self._begun += 1
@@ -289,7 +289,7 @@ class Standstill:
         try:
             watch.start()
         except RuntimeError:
-            # The system refuses a thread for now, so nobody is told of this call.
+            # The system refuses a thread for now, so this call is not reported.
             self._is_running = False
 
     def end(self, who: object) -> None:
@@ -313,7 +313,7 @@ class Standstill:
 
 
 STANDSTILL = Standstill()
-"""That of this process."""
+"""The one of this process."""
 
 
 _LOOK_SECONDS = 0.1
@@ -322,8 +322,8 @@ _LOOK_SECONDS = 0.1
 class Gate:
     """Lets the parent hold up the fetch of a running attempt between two items.
 
-    An order names its attempt: one that comes late, when the worker has gone on to another unit,
-    holds up nothing. Items that were fetched by then are encoded and written; the session stays
+    An order names its attempt: one that comes late, when the worker is at another unit, holds
+    up nothing. Items that were fetched by then are encoded and written; the session stays
     open. Orders come from one thread, the fetch asks from another.
     """
 
@@ -362,4 +362,4 @@ class Gate:
 
 
 GATE = Gate()
-"""That of this process: a worker has one attempt at a time."""
+"""The gate of this process: a worker has one attempt at a time."""
