@@ -21,11 +21,12 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.lakehouse.lake_formats import lake_format, lake_kind
 from unloader.model import Extract, ReadColumn, Request, TableSummary
 from unloader.placement.seating import seat_request
-from unloader.request.directory_names import has_fields
+from unloader.request.directory_names import directory_name, has_fields
 from unloader.request.names import matching, parse_table, typed
+from unloader.resolve.broken_run import is_finished
 from unloader.resolve.choosing import ChosenTable, ChosenTables, chosen_tables
 from unloader.resolve.columns import columns_of, without_masked_ranges
-from unloader.resolve.places import at_home, checked_encryption, placed
+from unloader.resolve.places import at_home, checked_encryption, directory_values, placed
 from unloader.resolve.planning import check_sampling, limits_of, plan_of
 from unloader.resolve.resolution import extract_of, new_run_id
 from unloader.selection.choice import AskedTables
@@ -112,7 +113,8 @@ def check(
 
     Args:
         entries: All have the same source.
-        home: Where the manifest of a run over several tables goes, if that is known.
+        home: Where the manifest of a run over several tables goes, with its fields; empty if that
+            is not known.
         observe: Reports each step as it begins.
         stop: Asked several times a second while the source is opened.
     """
@@ -143,6 +145,7 @@ def check(
     for number in sorted(set(range(len(entries))) - {each.output.entry for each in checks}):
         places.look(len(requests), number, None, entries[number].request)
         requests.append(entries[number].request)
+    places.look_at_home(checks, overwrite=entries[0].request.output.overwrite)
     sizes = {number: each.output.bytes for number, each in enumerate(checks)}
     known = {number: size for number, size in sizes.items() if size is not None}
     places.compare(known, requests)
@@ -240,7 +243,7 @@ class _Destinations(Struct, kw_only=True):
 
     report: Report
     home: str = ""
-    """Where the manifest of a run over several tables goes, if it is known."""
+    """Where the manifest of a run over several tables goes, with its fields; empty if unknown."""
     places: dict[int, tuple[str, ...]] = field(default_factory=dict)
     notices: dict[int, list[str]] = field(default_factory=dict)
     entries: dict[int, int] = field(default_factory=dict)
@@ -282,6 +285,19 @@ class _Destinations(Struct, kw_only=True):
             refusal = storage_at(place).refusal(place, overwrite=options.overwrite)
             if refusal is not None:
                 self.report(Problem(error=refusal, about="to", entry=entry))
+
+    def look_at_home(self, checks: Sequence[_TableCheck], *, overwrite: bool) -> None:
+        """Check the directory around several tables, which may have a run of other tables."""
+        extract = next((each.extract for each in checks if each.extract is not None), None)
+        if has_fields(self.home):
+            values = None if extract is None else directory_values(extract, self.run_id)
+            self.home = "" if values is None else directory_name(self.home, values)
+        if not self.home or not is_kept((self.home,)):
+            return
+        replaces = overwrite or not is_finished(self.home)
+        refusal = storage_at(self.home).refusal(self.home, overwrite=replaces)
+        if refusal is not None:
+            self.report(Problem(error=refusal, about="to", entry=0))
 
     def compare(self, sizes: Mapping[int, int], requests: Sequence[Request]) -> None:
         """Look for outputs that would be written over each other, and at the room for all."""

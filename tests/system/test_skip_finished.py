@@ -54,7 +54,13 @@ def test_a_finished_run_of_another_job_is_not(url: str, tmp_path: Path) -> None:
     job = ("run", url, "--to", f"{tmp_path}/out", "--resume-or-start", "--skip-finished", "--quiet")
     command.run(*job, "--table", "first")
     for other in (("--table", "second"), ("--table", "first", "--where", "i > 0")):
-        assert "it holds a finished run" in command.error_of(*job, *other, status=6)
+        error = command.error_of(*job, *other, status=6)
+        assert "it holds a finished run of another job: it has other values of --" in error
+        assert other[-2] in error
+        assert "leave --skip-finished out, and add --overwrite" in error
+    # The advice works.
+    replacing = [each for each in job if each != "--skip-finished"]
+    command.run(*replacing, "--table", "second", "--overwrite")
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,8 @@ def check(
     Args:
         entries: What is asked for; `AskedTables.of` makes one of a request. All have the same
             source.
-        home: Where the manifest of a run over several tables goes, if that is known.
+        home: Where the manifest of a run over several tables goes, with its fields; empty if that
+            is not known.
         observe: Called with each event, in this thread.
         stop: Asked several times a second while the source is opened.
     """

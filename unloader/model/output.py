@@ -148,7 +148,9 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     file_size_bytes: Annotated[
         int,
         _cut(
-            "Start a new file after this many bytes, such as 64MiB or 1GB. 0 sets no limit.",
+            "Start a new file after this many bytes, such as 64MiB or 1GB. 0 sets no limit. A "
+            "Parquet file ends after a whole row group, so it may be larger by one row group "
+            "(--row-group-bytes).",
             SIZE,
             name="file-size",
             example="1GB",

@@ -12,7 +12,7 @@ from unloader.events import Observer, SettingUsed
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.manifest.model import Manifest
 from unloader.manifest.read import home_manifest, read_manifest
-from unloader.model import Request
+from unloader.model import Request, Setting
 from unloader.request.directory_names import existing, has_fields, home_template
 from unloader.resolve.broken_run import is_finished
 from unloader.resolve.planned import digest_of_job, digest_of_tables_job
@@ -72,7 +72,7 @@ def finished(asked: TablesRequest) -> Manifests | None:
     With `{date}` it is one of today, and so it is for a table of a lakehouse.
 
     Raises:
-        OutputFailed: A place cannot be looked at.
+        OutputFailed: A place cannot be looked at, or it has a finished run of another job.
     """
     if not asked.is_single:
         template = home_template(asked.options.destination)
@@ -83,16 +83,45 @@ def finished(asked: TablesRequest) -> Manifests | None:
             tables = home_manifest(path_of(home))
             if tables is not None and tables.job == job:
                 return tables
+            if tables is not None and _is_alone(template):
+                raise _of_another_job(home, tables.settings, asked.options.settings)
         return None
     found: list[Manifest] = []
     for each in asked.common.of_outputs():
         job = digest_of_job(each)
-        manifests = map(_manifest_at, filter(_is_over, _places(each.output.destination)))
-        same = [manifest for manifest in manifests if manifest is not None and manifest.job == job]
+        same = []
+        for place in filter(_is_over, _places(each.output.destination)):
+            manifest = _manifest_at(place)
+            if manifest is not None and manifest.job == job:
+                same.append(manifest)
+            elif manifest is not None and _is_alone(each.output.destination):
+                raise _of_another_job(place, manifest.settings, each.settings)
         if not same:
             return None
         found.append(same[0])
     return tuple(found) if len({each.run_id for each in found}) == 1 else None
+
+
+def _is_alone(destination: str) -> bool:
+    """Return whether one run at most can be in a destination on one day."""
+    return lake_kind(destination) is None and not has_fields(destination.replace("{date}", ""))
+
+
+_NOT_OF_JOB = frozenset(("keep", "latest-link", "overwrite", "to", "verify"))
+
+
+def _of_another_job(place: str, had: Sequence[Setting], asked: Sequence[Setting]) -> OutputFailed:
+    one, other = (
+        {(each.name, each.value) for each in settings if each.effect != "none"}
+        for settings in (had, asked)
+    )
+    names = sorted({name for name, _ in one ^ other} - _NOT_OF_JOB)
+    differing = f": it has other values of {', '.join(f'--{each}' for each in names)}"
+    return OutputFailed(
+        f"{place} is not empty: it holds a finished run of another job{differing if names else ''}",
+        "choose another directory with --to; or replace that run: leave --skip-finished out, and "
+        "add --overwrite",
+    )
 
 
 def _places(destination: str) -> Sequence[str]:

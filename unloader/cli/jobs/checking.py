@@ -32,7 +32,7 @@ from unloader.cli.options.tables import ONE_OF_SEVERAL, choice_of, table_names
 from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, SourceSpec
 from unloader.redaction import redact
-from unloader.request.directory_names import has_fields, home_template
+from unloader.request.directory_names import home_template
 from unloader.request.job.entries import Entry, Given, JobFile, Mistake, Place, pairs, values_of
 from unloader.request.job.grammar import read_job
 from unloader.request.option import of_command
@@ -226,8 +226,11 @@ def check_job(path: str, passwords: Mapping[str, Any]) -> JobCheck:
     checked = Checked(outputs=(), problems=())
     if ready:
         entries = tuple(each.asked() for each in ready)
-        home = home_template(common_place(job, entries)) if len(job.tables) > 1 else ""
-        checked = api.check(entries, home="" if has_fields(home) else home)
+        # Of a table with several routes, the first has the directory of the run.
+        firsts = tuple({each.group: each for each in reversed(entries)}.values())
+        is_single = len(firsts) == 1 and firsts[0].is_of_one
+        home = "" if is_single else home_template(common_place(job, firsts))
+        checked = api.check(entries, home=home)
     mistakes += (_mistake(problem, job, ready) for problem in checked.problems)
     known: list[tuple[JobOutput, CheckedOutput | None]] = []
     for output in outputs:

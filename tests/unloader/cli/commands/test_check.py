@@ -150,6 +150,23 @@ def test_the_place_of_the_manifest_of_all_is_no_place_for_a_table(
     assert "which is for the manifest of the run" in unloader("run", "job.toml").stderr
 
 
+def test_a_finished_run_of_other_tables_is_a_problem(
+    unloader: Run, database: str, tmp_path: Path
+) -> None:
+    """The directory around the tables has its manifest, and `run` refuses it, too."""
+    job = f'source = "{database}"\nto = "out/{{date}}/{{table}}"\n'
+    first, second = tmp_path / "first.toml", tmp_path / "job.toml"
+    first.write_text(f'{job}table = "ord*"\n', "utf-8")
+    assert unloader("run", str(first), "--quiet").returncode == 0
+    document = checked(unloader, f'{job}table = "*,*"\n', tmp_path)
+    (problem,) = document["problems"]
+    assert "is not empty: it holds a finished run" in problem["message"]
+    refused = unloader("run", str(second), "--quiet")
+    assert refused.returncode == document["exit_code"] == 6
+    assert problem["message"] in refused.stderr
+    checked(unloader, f'{job}table = "*,*"\noverwrite = true\n', tmp_path)
+
+
 def test_a_file_that_is_no_job_is_an_error(unloader: Run, tmp_path: Path) -> None:
     """So are a name that no job file has, and a file that is not TOML."""
     assert unloader("check", "duckdb:///x.db").returncode == 2
