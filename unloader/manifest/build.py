@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, convert, field
 from msgspec.structs import replace
@@ -33,10 +33,7 @@ from unloader.manifest.model import (
 )
 from unloader.model import (
     COMPARING,
-    ConcurrencyOptions,
-    EncryptionOptions,
     FinishedUnit,
-    ReadColumn,
 )
 from unloader.nouns import counted
 from unloader.placement.evidence import Evidence, node_records, worker_records
@@ -49,7 +46,7 @@ from writers.model import TextFormat
 from writers.schema import text_classes
 
 if TYPE_CHECKING:
-    from unloader.transforms.model import OutputColumn
+    pass
 
 
 class RunFacts(Struct, frozen=True, kw_only=True):
@@ -84,8 +81,15 @@ class RunFacts(Struct, frozen=True, kw_only=True):
 def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete: bool) -> Manifest:
     """Return the manifest; units are in table order."""
     run, extract, evidence = facts.run, facts.run.extract, facts.evidence
-    totals = _totals(facts, units)
     table = TableRecord(schema=extract.table.schema, name=extract.table.name)
+    warnings = [*evidence.warnings.values()]
+    if facts.lowest_parallelism is not None:
+        workers = counted(len(run.seating.seats), "worker")
+        warnings.append(
+            f"the database refused sessions: at times only {facts.lowest_parallelism} of "
+            f"{workers} could work"
+        )
+    filtered = [unit.filtered for unit in units if unit.filtered is not None]
     return Manifest(
         run_id=run.run_id,
         unloader_version=__version__,
@@ -117,16 +121,13 @@ def build_manifest(facts: RunFacts, units: tuple[FinishedUnit, ...], *, complete
         workers=worker_records(evidence, units),
         nodes=node_records(evidence, units, facts.seconds, facts.kept),
         parallelism_steps=facts.steps,
-        warnings=tuple(
-            redact(text)
-            for text in (*evidence.warnings.values(), *_refusals(facts), *missing_libraries(run))
-        ),
+        warnings=tuple(map(redact, (*warnings, *missing_libraries(run)))),
         not_measured=evidence.not_measured,
-        totals=totals,
+        totals=_totals(facts, units),
         verified=VerifiedRecord(
             level=run.request.verify,
             source_rows=facts.source_rows,
-            filtered_rows=_filtered(units),
+            filtered_rows=sum(filtered) if filtered else None,
             result=facts.verify_result,
             not_compared=facts.not_compared,
         ),
@@ -160,23 +161,6 @@ def _subset(run: ResolvedTable) -> SubsetRecord | None:
     return found
 
 
-def _filtered(units: tuple[FinishedUnit, ...]) -> int | None:
-    """Return how many rows a filter left out; None where there was none."""
-    found = [unit.filtered for unit in units if unit.filtered is not None]
-    return sum(found) if found else None
-
-
-def _refusals(facts: RunFacts) -> tuple[str, ...]:
-    """Return the line on a source that took fewer sessions than there are workers."""
-    if facts.lowest_parallelism is None:
-        return ()
-    workers = len(facts.run.seating.seats)
-    return (
-        f"the database refused sessions: at times only {facts.lowest_parallelism} of "
-        f"{counted(workers, 'worker')} could work",
-    )
-
-
 def _totals(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> TotalsRecord:
     files = [file for unit in units for file in unit.files]
     rows = sum(unit.rows for unit in units)
@@ -208,11 +192,10 @@ def _directories(
     """Return each directory with what lies in it; None where there is just one."""
     if not directories:
         return None
-    files = [file for unit in units for file in unit.files]
-    sizes = [
-        [file.bytes for file in files if file.directory == number]
-        for number in range(len(directories))
-    ]
+    sizes: list[list[int]] = [[] for _ in directories]
+    for unit in units:
+        for file in unit.files:
+            sizes[file.directory].append(file.bytes)
     return tuple(
         DirectoryRecord(path=path, files=len(each), bytes=sum(each))
         for path, each in zip(directories, sizes, strict=True)
@@ -226,6 +209,11 @@ def options_record(run: ResolvedTable) -> OptionsRecord:
     name = "csv" if isinstance(shape, TextFormat) else "parquet"
     steps = None if run.output.transform is None else run.output.transform.options.steps
     found = recorded(run.request, OptionsRecord.__struct_fields__)
+    concurrency, encryption = run.request.concurrency, output.encryption
+    if concurrency is not None:
+        found["adaptive"] = concurrency.adaptive or None
+        if not concurrency.slow_between:
+            found["slow_parallelism"] = None
     options = {
         **found,
         "to": output.destinations if output.others else output.destination,
@@ -234,31 +222,17 @@ def options_record(run: ResolvedTable) -> OptionsRecord:
         "compression_library": codec_library(name, compression),
         "compression_choice": choice,
         "parallelism": found["parallelism"] or 0,
-        **_concurrency(run.request.concurrency, found),
         "dialect": shape,
-        "encryption": _encryption(output.encryption),
+        "encryption": encryption
+        and EncryptionRecord(
+            method="parquet" if encryption.keyed else "age",
+            recipients=encryption.recipients,
+            key_name=encryption.key_name,
+            key_proof=encryption.key_proof,
+        ),
         "transform": steps,
     }
     return convert(options, OptionsRecord)
-
-
-def _concurrency(known: ConcurrencyOptions | None, found: dict[str, Any]) -> dict[str, Any]:
-    """Return what was asked of the number of workers."""
-    if known is None:
-        return {}
-    slow = found["slow_parallelism"] if known.slow_between else None
-    return {"adaptive": known.adaptive or None, "slow_parallelism": slow}
-
-
-def _encryption(options: EncryptionOptions | None) -> EncryptionRecord | None:
-    if options is None:
-        return None
-    return EncryptionRecord(
-        method="parquet" if options.keyed else "age",
-        recipients=options.recipients,
-        key_name=options.key_name,
-        key_proof=options.key_proof,
-    )
 
 
 def columns_record(run: ResolvedTable) -> tuple[ColumnRecord, ...]:
@@ -268,38 +242,31 @@ def columns_record(run: ResolvedTable) -> tuple[ColumnRecord, ...]:
     if run.request.verify in COMPARING:
         classes = text_classes(projection.schema)
     columns = tuple(
-        _column(column, text_class)
+        ColumnRecord(
+            name=column.name,
+            source_type=column.source_type,
+            output_type=column.output_type,
+            nullable=column.nullable,
+            lossless=column.lossless,
+            note=column.note,
+            text_class=text_class or None,
+        )
         for column, text_class in zip(projection.columns, classes, strict=False)
     )
     if run.output.transform is not None:
-        known = zip(columns, run.output.transform.columns, strict=True)
-        columns = tuple(_changed(column, how) for column, how in known)
+        columns = tuple(
+            replace(
+                column,
+                masked=how.masked,
+                changes=how.changes or None,
+                read_from=None if how.inputs in ((how.name,), ()) else how.inputs,
+                clear_values_of=how.unmasked_inputs or None,
+            )
+            for column, how in zip(columns, run.output.transform.columns, strict=True)
+        )
     if not isinstance(output_format, TextFormat) or not output_format.fixed:
         return columns
     return tuple(
         replace(column, position=(field.start + 1, field.start + field.width))
         for column, field in zip(columns, output_format.fixed, strict=True)
-    )
-
-
-def _column(column: ReadColumn, text_class: str | None) -> ColumnRecord:
-    return ColumnRecord(
-        name=column.name,
-        source_type=column.source_type,
-        output_type=column.output_type,
-        nullable=column.nullable,
-        lossless=column.lossless,
-        note=column.note,
-        text_class=text_class or None,
-    )
-
-
-def _changed(column: ColumnRecord, how: OutputColumn) -> ColumnRecord:
-    """Return what is said of a column with what was done to it."""
-    return replace(
-        column,
-        masked=how.masked,
-        changes=how.changes or None,
-        read_from=None if how.inputs in ((how.name,), ()) else how.inputs,
-        clear_values_of=how.unmasked_inputs or None,
     )

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from partition_planner.model import KeyRange, Selector, TableInfo
 from unloader.errors import SnapshotGone, SourceError, UsageError, VerifyMismatch
 from unloader.events import Notice, Observer, PhaseStarted, Verified
-from unloader.manifest.model import Manifest, OptionsRecord
+from unloader.manifest.model import Manifest
 from unloader.model import (
     Extract,
     NamePart,
@@ -201,10 +201,11 @@ def source_differences(parts: Sequence[SourcePart], asking: Asking) -> list[str]
     left_out = cast(HashingCatalog, asking.catalog).unhashed(asking.extract)
     columns = tuple(column.name for column in asking.extract.projection.columns)
     found = source_sums([part.selectors for part in parts], asking)
+    places = ("in the source", "fetched")
     return [
-        text
+        f"{part.label}: {text}"
         for part, known in zip(parts, found, strict=True)
-        for text in _differing(part, known, columns, left_out)
+        for text in differing(known, part.fetched, columns, places, left_out)
     ]
 
 
@@ -243,7 +244,11 @@ class Hashers:
     ) -> ContentSums:
         """Return the checksums of some rows; called in several threads."""
         advance(0)
-        hasher = self._taken(extract)
+        try:
+            hasher = self._free.get_nowait()
+        except queue.Empty:
+            hasher = cast(HashingCatalog, self._catalog).open_hasher(extract)
+            self._all.append(hasher)
         found = []
         for selector in selectors:
             advance(0)
@@ -261,27 +266,6 @@ class Hashers:
         with ExitStack() as held:
             for hasher in self._all:
                 held.enter_context(closing(hasher))
-
-    def _taken(self, extract: Extract) -> Hasher:
-        try:
-            return self._free.get_nowait()
-        except queue.Empty:
-            opened = cast(HashingCatalog, self._catalog).open_hasher(extract)
-            self._all.append(opened)
-            return opened
-
-
-def _differing(
-    part: SourcePart,
-    known: ContentSums,
-    columns: tuple[str, ...],
-    left_out: Mapping[int, str],
-) -> list[str]:
-    places = ("in the source", "fetched")
-    return [
-        f"{part.label}: {text}"
-        for text in differing(known, part.fetched, columns, places, left_out)
-    ]
 
 
 class SourceContent(Struct, frozen=True, kw_only=True):
@@ -338,15 +322,16 @@ def ask(question: Question, sources: OpenSources, observe: Observer) -> SourceSt
     _check_tellable(question)
     if manifest.options.enable_row_security:
         source = replace(source, session=replace(source.session, enable_row_security=True))
-    at_snapshot = _at_snapshot(source, manifest)
-    if at_snapshot is not None:
+    was, refused = manifest.snapshot, None
+    then = source_of(source.kind).at_snapshot(source, was.kind, was.value) if was else None
+    if then is not None:
         try:
-            return _asked(replace(question, source=at_snapshot), sources, observe)
+            return _asked(replace(question, source=then), sources, observe)
         except SourceError as error:
             if error.retryable:
                 raise
-            return _asked(replace(question, source=source), sources, observe, refused=error)
-    return _asked(replace(question, source=source), sources, observe)
+            refused = error
+    return _asked(replace(question, source=source), sources, observe, refused=refused)
 
 
 def _check_tellable(question: Question) -> None:
@@ -390,7 +375,7 @@ def _asked(
             if selectors is None
             else cast(SamplingCatalog, catalog).count_selected(extract, selectors)
         )
-    content = _content(opened, question, observe) if question.values else None
+    content = _content(opened, question, extract, observe) if question.values else None
     return SourceState(rows=rows, at_snapshot=same, content=content)
 
 
@@ -414,12 +399,18 @@ def _why_not_same(
     return f"the run's snapshot cannot be read any more ({refused.message})"
 
 
-def _content(opened: OpenedSource, question: Question, observe: Observer) -> SourceContent:
+def _content(
+    opened: OpenedSource, question: Question, extract: Extract, observe: Observer
+) -> SourceContent:
     manifest, catalog = question.manifest, opened.catalog
-    extract = _extract(opened, question)
     known = [(column.name, column.output_type) for column in manifest.columns]
     found = [(column.name, column.output_type) for column in extract.projection.columns]
-    if _without_encoded(known, found) != found:
+    # A column whose text the database made has the type that it has now.
+    same = [
+        now if (name, kind) == (now[0], ENCODED_TYPE) else (name, kind)
+        for (name, kind), now in zip_longest(known, found, fillvalue=("", ""))
+    ]
+    if same != found:
         raise VerifyMismatch(
             f"the columns of {extract.table.label} differ from the columns that the run read",
             "verify the files alone, without SOURCE",
@@ -432,23 +423,21 @@ def _content(opened: OpenedSource, question: Question, observe: Observer) -> Sou
         hashers=opened.hashers,
     )
     observe(PhaseStarted(phase="comparing"))
-    sums = source_sums(_groups(question, extract), asking)
+    sampled = _sampled(manifest)
+    groups: list[tuple[Selector, ...]]
+    if sampled is not None:
+        groups = [(each,) for each in sampled]
+    else:
+        limits = PlanOptions().limits(question.parallelism)
+        plan = plan_of(extract.table, Selection(partitions=extract.partitions), limits)
+        groups = [unit.selectors for unit in plan.units]
+    sums = source_sums(groups, asking)
     return SourceContent(
         sums=total(sums),
         unhashed=cast(HashingCatalog, catalog).unhashed(extract),
         schema=extract.projection.schema,
         columns=tuple(column.name for column in extract.projection.columns),
     )
-
-
-def _groups(question: Question, extract: Extract) -> list[tuple[Selector, ...]]:
-    """Return what is read of the table, in parts that several sessions share out."""
-    sampled = _sampled(question.manifest)
-    if sampled is not None:
-        return [(each,) for each in sampled]
-    limits = PlanOptions().limits(question.parallelism)
-    plan = plan_of(extract.table, Selection(partitions=extract.partitions), limits)
-    return [unit.selectors for unit in plan.units]
 
 
 def _sampled(manifest: Manifest) -> tuple[Selector, ...] | None:
@@ -463,30 +452,16 @@ def _sampled(manifest: Manifest) -> tuple[Selector, ...] | None:
     return found
 
 
-def _without_encoded(
-    known: Sequence[tuple[str, str]], found: Sequence[tuple[str, str]]
-) -> list[tuple[str, str]]:
-    """Return the columns of a run, those of which the database made the text as they are now."""
-    return [
-        now if (name, kind) == (now[0], ENCODED_TYPE) else (name, kind)
-        for (name, kind), now in zip_longest(known, found, fillvalue=("", ""))
-    ]
-
-
-def _at_snapshot(source: SourceSpec, manifest: Manifest) -> SourceSpec | None:
-    """Return the source as it was at the run's snapshot, None where it cannot go back."""
-    snapshot = manifest.snapshot
-    if snapshot is None:
-        return None
-    return source_of(source.kind).at_snapshot(source, snapshot.kind, snapshot.value)
-
-
 def _extract(opened: OpenedSource, question: Question) -> Extract:
     """Return what the run read, its values as it read them if they are asked for."""
     catalog = opened.catalog
     manifest, options = question.manifest, question.manifest.options
+    known, name = manifest.table, None
+    if known is not None:
+        schema = None if known.schema is None else NamePart(text=known.schema, quoted=True)
+        name = TableName(schema=schema, name=NamePart(text=known.name, quoted=True))
     selection = Selection(
-        table=_table_name(manifest),
+        table=name,
         query=manifest.query,
         columns=options.columns if question.values else (),
         exclude=options.exclude if question.values else (),
@@ -502,7 +477,13 @@ def _extract(opened: OpenedSource, question: Question) -> Extract:
         selection.query,
         (needs,),
         as_text=options.as_text if question.values else ("*",),
-        values=_value_options(options) if question.values else None,
+        values=ValueOptions(
+            number_without_precision=options.number_without_precision,
+            nanoseconds="timestamp" if options.nanoseconds == "timestamp" else "string",
+            zone_columns=options.zone_columns,
+        )
+        if question.values
+        else None,
     )
     return Extract(
         source=question.source,
@@ -514,22 +495,4 @@ def _extract(opened: OpenedSource, question: Question) -> Extract:
         keys=keys_of(catalog, table, selection),
         limit_rows=options.limit_rows,
         projection=projection,
-    )
-
-
-def _value_options(options: OptionsRecord) -> ValueOptions:
-    return ValueOptions(
-        number_without_precision=options.number_without_precision,
-        nanoseconds="timestamp" if options.nanoseconds == "timestamp" else "string",
-        zone_columns=options.zone_columns,
-    )
-
-
-def _table_name(manifest: Manifest) -> TableName | None:
-    table = manifest.table
-    if table is None:
-        return None
-    return TableName(
-        schema=None if table.schema is None else NamePart(text=table.schema, quoted=True),
-        name=NamePart(text=table.name, quoted=True),
     )
