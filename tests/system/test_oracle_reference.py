@@ -1,8 +1,10 @@
-"""The published table HASH_PART_0160: the same records as published, for any parallelism."""
+"""The published table of Oracle, checksums by STANDARD_HASH, and figures of a preflight."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -10,9 +12,12 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES, also
 from oracle import leg as oracle_leg
 from oracle.leg import OracleLeg
+from oracle_server.database import Database
 from oracle_server.model import Column, Moment, Type
+from oracle_server.samples import tables as samples
 from oracle_server.samples.tables import reference_table
 from processes import command
 
@@ -21,7 +26,6 @@ from unloader.sources.duckdb.reference import COLUMNS, build_reference_table
 TABLE = "HASH_PART_0160"
 PARTITIONS = 32
 ROWS = int(os.environ.get("UNLOADER_TEST_ORACLE_ROWS", "20000"))
-
 _TYPES = (
     Type(name="VARCHAR2", length=15),
     Type(name="DATE"),
@@ -37,7 +41,6 @@ _TYPES = (
 REFERENCE_COLUMNS = tuple(
     Column(name=column.name, type=kind) for column, kind in zip(COLUMNS, _TYPES, strict=True)
 )
-
 PUBLISHED = (
     b"0000000148~~Foqvre~~,~~21530424004401~~,280731594835,~~dlG9HSUf~~,748766.98,"
     b"~~23240607215642~~,~~k7037   ~~,~~FFw5hZ12W~~,768478998939019,~~9LRhSbMaR9fBv~~,\r\n",
@@ -47,7 +50,6 @@ PUBLISHED = (
     b"~~19750226100019~~,~~oM4LJJ  ~~,~~MKExk1~~,629023003075868,~~2VXfksb1aVlUcoBfad~~,\r\n",
 )
 """The three records of an unload of this table that were published in 2015."""
-
 PUBLISHED_ROWS: tuple[tuple[Any, ...], ...] = (
     (
         "Foqvre", Moment(2153, 4, 24, 0, 44, 1), 280731594835, "dlG9HSUf", Decimal("748766.98"),
@@ -118,3 +120,92 @@ def test_published_records_come_out_as_published(
     )  # fmt: skip
     (file,) = to.glob("*.csv")
     assert _records(file.read_bytes()) == sorted(PUBLISHED)
+
+
+HASHED_ROWS = 64
+NOT_HASHED = r"LONG|CLOB|NCLOB|BLOB|.*XMLTYPE|JSON|VECTOR"
+"""Types that STANDARD_HASH does not take."""
+ZONED = r"TIMESTAMP.* WITH TIME ZONE"
+"""As text the name of the region is spelled as elsewhere, which Oracle cannot do."""
+
+
+@pytest.fixture(scope="module", params=oracle_leg.legs())
+def leg(request: pytest.FixtureRequest) -> Iterator[OracleLeg]:
+    """One database for the module, with a table of every type."""
+    with oracle_leg.opened(request.param) as found:
+        database = Database()
+        database.add_user("SCOTT", "tiger")
+        without = [kind for kind in ("BOOLEAN", "JSON", "VECTOR") if not found.supports(kind)]
+        table = samples.types_table(database, name="HASHED", rows=HASHED_ROWS, without=without)
+        rows = [row for part in table.segments for _, row in part.view(database.scn).rows()]
+        if found.is_real:
+            rows = [tuple(0.0 if isinstance(v, float) and v == 0 else v for v in r) for r in rows]
+        found.create("HASHED", table.columns, rows=rows)
+        yield found
+
+
+def answer(leg: OracleLeg, *arguments: str) -> dict[str, Any]:
+    """Return the answer of a command."""
+    text = command.run(*arguments, "--json", "--progress", "none", env=leg.environment)
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+@pytest.mark.long(OTHER_ROUTES)
+@pytest.mark.parametrize("format", ["csv", *also(OTHER_ROUTES, "parquet")])
+def test_oracle_computes_the_same_of_every_type(
+    leg: OracleLeg, tmp_path: Path, format: str
+) -> None:
+    """During the run and later, for all types that STANDARD_HASH takes; the others are named."""
+    manifest = answer(
+        leg, "run", leg.url, "--table", "HASHED", "--to", str(tmp_path / "out"),
+        "--format", format, "--verify", "source", "--parallelism", "1",
+    )  # fmt: skip
+    named = {text.partition(":")[0] for text in manifest["verified"]["not_compared"]}
+    columns = manifest["columns"]
+    expected = {
+        column["name"]
+        for column in columns
+        if re.match(NOT_HASHED, column["source_type"])
+        or (re.match(ZONED, column["source_type"]) and column["output_type"] == "string")
+    }
+    assert named == expected
+    assert len(expected) < len(columns) / 2
+    found = answer(leg, "verify", str(tmp_path / "out"), leg.url, "--level", "source")
+    assert found["result"] == "ok"
+    assert {text.partition(":")[0] for text in found["not_compared"]} == expected
+
+
+PREFLIGHT_COLUMNS = (
+    Column(name="ID", type=Type(name="NUMBER", precision=10, scale=0)),
+    Column(name="PAD", type=Type(name="VARCHAR2", length=100)),
+)
+
+
+def test_the_way_to_the_database_is_measured(oracle: OracleLeg) -> None:
+    """Round trips, and the bytes that came over the network, are known."""
+    oracle.create("PREFLIGHT", PREFLIGHT_COLUMNS)
+    oracle.load(
+        "PREFLIGHT",
+        PREFLIGHT_COLUMNS,
+        ((number, f"{number:0100d}") for number in range(2000)),
+    )
+    oracle.settle()
+    text = command.run(
+        *("preflight", oracle.url, "--table", "PREFLIGHT", "--levels", "1,2", "--json"),
+        *("--source-seconds", "0.3", "--without", "disk,encoder"),
+        env=oracle.environment,
+    )
+    found = json.loads(text)
+    one, two = found["source"]["levels"]
+    assert (one["parallelism"], two["parallelism"]) == (1, 2)
+    for level in (one, two):
+        assert level["rows"] >= 2000
+        # No two rows are alike, so that each takes its bytes at least.
+        assert level["network_bytes_per_second"] > 90 * level["rows_per_second"]
+    connection = found["connection"]
+    assert connection["round_trip_seconds"] > 0
+    assert connection["network_round_trip_seconds"] > 0
+    assert connection["all_bytes_per_second"] >= connection["bytes_per_second"] > 0
+    assert found["encoder"] is None
+    assert found["disks"] == []

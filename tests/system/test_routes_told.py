@@ -1,4 +1,4 @@
-"""What a run with several outputs reports them: each one, and the whole."""
+"""Several outputs: their reports, their places, and a job that is given again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_tests import OTHER_ROUTES, also
 from processes import command
+from processes.breaking import kill_after
 
 ROWS = 6000
 
@@ -140,3 +142,185 @@ def facts(shown: str) -> dict[str, str]:
     """Return the lines of a result by their names."""
     pairs = (re.split(r"  +", line, maxsplit=1) for line in shown.splitlines())
     return {name: value.strip() for name, value in pairs}
+
+
+Routes = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def two_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of two tables."""
+    path = tmp_path_factory.mktemp("duck") / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        for name in ("orders", "items"):
+            connection.execute(f"CREATE TABLE {name} AS SELECT i AS id FROM range(10) t(i)")
+    return f"duckdb://{path}"
+
+
+def job(to: Path, two_tables: str, orders: Routes, items: Routes, above: str = "") -> str:
+    lines = [f'source = "{two_tables}"', *([f'to = "{to}/{above}"'] if above else [])]
+    for table, routes in (("orders", orders), ("items", items)):
+        lines += ["[[table]]", f'table = "{table}"']
+        for name, place in routes.items():
+            lines += ["[[table.route]]", f'name = "{name}"', f'to = "{to}/{place}"']
+    path = to / "job.toml"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return str(path)
+
+
+CASES: dict[str, tuple[Routes, Routes, str, str]] = {
+    "one directory, through a link": (
+        {"a": "x/oa", "b": "x/ob"},
+        {"a": "x/ia", "b": "link/ob"},
+        "",
+        "main.items: it would be written to the directory of main.orders",
+    ),
+    "one in another, through a link": (
+        {"a": "x/oa", "b": "x/ob"},
+        {"a": "x/ia", "b": "link/ob/in"},
+        "",
+        "main.items: it would be written to the directory of main.orders",
+    ),
+    "around that of another table": (
+        {"a": "x/oa", "b": "x/ob"},
+        {"a": "y/ia", "b": "x"},
+        "",
+        "main.orders: it would be written to the directory of main.items",
+    ),
+    "of one table, one in the other": (
+        {"a": "x/oa", "b": "link/oa/in"},
+        {"a": "x/ia", "b": "x/ib"},
+        "",
+        "main.orders: routes a and b would write to",
+    ),
+    "that of the run as a whole": (
+        {"a": "x/oa", "b": "x/ob"},
+        {"a": "x/ia", "b": "home"},
+        "home/{table}",
+        "main.items, route b, would be written to",
+    ),
+    "in what a run removes": (
+        {"a": "x/oa", "b": "x/ob"},
+        {"a": "x/ia", "b": "x/_run/ib"},
+        "",
+        "main.items: route b writes to",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_directories_that_overlap_are_refused(two_tables: str, tmp_path: Path, case: str) -> None:
+    """With one error, before anything is written."""
+    orders, items, above, message = CASES[case]
+    (tmp_path / "x").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "x")
+    said = command.error_of("run", job(tmp_path, two_tables, orders, items, above), status=2)
+    assert message in said
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["job.toml", "link", "x"]
+
+
+def test_routes_of_tables_side_by_side_are_written(two_tables: str, tmp_path: Path) -> None:
+    """This holds for every spelling of their paths."""
+    (tmp_path / "x").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "x")
+    path = job(tmp_path, two_tables, {"a": "x/oa", "b": "x/ob"}, {"a": "link/ia", "b": "x/ib"})
+    command.run("run", path)
+    assert all((tmp_path / "x" / name / "_manifest.json").exists() for name in ("oa", "ob", "ia"))
+
+
+NAMED_ROWS = 20_000
+A, B = "a:to={to}/a", "b:to={to}/b,filter=id % 2 = 0"
+
+
+@pytest.fixture(scope="module")
+def named_rows(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of a table of some units."""
+    path = tmp_path_factory.mktemp("duck") / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            f"CREATE TABLE orders AS SELECT i AS id, 'name ' || i AS name FROM range({NAMED_ROWS}) t(i)"
+        )
+    return f"duckdb://{path}"
+
+
+def job_again(named_rows: str, to: Path, *routes: str) -> tuple[str, ...]:
+    """Return a run of some units with routes."""
+    asked = (part for each in routes for part in ("--route", each.format(to=to)))
+    return (
+        *(
+            "run",
+            named_rows,
+            "--table",
+            "orders",
+            "--unit-bytes",
+            "100kB",
+            "--parallelism",
+            "1",
+        ),
+        *asked,
+    )
+
+
+def run_id_at(place: Path) -> str:
+    """Return the id of the finished run at a place."""
+    found: str = command.manifest_of(place)["run_id"]
+    return found
+
+
+ELSEWHERE = ("other", "b:to={to}/other,filter=id % 2 = 0")
+OTHER_ROWS = ("b", "b:to={to}/b,filter=id % 2 = 1")
+OTHER_NAME = ("b", "c:to={to}/b,filter=id % 2 = 0")
+
+
+@pytest.mark.long(OTHER_ROUTES)
+@pytest.mark.parametrize(
+    ("place", "route"), [ELSEWHERE, *also(OTHER_ROUTES, OTHER_ROWS, OTHER_NAME)]
+)
+def test_a_changed_route_is_another_job(
+    named_rows: str, tmp_path: Path, place: str, route: str
+) -> None:
+    """It begins again, and each output is where it is asked for now, with the rows of now."""
+    assert kill_after(2, tmp_path / "a", *job_again(named_rows, tmp_path, A, B), files=2)
+    again = command.ended(*job_again(named_rows, tmp_path, A, route), "--resume-or-start")
+    assert again.returncode == 0, again.stderr
+    assert f"interrupted in {tmp_path}/a, was a different job" in again.stderr
+    assert run_id_at(tmp_path / "a") == run_id_at(tmp_path / place)
+    assert command.manifest_of(tmp_path / place)["totals"]["rows"] == NAMED_ROWS // 2
+    if place == "other":
+        assert not command.final_names(tmp_path / "b")
+
+
+@pytest.mark.long(OTHER_ROUTES)
+def test_the_same_routes_are_the_same_job(named_rows: str, tmp_path: Path) -> None:
+    """Also with a directory that is written in another way."""
+    # A unit is on record there last.
+    staged = kill_after(2, tmp_path / "b", *job_again(named_rows, tmp_path, A, B), files=2)
+    (tmp_path / "link").symlink_to(tmp_path / "b")
+    again = command.ended(
+        *job_again(named_rows, tmp_path, A, "b:to={to}/link,filter=id % 2 = 0"),
+        "--resume-or-start",
+    )
+    assert again.returncode == 0, again.stderr
+    assert "resuming run" in again.stderr
+    attempts = {
+        each["id"]: each["attempts"] for each in command.manifest_of(tmp_path / "b")["units"]
+    }
+    assert all(attempts[unit] == 1 for unit in staged)
+
+
+@pytest.mark.long(OTHER_ROUTES)
+def test_tables_with_a_changed_route_are_another_job(tmp_path: Path) -> None:
+    """Where the second route goes is a part of the job."""
+    path = tmp_path / "two.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        for name in ("first", "second"):
+            connection.execute(
+                f"CREATE TABLE {name} AS SELECT i AS id FROM range({NAMED_ROWS}) t(i)"
+            )
+    line = ("run", f"duckdb://{path}", "--table", "*", "--unit-bytes", "100kB")
+    line = (*line, "--parallelism", "1", "--route", f"a:to={tmp_path}/a/{{table}}", "--route")
+    assert kill_after(2, tmp_path / "a" / "first", *line, f"b:to={tmp_path}/b/{{table}}", files=2)
+    again = command.ended(*line, f"b:to={tmp_path}/c/{{table}}", "--resume-or-start")
+    assert again.returncode == 0, again.stderr
+    assert "was a different job" in again.stderr
+    assert run_id_at(tmp_path / "a" / "first") == run_id_at(tmp_path / "c" / "second")

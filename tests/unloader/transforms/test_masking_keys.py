@@ -1,18 +1,54 @@
-"""Keys of masks: their places, and refusals that do not show them."""
+"""Keys of masks, transforms as data, and tokens of values from each source."""
 
 from __future__ import annotations
 
 import base64
+import re
 import tempfile
+from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import duckdb
+import pyarrow as pa
 import pytest
+from msgspec import ValidationError, convert
+from msgspec.json import encode
+from oracle.runs import Natives, Run, create
+from oracle_server.database import Database
+from oracle_server.model import Type
+from oracle_server.server import OracleServer
+from routes.runs import OneOutput, batches
 
 from unloader.errors import ConfigError, UsageError
-from unloader.redaction import redact
+from unloader.redaction import redact, redact_forms
 from unloader.secrets.secret_places import proof_of
 from unloader.transforms.masking_keys import key_place, masking_key, masking_keys, with_proof
-from unloader.transforms.model import MaskingKey
+from unloader.transforms.model import (
+    CastColumn,
+    ComputeColumn,
+    ConstantColumn,
+    DropColumns,
+    EncryptColumn,
+    FilterRows,
+    HashColumn,
+    KeepColumns,
+    MaskingKey,
+    RedactColumn,
+    RenameColumns,
+    ShiftDates,
+    TokenizeColumn,
+    Transform,
+    TruncateColumn,
+    TruncateDates,
+)
+from unloader.transforms.transformer import Transformer
+from writers.model import TextFormat
+
+if TYPE_CHECKING:
+    from conftest import PostgresServer
+
 
 KEY = bytes(range(100, 132))
 CODED = base64.b64encode(KEY).decode()
@@ -112,3 +148,98 @@ def test_a_key_that_was_read_is_hidden(home: Path) -> None:
     (home / "key").write_text(CODED)
     masking_key(MaskingKey(name="customers", kind="file", place=str(home / "key")))
     assert CODED not in redact(f"it is {CODED}!")
+
+
+EVERY_STEP = Transform(
+    steps=(
+        KeepColumns(keep=("a", 'b"')),
+        DropColumns(drop=("c",)),
+        RenameColumns(rename=(("a", "b"),)),
+        CastColumn(cast="a", to="int64"),
+        ConstantColumn(constant="a", value=None, type="date"),
+        ComputeColumn(compute="a", sql="b + 1"),
+        FilterRows(filter="a > 0"),
+        HashColumn(hmac="a", key="k", encoding="base64", length=20),
+        TokenizeColumn(tokenize="a", key="other", form="uuid", domain="customer"),
+        RedactColumn(redact="a", value="x"),
+        TruncateColumn(truncate="a", characters=3),
+        TruncateDates(truncate_date="a", to="year"),
+        ShiftDates(shift_date="a", by="b", key="k", days=30),
+        EncryptColumn(ff1="a", key="k", alphabet="digits-lower", tweak="t"),
+    )
+)
+
+
+def test_a_transform_passes_the_filter_for_secrets_unchanged() -> None:
+    """No field has a name after which a password would be looked for."""
+    text = encode(EVERY_STEP).decode()
+    assert redact_forms(text) == text
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ({"step": "hsah", "hmac": "A"}, "'hsah' - at `$.steps[0].step`"),
+        ({"step": "hmac", "hmac": "A", "length": 8, "size": 9}, "unknown field `size`"),
+        ({"hmac": "A"}, "missing required field `step`"),
+        ({"step": "hmac"}, "missing required field `hmac`"),
+    ],
+)
+def test_an_unknown_field_is_an_error(step: dict[str, object], words: str) -> None:
+    """A mask that is misspelt is never skipped."""
+    with pytest.raises(ValidationError, match=re.escape(words)):
+        convert({"steps": [step]}, Transform)
+
+
+KEYS = {"k": bytes(range(32))}
+OUTPUTS = [OneOutput(text=None), OneOutput(text=TextFormat(), batches_only=True)]
+NUMBERS: Natives = {
+    "A": ("NUMBER(9)", Type(name="NUMBER", precision=9, scale=0)),
+    "B": ("NUMBER(10,2)", Type(name="NUMBER", precision=10, scale=2)),
+    "C": ("NUMBER", Type(name="NUMBER")),
+    "D": ("VARCHAR2(10)", Type(name="VARCHAR2", length=10)),
+}
+
+
+@pytest.fixture
+def oracle(monkeypatch: pytest.MonkeyPatch) -> Iterator[OracleServer]:
+    """A server with one row of 42 in four types."""
+    monkeypatch.setenv("UNLOADER_PASSWORD", "tiger")
+    database = Database()
+    database.add_user("SCOTT", "tiger")
+    with OracleServer(database) as running:
+        create(running, NUMBERS, [(42, Decimal("42.00"), 42, "42")])
+        yield running
+
+
+def tokens(schema: pa.Schema, found: list[pa.RecordBatch]) -> set[Any]:
+    """Return the tokens of all values of all columns."""
+    steps = tuple(
+        TokenizeColumn(tokenize=name, key="k", domain="customer") for name in schema.names
+    )
+    transformer = Transformer(Transform(steps=steps), schema, KEYS)
+    masked = [transformer.apply(batch) for batch in found]
+    return {value for batch in masked for column in batch.columns for value in column.to_pylist()}
+
+
+@pytest.mark.parametrize("output", OUTPUTS, ids=["parquet", "text"])
+def test_42_has_one_token_in_every_database(
+    tmp_path: Path, postgres: PostgresServer, oracle: OracleServer, output: OneOutput
+) -> None:
+    """In all types that numbers have there, for Parquet as for text."""
+    with duckdb.connect(str(tmp_path / "d.db")) as file:
+        file.execute("CREATE TABLE t (x INTEGER)")
+    queries = {
+        postgres.url: "SELECT 42::int2 a, 42::int8 b, 42::numeric c, 42.00::numeric(60,2) d,"
+        " 42.0::numeric(9,1) e, '42'::text f",
+        f"duckdb://{tmp_path}/d.db": "SELECT 42::UTINYINT a, 42::HUGEINT b, 42.00::DECIMAL(9,2) c,"
+        " '42' d, 42::BIGINT e",
+    }
+    seen: set[Any] = set()
+    for url, query in queries.items():
+        with batches(url, query, output) as (schema, found):
+            seen |= tokens(schema, list(found))
+    run = Run(oracle, NUMBERS, target=output)
+    seen |= tokens(run.schema, run.table().to_batches())
+    assert len(seen) == 1
+    assert None not in seen

@@ -1,14 +1,66 @@
-"""What finished units report what their worker has waited for."""
+"""The measurements of a sweep: points in order, load of the machine, and waits."""
 
 from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from stages import stages as no_time
 
 from unloader.model import StageLoad, UnitResult
+from unloader.tuning.live_sweep import evenly, places, rounds
+from unloader.tuning.load_sampler import Sampler, database_roots
+from unloader.tuning.machine_load import (
+    CpuTimes,
+    DiskCounters,
+    Machine,
+    Reading,
+    Tree,
+    disk_of,
+    load_between,
+    machine_of,
+    read_machine,
+)
 from unloader.tuning.sweep_measurement import waits_of
 from writers import cpu_delay
+
+
+def test_what_a_sweep_has_made_is_removed(tmp_path: Path) -> None:
+    """Its directories are removed, the ones that were there stay."""
+    (tmp_path / "there").mkdir()
+    with places((str(tmp_path / "there"), str(tmp_path / "new" / "one")), "id"):
+        assert (tmp_path / "new" / "one" / "_sweep-id").is_dir()
+    assert [each.name for each in tmp_path.rglob("*")] == ["there"]
+
+
+@pytest.mark.parametrize("points", [1, 2, 3, 10])
+def test_each_round_has_every_point_once(points: int) -> None:
+    """No point comes again before all others, and none twice in a row if there are others."""
+    found = list(rounds(points, 20, seed=7))
+    assert all(sorted(order) == list(range(points)) for order in found)
+    flat = [at for order in found for at in order]
+    assert Counter(flat) == dict.fromkeys(range(points), 20)
+    if points > 1:
+        assert all(one != other for one, other in itertools.pairwise(flat))
+
+
+@pytest.mark.parametrize(("count", "number"), [(100, 5), (7, 7), (10, 3), (1, 1)])
+def test_units_are_at_equal_distances(count: int, number: int) -> None:
+    """Each comes once, and no part of the table is left out."""
+    chosen = evenly(range(count), number)
+    assert len(set(chosen)) == number
+    gaps = [later - earlier for earlier, later in itertools.pairwise(chosen)]
+    assert all(abs(gap - count / number) <= 1 for gap in gaps)
+    assert chosen[0] <= count / number
+    assert chosen[-1] >= count - count / number - 1
+
 
 IDLE = StageLoad(
     fetch_cpu_s=0.0,
@@ -83,3 +135,134 @@ def test_a_wait_for_a_codec_is_not_the_disk_s() -> None:
     assert waits(unit(load, **seconds)) == pytest.approx((0.0, 0.0, 0.2))
     behind = replace(load, compress_blocked_s=8.0)
     assert waits(unit(behind, **seconds))[1] == pytest.approx(0.4)
+
+
+BUSY = "import time\nwhile time.process_time() < 0.4: pass"
+
+
+def test_cpu_of_children_that_have_ended_counts(tmp_path: Path) -> None:
+    """What a worker has used is in its share, though no look was taken while it lived."""
+    sampler = Sampler(machine_of([str(tmp_path)]), "duckdb", interval_seconds=600.0)
+    before = time.monotonic()
+    sampler.start()
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", BUSY], check=True)
+    ended = time.monotonic()
+    sampler.stop()
+    after = time.monotonic()
+    load = sampler.load()
+    assert load is not None
+    assert load.processes.workers is not None
+    # Of the time between the two looks, which lie somewhere in the calls.
+    share = load.processes.workers * (os.cpu_count() or 1)
+    assert share * (after - before) > 0.3
+    assert share * (ended - began) < 3
+    assert load.processes.database is None
+    assert load.cpu is not None
+    assert sum((load.cpu.user, load.cpu.system, load.cpu.iowait, load.cpu.idle)) <= 1.001
+    assert sampler.moments()
+
+
+def test_without_psutil_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every figure is blank, and none is zero."""
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    reading = read_machine(())
+    assert (reading.cpu, reading.cpus, reading.parent_seconds) == (None, (), None)
+    assert (reading.workers, reading.database, reading.clock_mhz) == (None, None, None)
+    assert (dict(reading.disks), dict(reading.networks)) == ({}, {})
+    assert database_roots("postgresql") is None
+
+
+def test_a_disk_is_found_for_a_directory_that_is_not_there_yet(tmp_path: Path) -> None:
+    """It is the disk of the parent directory; a file system in memory has none."""
+    assert disk_of(str(tmp_path / "a" / "b")) == disk_of(str(tmp_path))
+    assert disk_of("/proc") is None
+
+
+MACHINE = Machine(nodes=((0, (0, 1)), (1, (2, 3))), cpu_quota=None, output_disks=frozenset({"b"}))
+
+
+def cpu(user: float, system: float, iowait: float, idle: float) -> CpuTimes:
+    """Return times without any that were stolen."""
+    return CpuTimes(user=user, system=system, iowait=iowait, idle=idle, stolen=0.0)
+
+
+def tree(seconds: float) -> Tree:
+    return Tree(seconds=seconds, memory_bytes=None)
+
+
+BEFORE = Reading(
+    at=100.0,
+    cpu=cpu(1000, 100, 10, 5000),
+    cpus=(cpu(0, 0, 0, 0),) * 4,
+    disks={
+        "a": DiskCounters(read_bytes=0, written_bytes=0, busy_seconds=1.0, queued_seconds=1.0),
+        "b": DiskCounters(read_bytes=5, written_bytes=5, busy_seconds=None, queued_seconds=None),
+        "idle": DiskCounters(read_bytes=9, written_bytes=9, busy_seconds=0, queued_seconds=0),
+    },
+    networks={"eth0": (100, 200), "lo": (7, 7)},
+    parent_seconds=5.0,
+    workers=tree(50.0),
+    database=tree(20.0),
+)
+AFTER = Reading(
+    at=110.0,
+    cpu=cpu(1020, 108, 14, 5008),
+    cpus=(cpu(10, 0, 0, 0), cpu(5, 0, 0, 5), cpu(0, 0, 5, 5), cpu(0, 1, 0, 9)),
+    disks={
+        "a": DiskCounters(
+            read_bytes=1000, written_bytes=5000, busy_seconds=6.0, queued_seconds=31.0
+        ),
+        "b": DiskCounters(read_bytes=5, written_bytes=5, busy_seconds=None, queued_seconds=None),
+        "idle": DiskCounters(read_bytes=9, written_bytes=9, busy_seconds=0, queued_seconds=0),
+    },
+    networks={"eth0": (1100, 200), "lo": (7, 7)},
+    parent_seconds=6.0,
+    workers=tree(66.0),
+    database=tree(28.0),
+)
+
+
+def test_shares_and_rates() -> None:
+    """Each figure is the difference of its counters over the time of the CPUs or of the clock."""
+    load = load_between(BEFORE, AFTER, MACHINE, clock_mhz=2400.0, peak=123)
+    assert load.cpu is not None
+    assert (load.cpu.user, load.cpu.system, load.cpu.iowait, load.cpu.idle) == (0.5, 0.2, 0.1, 0.2)
+    assert load.used == pytest.approx(0.7)
+    who = load.processes
+    assert (who.workers, who.parent, who.database) == (0.4, 0.025, 0.2)
+    assert who.rest == pytest.approx(0.7 - 0.625)
+    disks = {disk.name: disk for disk in load.disks}
+    assert disks.keys() == {"a", "b"}, "what did nothing and is not of the output is left out"
+    assert (disks["a"].read_bytes_per_second, disks["a"].write_bytes_per_second) == (100, 500)
+    assert (disks["a"].busy, disks["a"].queue, disks["a"].of_output) == (0.5, 3.0, False)
+    assert disks["b"].of_output
+    assert [each.name for each in load.networks] == ["eth0"]
+    assert load.networks[0].received_bytes_per_second == 100
+    assert [(node.node, node.busy) for node in load.nodes] == [(0, 0.75), (1, 0.05)]
+    assert (load.clock_mhz, load.peak_memory_bytes) == (2400.0, 123)
+
+
+def test_what_cannot_be_read_is_none() -> None:
+    """A figure without a counter is missing, never zero; the others stay."""
+    load = load_between(BEFORE, AFTER, MACHINE, clock_mhz=None, peak=None)
+    assert (load.disks[1].busy, load.disks[1].queue) == (None, None)
+    gone = replace(AFTER, cpu=None, cpus=(), database=None)
+    load = load_between(BEFORE, gone, MACHINE, clock_mhz=None, peak=None)
+    assert (load.cpu, load.used, load.nodes) == (None, None, ())
+    assert load.processes.workers is None
+    load = load_between(BEFORE, replace(AFTER, database=None), MACHINE, clock_mhz=None, peak=None)
+    assert load.processes.database is None
+    assert load.processes.rest == pytest.approx(0.7 - 0.425)
+
+
+def test_a_quota_is_a_limit_of_its_own() -> None:
+    """Workers that use all that their control group grants are at the limit on an idle machine."""
+    quota = replace(MACHINE, cpu_quota=1.7)
+    load = load_between(BEFORE, AFTER, quota, clock_mhz=None, peak=None)
+    # 17 CPU seconds in 10 seconds.
+    assert load.used == pytest.approx(1.0)
+    half = replace(MACHINE, cpu_quota=2.0)
+    load = load_between(BEFORE, AFTER, half, clock_mhz=None, peak=None)
+    assert load.used == pytest.approx(0.85)
+    assert load.throttled is None

@@ -1,7 +1,12 @@
-"""All tables of a DuckDB file immediately: listed, and described together as each is alone."""
+"""Tables of a DuckDB file, its states, and values that outputs lack."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -9,10 +14,11 @@ from typing import Any
 import duckdb
 import pytest
 from msgspec.structs import replace
+from processes import command
 
 from partition_planner.model import TableInfo
-from unloader.errors import SourceError
-from unloader.model import SourceSpec, ValueOptions
+from unloader.errors import SnapshotGone, SourceError
+from unloader.model import Snapshot, SourceSpec, ValueOptions
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.patterns import parse_pattern
 from unloader.sources.duckdb.source import DuckDBSource
@@ -125,3 +131,103 @@ def test_names_mean_what_they_mean_to_one_run(path: Path) -> None:
             ("refused", "main.broken"),
             ("refused", "none"),
         }
+
+
+KILLED = """
+import os, signal, sys, duckdb
+connection = duckdb.connect(sys.argv[1])
+connection.execute("INSERT INTO t VALUES (77)")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def state_file(tmp_path: Path) -> Path:
+    """A file with a table of ten rows."""
+    found = tmp_path / "[odd] name.db"
+    with closing(duckdb.connect(str(found))) as connection:
+        connection.execute("CREATE TABLE t AS SELECT range AS k FROM range(10)")
+    return found
+
+
+def state_spec(state_file: Path) -> SourceSpec:
+    return SourceSpec(kind="duckdb", location=f"duckdb://{state_file}")
+
+
+def snapshot_of(state_file: Path) -> Snapshot:
+    with closing(DuckDBSource().open_catalog(state_spec(state_file))) as catalog:
+        return catalog.snapshot("snapshot")
+
+
+def test_reading_changes_nothing_and_writing_does(state_file: Path) -> None:
+    """The value is the same until someone writes, and a copy of the data has it, too."""
+    first = snapshot_of(state_file)
+    assert snapshot_of(state_file).value == first.value
+    restored = state_file.with_name("restored.db")
+    shutil.copy2(state_file, restored)
+    assert snapshot_of(restored).value == first.value
+    size = state_file.stat().st_size
+    with closing(duckdb.connect(str(state_file))) as connection:
+        connection.execute("UPDATE t SET k = k + 1")
+    # As if within one tick of the clock of a file system, and not grown.
+    status = restored.stat()
+    os.truncate(state_file, max(size, state_file.stat().st_size))
+    os.utime(state_file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert snapshot_of(state_file).value != first.value
+
+
+def test_a_path_that_duckdb_cannot_open_is_refused(state_file: Path) -> None:
+    """Its bytes are not UTF-8."""
+    odd = os.fsdecode(os.fsencode(state_file.parent) + b"/n\xff.db")
+    shutil.copy(state_file, odd)
+    spec = SourceSpec(kind="duckdb", location=f"duckdb://{state_file.parent}/n%FF.db")
+    with pytest.raises(SourceError, match="is not UTF-8"):
+        DuckDBSource().open_catalog(spec)
+
+
+def test_rows_in_the_log_of_a_killed_writer_are_another_state(state_file: Path) -> None:
+    """They are not in the file, but DuckDB reads them: a worker refuses them for the earlier run."""
+    first, before = snapshot_of(state_file), state_file.stat()
+    done = subprocess.run([sys.executable, "-c", KILLED, str(state_file)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert (state_file.stat().st_size, state_file.stat().st_mtime_ns) == (
+        before.st_size,
+        before.st_mtime_ns,
+    )
+    again = snapshot_of(state_file)
+    assert again.value != first.value
+    with pytest.raises(SnapshotGone, match="was replaced after the snapshot") as caught:
+        DuckDBSource().open_reader(state_spec(state_file), first)
+    assert not caught.value.retryable
+    DuckDBSource().open_reader(state_spec(state_file), again).close()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    """A table with three columns of infinite values and one of finite ones."""
+    path = tmp_path / "data.db"
+    with closing(duckdb.connect(str(path))) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT DATE 'infinity' AS d, TIMESTAMP '-infinity' AS ts, "
+            "TIMESTAMPTZ 'infinity' AS \"t z\", DATE '2024-01-31' AS ok"
+        )
+        connection.execute("CREATE TABLE u (u UNION(n INTEGER, s VARCHAR), e ENUM('UNION(', 'b'))")
+    return f"duckdb://{path}"
+
+
+def test_all_columns_with_infinite_values_are_named(source: str, tmp_path: Path) -> None:
+    """One run names them all, and its advice works."""
+    job = ("run", source, "--table", "t", "--to", str(tmp_path / "out"), "--format", "parquet")
+    error = command.error_of(*job, "--progress", "none", status=6)
+    assert "columns d, ts, t z hold" in error
+    assert "--as-text d,ts,t z" in error
+    command.run(*job, "--as-text", "d,ts,t z", "--quiet")
+
+
+def test_a_union_has_texts_of_two_values(source: str) -> None:
+    """1 and '1' of a UNION have one text, so the column is not lossless; others are."""
+    shown = command.run("describe", source, "--table", "u", "--json")
+    assert [part.split(",")[0] for part in shown.split('"lossless": ')[1:]] == [
+        *("false", "false"),  # Parquet and text
+        *("true", "true"),
+    ]

@@ -27,7 +27,7 @@ from unloader.errors import (
 )
 from unloader.model import Extract, SessionOptions, Snapshot
 from unloader.request.names import parse_table
-from unloader.sources.oracle.catalog import OracleCatalog
+from unloader.sources.oracle.catalog import OracleCatalog, refuse_row_numbers
 from unloader.sources.oracle.source import OracleSource
 
 PARQUET = OneOutput(text=None)
@@ -398,3 +398,29 @@ def test_active_sessions_of_others_are_counted(
         with busy_session(server):
             assert load.others() == 1
         assert load.others() == 0
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["ROWNUM <= 10", "ID < 5 AND (rownum<10)", "(NVL(ROWNUM, 1)) > 2", "q'[']' = '''' OR ROWNUM=1"],
+)
+def test_row_numbers_are_refused(where: str) -> None:
+    """ROWNUM would count again in each work unit: that many times the rows that were meant."""
+    with pytest.raises(SourceError, match="ROWNUM") as caught:
+        refuse_row_numbers(where)
+    assert "--query" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "NAME <> 'ROWNUM'",
+        'ID < 5 -- ROWNUM\n AND "ROWNUM" = 1 /* ROWNUM */',
+        "MY_ROWNUM = 1 OR ROWNUM# = 2",
+        "q'[it's ROWNUM]' = NAME OR q'!'ROWNUM!' = NAME",
+        "ID IN (SELECT MAX(ID) FROM (SELECT ID FROM T ORDER BY ID) WHERE ROWNUM <= NVL(10, 1))",
+    ],
+)
+def test_what_only_looks_like_them_is_taken(where: str) -> None:
+    """Literals, names, comments and subqueries may contain the word."""
+    refuse_row_numbers(where)

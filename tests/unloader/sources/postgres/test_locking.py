@@ -1,4 +1,4 @@
-"""Many tables of PostgreSQL held and counted for one snapshot, some of them locked or changed."""
+"""Many tables locked for one snapshot, and a snapshot that another parent enters."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from processes.command import wait_for
 
 from partition_planner.model import WholeTable
 from unloader.errors import SnapshotGone, SourceError
+from unloader.failures import failure_of
 from unloader.model import Extract, OutputOptions, Request, Selection, Snapshot, SourceSpec
 from unloader.placement.seating import seat_request
 from unloader.request.names import parse_table
@@ -18,15 +20,11 @@ from unloader.resolve.choosing import ChosenTable, chosen_table
 from unloader.resolve.resolution import prepared_table
 from unloader.selection.choice import TableChoice, choose
 from unloader.selection.patterns import parse_pattern
-from unloader.sources.many_tables import (
-    count_tables,
-    describe_tables,
-    hold_tables,
-    list_tables,
-)
+from unloader.sources.many_tables import count_tables, describe_tables, hold_tables, list_tables
 from unloader.sources.postgres.catalog import PostgresCatalog
 from unloader.sources.postgres.session import Session
 from unloader.sources.postgres.source import PostgresSource
+from unloader.sources.projection import OutputNeeds, project
 from writers.model import TextFormat
 
 SIZES = {"one": 1, 'Quo"ted': 20, "dropped": 30, "truncated": 40, "locked": 50, "none": 0}
@@ -154,3 +152,102 @@ def test_tables_are_listed_and_described_beside_one_that_is_locked(
         described = describe_tables(catalog, choose(wanted, listing))
         assert described.problems == ()
         assert {table.name for table in described.tables} >= set(SIZES)
+
+
+@pytest.fixture
+def exported_url(postgres: Any) -> str:
+    """A database with a table of five rows."""
+    found: str = postgres.database("exported")
+    postgres.run("CREATE TABLE t AS SELECT g AS k FROM generate_series(1, 5) g", url=found)
+    return found
+
+
+@pytest.fixture
+def first(exported_url: str) -> Iterator[PostgresCatalog]:
+    """The parent that took the snapshot."""
+    opened = PostgresSource().open_catalog(SourceSpec(kind="postgresql", location=exported_url))
+    yield opened
+    opened.close()
+
+
+def at(exported_url: str, snapshot: Snapshot) -> SourceSpec:
+    """Return the source as a later parent opens it."""
+    spec = SourceSpec(kind="postgresql", location=exported_url)
+    found = PostgresSource().at_snapshot(spec, snapshot.kind, snapshot.value)
+    assert found is not None
+    return found
+
+
+def counted(catalog: PostgresCatalog, snapshot: Snapshot) -> int:
+    """Return how many rows the table has at the snapshot of a catalog."""
+    table = catalog.describe(parse_table("t"))
+    extract = Extract(
+        source=SourceSpec(kind="postgresql", location=""),
+        snapshot=snapshot,
+        table=table,
+        query=None,
+        where=None,
+        projection=project(catalog, table, None, (OutputNeeds(text=TextFormat()),)),
+    )
+    return catalog.count(extract)
+
+
+def test_another_parent_reads_the_same_state(
+    postgres: Any, exported_url: str, first: PostgresCatalog
+) -> None:
+    """Rows that came and went since do not count, and the snapshot has the same kind and value."""
+    taken = first.snapshot("snapshot")
+    postgres.run("DELETE FROM t WHERE k < 4; INSERT INTO t VALUES (9)", url=exported_url)
+    with closing(PostgresSource().open_catalog(at(exported_url, taken))) as second:
+        entered = second.snapshot("snapshot")
+        assert (entered.kind, entered.value) == (taken.kind, taken.value)
+        assert counted(second, entered) == 5
+        second.check_snapshot()
+    with closing(
+        PostgresSource().open_reader(SourceSpec(kind="postgresql", location=exported_url), taken)
+    ):
+        pass
+
+
+def test_a_snapshot_that_nobody_holds_is_gone(
+    postgres: Any, exported_url: str, first: PostgresCatalog
+) -> None:
+    """Parents and workers report it with the next step, and no attempt is repeated."""
+    taken = first.snapshot("snapshot")
+    spec = at(exported_url, taken)
+    first.close()
+    # The server's process of that session ends after us, and the snapshot with it.
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'exported'"
+    wait_for(lambda: postgres.run(sessions) == "0", "the end of the session")
+    with closing(PostgresSource().open_catalog(spec)) as second:
+        with pytest.raises(SnapshotGone, match="cannot be imported") as caught:
+            second.snapshot("snapshot")
+        assert caught.value.hint
+    with pytest.raises(SnapshotGone, match="cannot be imported") as caught:
+        PostgresSource().open_reader(SourceSpec(kind="postgresql", location=exported_url), taken)
+    failure = failure_of(caught.value)
+    assert (failure.error, failure.retryable) == ("SnapshotGone", False)
+
+
+def test_a_number_that_was_given_out_again_is_another_snapshot(
+    postgres: Any, exported_url: str, first: PostgresCatalog
+) -> None:
+    """A restarted server numbers snapshots again: one that sees something else is not entered."""
+    taken = first.snapshot("snapshot")
+    number, _, state = taken.value.partition(" state=")
+    other = replace(taken, value=f"{number} state={state[::-1]}")
+    assert other != taken
+    with (
+        closing(PostgresSource().open_catalog(at(exported_url, other))) as second,
+        pytest.raises(SnapshotGone, match="now a different snapshot"),
+    ):
+        second.snapshot("snapshot")
+    with pytest.raises(SnapshotGone, match="now a different snapshot"):
+        PostgresSource().open_reader(SourceSpec(kind="postgresql", location=exported_url), other)
+
+
+def test_what_is_no_exported_snapshot_leads_nowhere(exported_url: str) -> None:
+    """A value of another kind, or one without its visible transactions, is not tried."""
+    spec = SourceSpec(kind="postgresql", location=exported_url)
+    assert PostgresSource().at_snapshot(spec, "scn", "4711") is None
+    assert PostgresSource().at_snapshot(spec, "exported-snapshot", "00000003-0000001B-1") is None

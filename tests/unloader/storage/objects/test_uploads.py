@@ -1,22 +1,26 @@
-"""Uploads to final names: their runs, and obstacles to their completion."""
+"""Uploads to final names, the journal in objects, and the promises of a store."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
 from object_stores.faults import Rule, faulty
 from object_stores.s3_server import S3Server
+from publications.storage_promises import check_storage
 
 from unloader.errors import OutputFailed
 from unloader.storage.objects import object_publishing
+from unloader.storage.objects.object_staging import Journal, Room, read_journal
 from unloader.storage.objects.object_storage import ObjectRun, ObjectStorage
-from unloader.storage.storage_protocol import MANIFEST, Claim, Index, Move
+from unloader.storage.storage_protocol import MANIFEST, Claim, Index, Move, RunStorage
 from writers.errors import WriteError
 from writers.files.sink import Sink
 from writers.model import Compression
+from writers.objects import bucket
 from writers.objects.location import Location
 
 
@@ -145,3 +149,82 @@ def test_an_upload_that_is_gone_before(s3: S3Server) -> None:
         run.abandon(None)
     assert s3.objects("uploads/before/") == before
     assert s3.uploads("uploads/before/") == []
+
+
+def test_lines_stay_in_order(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many objects they are in, and where those are made one."""
+    monkeypatch.setattr("unloader.storage.objects.object_staging._MOST_PIECES", 7)
+    room = Room(s3.place("journal/order"))
+    lines = [b"line %d\n" % number for number in range(100)]
+    written = Journal(room, "run")
+    for number, line in enumerate(lines):
+        written.append(line)
+        if number % 3:
+            written.settle()
+    written.close()
+    assert read_journal(room, "run") == b"".join(lines)
+    assert len(room.bucket.within(room.record("run", "journal.jsonl/"))) <= 8
+    again = Journal(room, "run")
+    again.replace(b"anew\n")
+    again.append(b"more\n")
+    again.close()
+    assert read_journal(room, "run") == b"anew\nmore\n"
+
+
+def test_a_line_that_is_not_written_is_reported(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next append and the next wait report that the store refused."""
+    monkeypatch.setitem(bucket._RETRIES, "max_retries", 2)
+    rules = Rule("put", "broken", 10**6, key="journal.jsonl")
+    with faulty(s3, rules) as (broken, _):
+        written = Journal(Room(broken.place("journal/broken")), "run")
+        written.append(b"1\n")
+        with pytest.raises(WriteError, match="journal"):
+            written.settle()
+        with pytest.raises(WriteError, match="journal"):
+            written.append(b"2\n")
+        written.close()
+
+
+class Killed(BaseException):
+    """The end of the process."""
+
+
+def killed(*_: object) -> None:
+    raise Killed
+
+
+_COMMON = ("_remove_manifests", "_check_sizes", "_put_manifest", "_remove_replaced", "sweep")
+
+
+@pytest.mark.long("runs into object stores")
+@pytest.mark.parametrize(
+    ("several", "uploads", "steps"),
+    [
+        (1, False, ("_copy", *_COMMON)),
+        (2, False, ("_copy",)),
+        (2, True, ("_complete_uploads", "sweep")),
+    ],
+)
+def test_prefixes(
+    s3: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
+    several: int,
+    uploads: bool,
+    steps: tuple[str, ...],
+) -> None:
+    """Prefixes keep all promises, one or two, wherever a publication is interrupted."""
+    key = f"contract/{several}-{uploads}"
+    places = [s3.place(f"{key}/{number}/out") for number in range(several)]
+
+    def cut_at(step: str, run: RunStorage, moves: Sequence[Move], manifest: bytes) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(object_publishing, step, killed)
+            with pytest.raises(Killed):
+                run.commit(moves, manifest)
+
+    cuts = [partial(cut_at, step) for step in steps]
+    check_storage(ObjectStorage(), places, cuts=cuts, uploads=uploads)
+    assert not [each for each in s3.objects(f"{key}/") if "_run" in each]
+    assert s3.uploads(f"{key}/") == []
