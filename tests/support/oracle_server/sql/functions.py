@@ -445,6 +445,10 @@ def _bits(layout: str) -> tuple[Type, Callable[..., Any]]:
     return Type(name="RAW", length=8), lambda value: struct.pack(layout, value)
 
 
+def _upper(text: str) -> str:
+    return "".join(c.upper() if len(c.upper()) == 1 else c for c in text)
+
+
 _BUILDERS: dict[str, Callable[..., Compiled]] = {
     **BUILDERS,
     "TO_NUMBER": _to_number,
@@ -461,6 +465,8 @@ _BUILDERS: dict[str, Callable[..., Compiled]] = {
     "LTRIM": _text_function(lambda text, what=" ": text.lstrip(what)),
     "RTRIM": _text_function(lambda text, what=" ": text.rstrip(what)),
     "TRIM": _text_function(lambda text: text.strip(" ")),
+    "UPPER": _text_function(_upper),
+    "LOWER": _text_function(str.lower),
     "SUBSTR": _text_function(_substr),
     "RAWTOHEX": _raw,
     "STANDARD_HASH": _standard_hash,
