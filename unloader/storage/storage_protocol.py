@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, Protocol, Self
 
 from msgspec import Struct, to_builtins
 from msgspec.json import Decoder
@@ -36,11 +36,22 @@ PUBLISHING_LINE = b'{"event":"publishing"'
 RUN_RECORD = "run.json"
 """The record of the resolved run."""
 RECORDS = (RUN_RECORD, JOURNAL)
-"""The names that `keep` and `append` take."""
+"""The names that `keep` and `append` take. A removal removes only files that it knows."""
 STATUS = "status.json"
 """The record of the run's progress. It is replaced about once a second, for readers only."""
 REQUESTS = "requests.json"
 """The record of the requests of other processes to a run."""
+
+
+def record_name(name: str) -> str:
+    """Return the name of a record.
+
+    Raises:
+        ValueError: It is not in `RECORDS`.
+    """
+    if name not in RECORDS:
+        raise ValueError(f"{name!r} is not the name of a record of a run")
+    return name
 
 
 def host_name() -> str:
@@ -405,6 +416,12 @@ class RunStorage(LiveStorage, Protocol):
 
     def close(self) -> None:
         """Release the places to others."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
 
 class Storage(Protocol):

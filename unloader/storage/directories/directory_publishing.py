@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -44,8 +44,6 @@ from unloader.storage.storage_protocol import (
     MANIFEST,
     PUBLISHING_LINE,
     RUN,
-    Index,
-    ReadIndex,
 )
 from writers.files.publish import exchange, make_twin, rename_if_free
 from writers.files.regular import open_regular, read_regular
@@ -559,92 +557,3 @@ def _move_if_there(source: Path, target: Path) -> None:
     # Between two mounts the kernel refuses also a rename of a missing file.
     if os.path.lexists(source):
         os.rename(source, target)
-
-
-class EarlierRuns:
-    """The finished runs in the directories of a run: when they were taken, and now.
-
-    A look reads each manifest. There is one at the start and one before the publication.
-    """
-
-    def __init__(self, directories: Sequence[Path], read_index: ReadIndex) -> None:
-        """Look at the directories.
-
-        Raises:
-            OutputFailed: A manifest is damaged, or its run has files in other directories too.
-        """
-        self._directories = tuple(directories)
-        self._read_index = read_index
-        self.files: list[set[str]] = []
-        """For each directory the names of the files of finished runs in it."""
-        self._finished: list[Index | None] = []
-        self._look()
-        self._before = [each and each.run_id for each in self._finished], self.files
-
-    def replaced(self) -> list[set[str]]:
-        """Return for each directory the names of earlier runs' files, manifests included."""
-        return [
-            names if index is None else names | {MANIFEST}
-            for index, names in zip(self._finished, self.files, strict=True)
-        ]
-
-    def check_unchanged(self, staged: Sequence[Path]) -> None:
-        """Look again; check that no run was published: the user did not agree to replace it.
-
-        Args:
-            staged: Where the files of the new run are, for the error.
-
-        Raises:
-            OutputFailed: A run was published, or as at the start.
-        """
-        before, names = self._before
-        self._look()
-        for number, (directory, index) in enumerate(
-            zip(self._directories, self._finished, strict=True)
-        ):
-            run = index.run_id if index is not None else ""
-            if (run and run != before[number]) or self.files[number] - names[number]:
-                raise OutputFailed(
-                    f"another run ({run}) was published into {directory} while this run was "
-                    "writing, so nothing is published",
-                    "move the other run to another directory, then unload again; the files of "
-                    f"this run are in {staged[number]}",
-                )
-
-    def _look(self) -> None:
-        self._finished = [_finished(each, self._read_index) for each in self._directories]
-        self.files = [set() for _ in self._directories]
-        if not any(self._finished):
-            return
-        real = [os.path.realpath(directory) for directory in self._directories]
-        for home, index in zip(self._directories, self._finished, strict=True):
-            for number, path in enumerate(index.places if index is not None else ()):
-                place = os.path.realpath(path)
-                if place not in real:
-                    raise OutputFailed(
-                        f"the run in {home} also has files in {path}",
-                        f"give both with --to to replace the run, or remove {home / MANIFEST}",
-                    )
-                assert index is not None
-                # A manifest that another program has changed may not lead out of the directory.
-                self.files[real.index(place)] |= {
-                    name
-                    for at, name in index.files
-                    if at == number
-                    and name == os.path.basename(name) != ""
-                    and os.path.isfile(os.path.join(place, name))
-                }
-
-
-def _finished(directory: Path, read_index: ReadIndex) -> Index | None:
-    path = directory / MANIFEST
-    if not path.exists():
-        return None
-    try:
-        data = read_regular(path)
-    except OSError as error:
-        raise OutputFailed(
-            f"{path} cannot be read: {error.strerror or error}",
-            "restore it, or unload again to another directory",
-        ) from error
-    return read_index(data, str(directory))

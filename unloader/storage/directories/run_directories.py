@@ -25,7 +25,6 @@ from unloader.storage.directories.directory_journal import (
 from unloader.storage.directories.directory_leftovers import STAGED, staged_files, strangers
 from unloader.storage.directories.directory_lock import LOCK, Holder, read_record, read_requests
 from unloader.storage.directories.directory_publishing import (
-    EarlierRuns,
     Placed,
     Publication,
     Share,
@@ -40,28 +39,31 @@ from unloader.storage.directories.directory_staging import RunDirectory, check_d
 from unloader.storage.storage_protocol import (
     JOURNAL,
     MANIFEST,
-    RECORDS,
     RUN,
     RUN_RECORD,
     Claim,
+    Index,
     Move,
     Place,
+    ReadIndex,
+    RunStorage,
     Staging,
     boot_id,
     host_name,
+    record_name,
 )
 from writers.errors import WriteError
 from writers.files.publish import NamedLater, check_moves, remove_staged, write_atomically
-from writers.files.regular import open_regular
-from writers.files.syncing import Steps, Wanted, alone, opened_for_sync
+from writers.files.regular import open_regular, read_regular
+from writers.files.syncing import Steps, Wanted, opened_for_sync
 from writers.model import UncompletedUpload
 
 _TRIES = 3
 _FILE_AND_MANIFEST = 2
 
 
-class RunDirectories:
-    """One or more directories, taken by one run; use it as a context manager."""
+class RunDirectories(RunStorage):
+    """One or more directories, taken by one run; see `RunStorage`."""
 
     def __init__(self, claim: Claim) -> None:
         """Lock all the directories, by the rules of `Storage.take`.
@@ -95,7 +97,7 @@ class RunDirectories:
             for directory in () if claim.overwrite else self.all:
                 directory.check_free(shared=claim.shared)
             # A run that cannot be replaced is refused before the work.
-            self._earlier = EarlierRuns(paths, claim.read_index)
+            self._earlier = _EarlierRuns(paths, claim.read_index)
             for directory in self.all:
                 with directory.refused("prepare"):
                     if claim.resumed:
@@ -180,7 +182,7 @@ class RunDirectories:
 
     def keep(self, name: str, data: bytes) -> None:
         """Write a record into the first directory's `_run`, synced."""
-        write_atomically(self.first.room / _known(name), data)
+        write_atomically(self.first.room / record_name(name), data)
         if name in self._journals:
             # It has the file that was there before.
             self._journals.pop(name).close()
@@ -188,7 +190,7 @@ class RunDirectories:
     def recorded(self, name: str) -> bytes:
         """Return a record from the first directory's `_run`."""
         with self.first.refused("read"):
-            return read_record(self.first.room, _known(name))
+            return read_record(self.first.room, record_name(name))
 
     def sync_later(self, files: Iterable[tuple[int, str]]) -> None:
         """Sync staged files before the journal's next line."""
@@ -207,7 +209,7 @@ class RunDirectories:
         if name not in self._journals:
             with self.first.refused("write the journal in"):
                 self._journals[name] = Journal(
-                    self.first.room / _known(name),
+                    self.first.room / record_name(name),
                     self._apart(),
                     self.all,
                     patience_seconds=SHORT_SECONDS if self.first.staged == self.first.room else 0.0,
@@ -258,16 +260,10 @@ class RunDirectories:
         for directory in self.all:
             remove_staged(directory.staged, stems)
 
-    def commit(
-        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
-    ) -> tuple[str, ...]:
-        """Publish: give every staged file its final name, the manifest last."""
-        return alone(self.committing(moves, manifest, then))
-
     def committing(
         self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
     ) -> Steps[tuple[str, ...]]:
-        """Do what `commit` does, in steps."""
+        """Publish: give every staged file its final name, the manifest last."""
         for directory in self.all:
             if not directory.is_held(self._me.run_id):
                 raise OutputFailed(
@@ -444,15 +440,91 @@ class RunDirectories:
         for directory in self.all:
             directory.close()
 
-    def __enter__(self) -> RunDirectories:
-        return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+class _EarlierRuns:
+    """The finished runs in the directories of a run: when they were taken, and now.
+
+    A look reads each manifest. There is one at the start and one before the publication.
+    """
+
+    def __init__(self, directories: Sequence[Path], read_index: ReadIndex) -> None:
+        """Look at the directories.
+
+        Raises:
+            OutputFailed: A manifest is damaged, or its run has files in other directories too.
+        """
+        self._directories = tuple(directories)
+        self._read_index = read_index
+        self.files: list[set[str]] = []
+        """For each directory the names of the files of finished runs in it."""
+        self._finished: list[Index | None] = []
+        self._look()
+        self._before = [each and each.run_id for each in self._finished], self.files
+
+    def replaced(self) -> list[set[str]]:
+        """Return for each directory the names of earlier runs' files, manifests included."""
+        return [
+            names if index is None else names | {MANIFEST}
+            for index, names in zip(self._finished, self.files, strict=True)
+        ]
+
+    def check_unchanged(self, staged: Sequence[Path]) -> None:
+        """Look again; check that no run was published: the user did not agree to replace it.
+
+        Args:
+            staged: Where the files of the new run are, for the error.
+
+        Raises:
+            OutputFailed: A run was published, or as at the start.
+        """
+        before, names = self._before
+        self._look()
+        for number, (directory, index) in enumerate(
+            zip(self._directories, self._finished, strict=True)
+        ):
+            run = index.run_id if index is not None else ""
+            if (run and run != before[number]) or self.files[number] - names[number]:
+                raise OutputFailed(
+                    f"another run ({run}) was published into {directory} while this run was "
+                    "writing, so nothing is published",
+                    "move the other run to another directory, then unload again; the files of "
+                    f"this run are in {staged[number]}",
+                )
+
+    def _look(self) -> None:
+        self._finished = [_finished(each, self._read_index) for each in self._directories]
+        self.files = [set() for _ in self._directories]
+        if not any(self._finished):
+            return
+        real = [os.path.realpath(directory) for directory in self._directories]
+        for home, index in zip(self._directories, self._finished, strict=True):
+            for number, path in enumerate(index.places if index is not None else ()):
+                place = os.path.realpath(path)
+                if place not in real:
+                    raise OutputFailed(
+                        f"the run in {home} also has files in {path}",
+                        f"give both with --to to replace the run, or remove {home / MANIFEST}",
+                    )
+                assert index is not None
+                # A manifest that another program has changed may not lead out of the directory.
+                self.files[real.index(place)] |= {
+                    name
+                    for at, name in index.files
+                    if at == number
+                    and name == os.path.basename(name) != ""
+                    and os.path.isfile(os.path.join(place, name))
+                }
 
 
-def _known(name: str) -> str:
-    # A removal removes only files that it knows as a run's.
-    if name not in RECORDS:
-        raise ValueError(f"{name!r} is not the name of a record of a run")
-    return name
+def _finished(directory: Path, read_index: ReadIndex) -> Index | None:
+    path = directory / MANIFEST
+    if not path.exists():
+        return None
+    try:
+        data = read_regular(path)
+    except OSError as error:
+        raise OutputFailed(
+            f"{path} cannot be read: {error.strerror or error}",
+            "restore it, or unload again to another directory",
+        ) from error
+    return read_index(data, str(directory))

@@ -13,12 +13,12 @@ import threading
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import combinations, groupby
 
 from msgspec.structs import replace
 
 from unloader.errors import OutputFailed
-from unloader.storage.storage_protocol import JOURNAL, RUN
+from unloader.storage.storage_protocol import JOURNAL, MANIFEST, RUN
 from writers.objects import s3_requests
 from writers.objects.bucket import Bucket, together
 from writers.objects.location import Location, is_location
@@ -126,6 +126,51 @@ def refused(verb: str, room: Room) -> Iterator[None]:
             f"cannot {verb} {room.name}: {error.strerror or error}",
             "check the name of the bucket, the credentials and their rights, and the network",
         ) from error
+
+
+def not_free(room: Room, *, shared: bool = False) -> OutputFailed | None:
+    """Return the error for a place that holds anything except leftovers of dead runs, else None.
+
+    Args:
+        room: Of the place.
+        shared: Other runs may have places in it, so that only a finished run is an error.
+
+    Raises:
+        OSError: The store refused.
+    """
+    levels, objects = room.bucket.look(room.location.prefix)
+    names = sorted({*levels, *(each.key.rpartition("/")[2] for each in objects)} - {RUN})
+    finished = MANIFEST in names
+    if not names or (shared and not finished):
+        return None
+    what = "a finished run" if finished else f"{names[0]} and possibly other objects"
+    return OutputFailed(
+        f"{room.name} is not empty: it holds {what}",
+        "choose an empty prefix with --to, or replace an earlier run with --overwrite",
+    )
+
+
+def check_different(rooms: Sequence[Room]) -> None:
+    """Check that places are apart from each other, and of one kind.
+
+    Raises:
+        OutputFailed: They are not.
+    """
+    for one, other in combinations(rooms, 2):
+        first, second = one.location, other.location
+        if first.store == second.store and (
+            first.prefix.startswith(second.prefix) or second.prefix.startswith(first.prefix)
+        ):
+            raise OutputFailed(
+                "--to names two places that are the same, or one is inside the other: "
+                f"{one.name} and {other.name}",
+                "give separate places",
+            )
+        if first.scheme != second.scheme:
+            raise OutputFailed(
+                f"--to names places of two kinds: {one.name} and {other.name}",
+                "give places of one kind, because a run publishes all of its files in one step",
+            )
 
 
 _MOST_PIECES = 500

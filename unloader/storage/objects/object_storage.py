@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import combinations
 from typing import IO
 from urllib.parse import quote
 
@@ -30,13 +29,14 @@ from unloader.storage.objects.object_staging import (
     Journal,
     Room,
     abort_uploads,
+    check_different,
+    not_free,
     read_journal,
     refused,
 )
 from unloader.storage.storage_protocol import (
     JOURNAL,
     MANIFEST,
-    RECORDS,
     REQUESTS,
     RUN,
     RUN_RECORD,
@@ -48,12 +48,14 @@ from unloader.storage.storage_protocol import (
     Move,
     Place,
     Requests,
+    RunStorage,
     Staging,
     WhoWasHere,
+    record_name,
 )
 from writers.errors import WriteError
 from writers.files.readable import RemoteFile
-from writers.files.syncing import Steps, alone
+from writers.files.syncing import Steps
 from writers.model import UncompletedUpload
 from writers.objects import s3_requests
 from writers.objects.bucket import together
@@ -62,7 +64,7 @@ from writers.objects.location import below
 _TRIES = 3
 
 
-class ObjectRun:
+class ObjectRun(RunStorage):
     """The places of one run; see `RunStorage`."""
 
     def __init__(self, claim: Claim) -> None:
@@ -73,7 +75,7 @@ class ObjectRun:
             WriteError: The store refused or failed.
         """
         self._rooms = tuple(Room(place) for place in claim.places)
-        _check_different(self._rooms)
+        check_different(self._rooms)
         if claim.mode is not None or claim.owner_group:
             raise OutputFailed(
                 "objects do not have a mode or an owner on this machine",
@@ -100,7 +102,7 @@ class ObjectRun:
             # The removal of a dead run's leftovers may take long.
             self._locks.keep_alive()
             for room in () if claim.overwrite else self._rooms:
-                if (error := _not_free(room, shared=claim.shared)) is not None:
+                if (error := not_free(room, shared=claim.shared)) is not None:
                     raise error
             self._earlier = EarlierRuns(self._rooms, claim.read_index)
             if claim.resumed:
@@ -242,7 +244,7 @@ class ObjectRun:
 
     def keep(self, name: str, data: bytes) -> None:
         """Write a record into the first place's `_run`."""
-        if _known(name) == JOURNAL:
+        if record_name(name) == JOURNAL:
             self._opened_journal().replace(data)
         else:
             self._put(name, data)
@@ -255,7 +257,7 @@ class ObjectRun:
         """Return a record from the first place's `_run`."""
         home = self._rooms[0]
         with refused("read", home):
-            if _known(name) == JOURNAL:
+            if record_name(name) == JOURNAL:
                 if self._journal is not None:
                     self._journal.settle()
                 return read_journal(home, self._folder)
@@ -263,7 +265,7 @@ class ObjectRun:
 
     def append(self, name: str, line: bytes) -> None:
         """Queue a line for the journal; it is in the store a moment later."""
-        if _known(name) != JOURNAL:
+        if record_name(name) != JOURNAL:
             raise ValueError(f"lines can be appended only to {JOURNAL}")
         try:
             self._opened_journal().append(line)
@@ -302,16 +304,10 @@ class ObjectRun:
             return Requests.read(data, self._nonce) if data else Requests()
         return Requests()
 
-    def commit(
-        self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
-    ) -> tuple[str, ...]:
-        """Publish: complete every upload, copy every staged object, write the manifest last."""
-        return alone(self.committing(moves, manifest, then))
-
     def committing(
         self, moves: Sequence[Move], manifest: bytes, then: Callable[[], None] = lambda: None
     ) -> Steps[tuple[str, ...]]:
-        """Do what `commit` does; an object store needs no sync, so there is only one step."""
+        """Complete every upload, copy every staged object, write the manifest last; in one step."""
         yield from ()
         home = self._rooms[0]
         with refused("publish in", home):
@@ -379,58 +375,6 @@ class ObjectRun:
             self._journal.close()
         self._locks.release()
 
-    def __enter__(self) -> ObjectRun:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-
-def _known(name: str) -> str:
-    if name not in RECORDS:
-        raise ValueError(f"{name} is not the name of a record of a run")
-    return name
-
-
-def _not_free(room: Room, *, shared: bool = False) -> OutputFailed | None:
-    """Return the error for a place that holds anything except leftovers of dead runs, else None.
-
-    Args:
-        room: Of the place.
-        shared: Other runs may have places in it, so that only a finished run is an error.
-
-    Raises:
-        OSError: The store refused.
-    """
-    levels, objects = room.bucket.look(room.location.prefix)
-    names = sorted({*levels, *(each.key.rpartition("/")[2] for each in objects)} - {RUN})
-    finished = MANIFEST in names
-    if not names or (shared and not finished):
-        return None
-    what = "a finished run" if finished else f"{names[0]} and possibly other objects"
-    return OutputFailed(
-        f"{room.name} is not empty: it holds {what}",
-        "choose an empty prefix with --to, or replace an earlier run with --overwrite",
-    )
-
-
-def _check_different(rooms: Sequence[Room]) -> None:
-    for one, other in combinations(rooms, 2):
-        first, second = one.location, other.location
-        if first.store == second.store and (
-            first.prefix.startswith(second.prefix) or second.prefix.startswith(first.prefix)
-        ):
-            raise OutputFailed(
-                "--to names two places that are the same, or one is inside the other: "
-                f"{one.name} and {other.name}",
-                "give separate places",
-            )
-        if first.scheme != second.scheme:
-            raise OutputFailed(
-                f"--to names places of two kinds: {one.name} and {other.name}",
-                "give places of one kind, because a run publishes all of its files in one step",
-            )
-
 
 class SmallObject(io.BytesIO):
     """Memory that becomes an object when it is closed.
@@ -467,7 +411,7 @@ class ObjectStorage:
                 seen = read_lock(room)
                 if seen is not None and is_alive(room, seen[0]):
                     return held(room, seen[0])
-                return None if overwrite else _not_free(room)
+                return None if overwrite else not_free(room)
         except OutputFailed as error:
             return error
 
