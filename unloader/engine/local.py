@@ -19,8 +19,7 @@ from unloader.engine.executor import EventQueue, ExecutorEvent, NoPlaceLeft
 from unloader.errors import ConfigError, UnloaderError
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure
-from unloader.placement.evidence import Evidence, WorkerEvidence
-from unloader.placement.observation import Watch
+from unloader.placement.evidence import Evidence, Watch, WorkerEvidence
 from unloader.placement.seating import Seating
 
 

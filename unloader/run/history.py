@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct, field
 
 from unloader.manifest.model import FailedAttemptRecord, SampleRecord
-from unloader.placement.observation import CpuTime, node_times
+from unloader.placement.evidence import CpuTime, node_times
 from unloader.redaction import redact
 
 FIRST_INTERVAL_SECONDS = 0.25

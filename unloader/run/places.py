@@ -29,7 +29,7 @@ from unloader.events import Notice, Observer
 from unloader.manifest.read import is_published, read_index
 from unloader.model import TablesOptions
 from unloader.nouns import counted
-from unloader.placement.observation import node_cpus
+from unloader.placement.evidence import node_cpus
 from unloader.resolve.places import is_dropped
 from unloader.resolve.resolved import ResolvedTable, of_output
 from unloader.resolve.run_record import first_of, record_of, recorded_tables

@@ -18,8 +18,7 @@ from numa.placement import place
 from numa.pool import Pool
 from numa.topology import detect
 from unloader.engine.local import LocalExecutor
-from unloader.placement.evidence import WorkerEvidence
-from unloader.placement.observation import Watch
+from unloader.placement.evidence import Watch, WorkerEvidence
 
 needs_linux = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity") or not Path("/proc/self/numa_maps").exists(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 
-from unloader.placement.observation import CpuTime
+from unloader.placement.evidence import CpuTime
 from unloader.run.history import FIRST_INTERVAL_SECONDS, MOST_FAILURES, MOST_SAMPLES, History
 
 
