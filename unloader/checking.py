@@ -1,4 +1,4 @@
-"""What is known of runs before they begin: every problem of a job is reported, and not only one.
+"""Checks a job before it runs: every problem is reported, and not only the first.
 
 The entries of a job are checked against their source, their destinations and this machine. Nothing
 is made or changed, and no row is read. A disk is compared with all that would go to it.
@@ -77,7 +77,7 @@ class CheckedOutput(Struct, frozen=True, kw_only=True):
 
 
 class Checked(Struct, frozen=True, kw_only=True):
-    """All that is known of some outputs."""
+    """The result of the check of some entries."""
 
     outputs: tuple[CheckedOutput, ...]
     problems: tuple[Problem, ...]
@@ -107,7 +107,7 @@ def check(
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> Checked:
-    """Return what is known of the tables of some entries, every problem at once.
+    """Check the tables of some entries; report every problem.
 
     No row is read, no snapshot taken, and nothing is written.
 
@@ -178,7 +178,7 @@ def _checks(
     workers: int,
     report: Report,
 ) -> list[_TableCheck]:
-    """Return what is known of each table that was found; report the problems of the others."""
+    """Check each table that was found; report the problems of the others."""
     checks: list[_TableCheck] = []
     is_of_one = entries[0].is_of_one and len({each.group for each in entries}) == 1
     tables = {(entries[each.entry].group, each.table.label): each.table for each in chosen.tables}
@@ -390,7 +390,7 @@ class SchemaTable(Struct, frozen=True, kw_only=True):
 
     @property
     def is_view(self) -> bool:
-        """Whether its rows are those of other tables, maybe."""
+        """Whether its rows may be rows of other tables."""
         return "view" in self.summary.kind and "materialized" not in self.summary.kind
 
 
@@ -402,7 +402,7 @@ def schema_tables(catalog: Catalog, schema: str | None) -> tuple[SchemaTable, ..
         schema: As it was typed; None is the only one that has tables.
 
     Raises:
-        UsageError: There are several and none is named, or the name is none.
+        UsageError: There are several and no schema is named, or the name is invalid.
         SourceError: No such schema has a table, or no right to one.
     """
     tables, folding = catalog.tables(), catalog.capabilities.folding

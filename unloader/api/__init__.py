@@ -1,10 +1,10 @@
 """What the program can do, as functions: the command line is one caller of them among others.
 
-    describe, plan, check     what would be read, and what would become of it     planning
-    unload, resume            rows go out                                         running
-    status, stop, verify      what is known of runs, and what is done with them   existing_runs
-    report, write_report      pages about runs and sweeps                         reports
-    measure_codecs, size      how fast it would be                                measuring
+    describe, plan, check      what would be read, and in which form      planning
+    unload, resume             runs                                       running
+    status, stop, verify       existing runs                              existing_runs
+    report, write_report       pages about runs and sweeps                existing_runs
+    measure_codecs, size       how fast it would be                       measuring
 
 Every function takes plain data, returns plain data and raises only `UnloaderError`s.
 """
@@ -13,14 +13,20 @@ from __future__ import annotations
 
 from unloader.api.existing_runs import (
     change,
+    check_report,
     clean,
     end_keepers,
     keepers,
     merge,
+    report,
+    report_of,
+    report_page,
     runs,
     status,
     stop,
+    sweep_report,
     verify,
+    write_report,
 )
 from unloader.api.measuring import measure_codecs, preflight, recorded_machine, size, topology
 from unloader.api.planning import (
@@ -33,14 +39,6 @@ from unloader.api.planning import (
     plan,
     planned_run,
     schema_tables,
-)
-from unloader.api.reports import (
-    check_report,
-    report,
-    report_of,
-    report_page,
-    sweep_report,
-    write_report,
 )
 from unloader.api.running import finished, interrupted, resume, unload
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from unloader.resolve.choosing import check_as_text
 from unloader.resolve.places import places
 from unloader.resolve.resolved import ResolvedTable, routes_json
 from unloader.selection.choice import AskedTables, TablesRequest
+from unloader.sources.base import Catalog
 from unloader.sources.projection import OutputNeeds, choose, encodes_of
 from unloader.sources.registry import source_of
 from writers.model import TextFormat
@@ -115,20 +117,24 @@ def _changes(lossless: bool | str) -> dict[str, str]:
     return {"values": lossless} if isinstance(lossless, str) else {}
 
 
+@contextmanager
+def _opened(source: SourceSpec, observe: Observer) -> Iterator[Catalog]:
+    """Open a source to look at its tables; close it at the end of the context."""
+    with translated():
+        observe(PhaseStarted(phase="connecting"))
+        with closing(source_of(source.kind).open_catalog(source)) as catalog:
+            observe(PhaseStarted(phase="table"))
+            yield catalog
+
+
 def list_tables(source: SourceSpec, observe: Observer = silent) -> tuple[TableSummary, ...]:
     """Return the tables and views of a source, by schema and name.
 
     Raises:
         UnloaderError: ConfigError for a missing driver, SourceError if the source refused.
     """
-    with translated():
-        observe(PhaseStarted(phase="connecting"))
-        catalog = source_of(source.kind).open_catalog(source)
-        try:
-            observe(PhaseStarted(phase="table"))
-            return catalog.tables()
-        finally:
-            catalog.close()
+    with _opened(source, observe) as catalog:
+        return catalog.tables()
 
 
 def describe(
@@ -143,28 +149,22 @@ def describe(
         UnloaderError: SourceError if there is no such table or no right to read it, UsageError if
             a pattern of `as_text` matches no column.
     """
-    with translated():
-        observe(PhaseStarted(phase="connecting"))
-        catalog = source_of(source.kind).open_catalog(source)
-        try:
-            observe(PhaseStarted(phase="table"))
-            info = catalog.describe(table, observe)
-            check_as_text([column.name for column in info.columns], as_text)
-            readings = catalog.readings(info, None, ValueOptions())
-            encodes = encodes_of(catalog)
-            csv, parquet = (
-                choose(readings, (OutputNeeds(text=text),), as_text=as_text, encodes=encodes)
-                for text in (TextFormat(), None)
-            )
-            return TableDescription(
-                table=info,
-                columns=csv.columns,
-                parquet_columns=parquet.columns,
-                missing_privileges=catalog.missing_privileges(info),
-                server_version=catalog.server_version,
-            )
-        finally:
-            catalog.close()
+    with _opened(source, observe) as catalog:
+        info = catalog.describe(table, observe)
+        check_as_text([column.name for column in info.columns], as_text)
+        readings = catalog.readings(info, None, ValueOptions())
+        encodes = encodes_of(catalog)
+        csv, parquet = (
+            choose(readings, (OutputNeeds(text=text),), as_text=as_text, encodes=encodes)
+            for text in (TextFormat(), None)
+        )
+        return TableDescription(
+            table=info,
+            columns=csv.columns,
+            parquet_columns=parquet.columns,
+            missing_privileges=catalog.missing_privileges(info),
+            server_version=catalog.server_version,
+        )
 
 
 def plan(
@@ -222,14 +222,8 @@ def schema_tables(
     """
     from unloader.checking import schema_tables as listed
 
-    with translated():
-        observe(PhaseStarted(phase="connecting"))
-        catalog = source_of(source.kind).open_catalog(source)
-        try:
-            observe(PhaseStarted(phase="table"))
-            return listed(catalog, schema)
-        finally:
-            catalog.close()
+    with _opened(source, observe) as catalog:
+        return listed(catalog, schema)
 
 
 def check(

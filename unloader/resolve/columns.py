@@ -106,7 +106,7 @@ def columns_of(request: Request, catalog: Catalog, table: TableInfo) -> ScanColu
 def _shared(projection: Projection) -> Projection:
     """Return one object for all equal ones: many tables of a schema have the same columns.
 
-    Whatever is made of it, or sent to a worker, is then made and sent once for many tables.
+    A schema or a task that is made of it is then made, and sent to a worker, only once.
     """
     return projection
 
@@ -289,7 +289,7 @@ def _check_order(shape: TextFormat | ParquetFormat, transform: ResolvedTransform
 
 
 def _written(column: OutputColumn, sources: dict[str, ReadColumn]) -> ReadColumn:
-    """Return a column that is written as a manifest and a plan tell of it."""
+    """Return the record of a written column for manifests and plans."""
     own = sources.get(column.source)
     same = column.masked is None and not column.changes
     return ReadColumn(
@@ -383,7 +383,7 @@ def _kept(keys: KeySample | None, shown: set[str]) -> KeySample | None:
 
 
 _BASE_TYPE = b"base_type"
-"""Key of an Arrow field's metadata where its type is a domain: the type behind it."""
+"""Key of the metadata of an Arrow field whose type is a domain: the base type of the domain."""
 
 
 def fixed_fields(
@@ -401,8 +401,8 @@ def fixed_fields(
         text: Its encoding, masks and forms are used; NULL's text has room in every field whose
             width is not given.
         widths: What the user gave.
-        declared: What the source's types say of the length of their values.
-        folding: What the source makes of a plain name.
+        declared: Returns the length that a type of the source declares.
+        folding: How the source reads a plain name.
 
     Raises:
         UsageError: Columns have no known width (all are named), or a width is for no column.

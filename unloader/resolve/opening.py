@@ -272,7 +272,7 @@ def _key(run: ResolvedTable) -> _Key:
 def _described(
     runs: Sequence[ResolvedTable], catalog: Catalog, observe: Observer
 ) -> Mapping[_Key, TableInfo | Obstacle]:
-    """Return what the tables are now, as far as they are in the list."""
+    """Return the tables of the list as they are now."""
     keys = {_key(run) for run in runs if run.request.selection.query is None}
     if not keys:
         return {}

@@ -88,7 +88,7 @@ def is_followed(output: OutputOptions) -> bool:
 
 
 def directory_values(extract: Extract, run_id: str) -> DirectoryValues:
-    """Return what the fields stand for; the date is that of `{date}` in names of files."""
+    """Return the values of the fields; the date is the date of the snapshot, as in file names."""
     taken_at = extract.snapshot.taken_at if extract.snapshot else ""
     return DirectoryValues(
         schema=extract.table.schema or "",
@@ -170,9 +170,9 @@ def checked_encryption(request: Request) -> EncryptionOptions | None:
     """Return how the files of a run are encrypted, with the proof of the key.
 
     Raises:
-        UsageError: Something that was asked for cannot be had of encrypted files.
-        ConfigError: A key is missing, cannot be read or is none.
-        FormatError: A library is missing, or a recipient is none.
+        UsageError: An option does not work with encrypted files.
+        ConfigError: A key is missing or invalid, or cannot be read.
+        FormatError: A library is missing, or a recipient is invalid.
     """
     options = request.output.encryption
     if options is None:

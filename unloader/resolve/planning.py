@@ -28,11 +28,11 @@ def keys_of(catalog: Catalog, table: TableInfo, selection: Selection) -> Sampled
 
     Args:
         catalog: The source.
-        table: The table, or query, with the columns that are chosen.
-        selection: What was asked for.
+        table: The table, or query, with the chosen columns.
+        selection: The request.
 
     Raises:
-        UsageError: There is no such column, its values are no keys, or the source has no samples.
+        UsageError: The column does not exist or cannot be a key, or the source has no samples.
         SourceError: The source refused.
     """
     share = selection.sampled_share
@@ -44,7 +44,7 @@ def keys_of(catalog: Catalog, table: TableInfo, selection: Selection) -> Sampled
 
 
 def _column(catalog: Catalog, table: TableInfo, selection: Selection, wanted: str) -> ColumnInfo:
-    """Return the column that holds the key; it need not be among those that are unloaded."""
+    """Return the column of the key, which need not be an unloaded column."""
     whole = table
     if selection.columns or selection.exclude:
         # A name must mean the same column whichever columns are unloaded.
@@ -65,7 +65,7 @@ def _column(catalog: Catalog, table: TableInfo, selection: Selection, wanted: st
 
 
 def takes_units(selection: Selection) -> bool:
-    """Return whether some of a table's work units are asked for in place of all."""
+    """Return whether only some work units of a table are read."""
     return selection.sampled_share is not None and selection.sample_by is None
 
 
@@ -88,7 +88,7 @@ def check_sampling(catalog: Catalog, selection: Selection) -> None:
     """Check that the source can read the part of the rows that is asked for.
 
     Raises:
-        UsageError: It cannot, or there is no such part.
+        UsageError: It cannot.
     """
     if selection.sampled_share is not None:
         check_able(catalog, "sample")
@@ -105,9 +105,9 @@ def check_sampling(catalog: Catalog, selection: Selection) -> None:
 
 
 def plan_of(table: TableInfo, selection: Selection, limits: PlanLimits) -> Plan:
-    """Return the plan of what is asked for of a table.
+    """Return the plan of the requested rows of a table.
 
-    Rows that are limited in number are read in one go: no unit knows of the rows of others.
+    Rows that are limited in number are one unit, because a unit cannot count the rows of others.
 
     Raises:
         PlanFailed: A pattern matches no partition.
@@ -123,7 +123,7 @@ def plan_of(table: TableInfo, selection: Selection, limits: PlanLimits) -> Plan:
 
 
 def _partitions(table: TableInfo, patterns: tuple[str, ...]) -> frozenset[str]:
-    """Return the partitions that patterns match, each of them at least one."""
+    """Return the partitions that patterns match; each pattern must match one."""
     names = [part.name for part in table.partitions]
     typed_name = ".".join(typed(each, "any") for each in (table.schema, table.name) if each)
     described = shlex.join(("unloader", "describe", "SOURCE", "--table", typed_name))
@@ -150,7 +150,7 @@ def _partitions(table: TableInfo, patterns: tuple[str, ...]) -> frozenset[str]:
 
 
 def _estimated(plan: Plan, selection: Selection) -> Plan:
-    """Return a plan that expects the rows of a part, where it is told how large that is."""
+    """Return a plan with the estimated rows of a sample or a limit."""
     share, most = selection.sampled_share, selection.limit_rows
     if share is None and most is None:
         return plan

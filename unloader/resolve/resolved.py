@@ -82,11 +82,7 @@ class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What is done to the rows; None writes them as they are read."""
 
     def written(self, read: Projection) -> Projection:
-        """Return the columns that are written.
-
-        Args:
-            read: Those that are read for this output.
-        """
+        """Return the columns that are written, out of the columns that are read for the output."""
         return read if self.transform is None else self.transform.written
 
     @property
@@ -379,7 +375,7 @@ def with_key_places(options: TransformOptions, keys: Iterable[MaskingKey]) -> Tr
 
 
 def has_same_keys(had: TransformOptions, asked: TransformOptions) -> bool:
-    """Return whether the keys of a request are those of a run, whose proofs are known.
+    """Return whether a request has the masking keys of a run, by their proofs.
 
     Raises:
         ConfigError: A key is missing or invalid.
@@ -416,7 +412,7 @@ def output_notices(run: ResolvedTable) -> tuple[str, ...]:
 
 
 def routes_json(run: ResolvedTable) -> list[dict[str, Any]]:
-    """Return what each output becomes, for whoever reads a plan."""
+    """Return the form of each output, for the reader of a plan."""
     found = []
     for number, route in enumerate(run.request.routes or ()):
         own = of_output(run, number)

@@ -178,7 +178,7 @@ class _Choosing(Struct, kw_only=True):
     problems: list[TableProblem] = field(default_factory=list)
 
     def include(self) -> None:
-        """Take in all that was asked for."""
+        """Find the requested tables."""
         schemas = self._asked_schemas()
         for pattern in self.wanted.tables:
             if pattern.table is None or (schemas is not None and pattern.schema is None):
@@ -190,7 +190,7 @@ class _Choosing(Struct, kw_only=True):
                 self._take(f"schema {schema}", self._own(schema))
 
     def _asked_schemas(self) -> tuple[str, ...] | None:
-        """Return the schemas that were asked for, None where none was named."""
+        """Return the requested schemas; None if no schema was named."""
         if not self.wanted.schemas:
             return None
         found: dict[str, None] = {}
@@ -217,7 +217,7 @@ class _Choosing(Struct, kw_only=True):
     def _by_name(self, pattern: TablePattern, name: TableName) -> None:
         """Take the table that the database would find, or leave the name to the source.
 
-        So is one of the database itself: whether it can be unloaded only the source knows.
+        A system table is left to the source, too: only the source knows whether it can be unloaded.
         """
         folding = self.listing.folding
         schemas: Sequence[str] = self.listing.default_schemas
@@ -235,7 +235,7 @@ class _Choosing(Struct, kw_only=True):
         self.unlisted.append(NamedTable(name=name, text=pattern.text))
 
     def _by_pattern(self, pattern: TablePattern, asked: tuple[str, ...] | None) -> None:
-        """Take all tables that a pattern matches; where schemas are named, a name is one, too."""
+        """Take all tables that a pattern matches; a plain name is a pattern in named schemas."""
         folding = self.listing.folding
         if pattern.schema is not None:
             schemas = pattern.schema.among(self._schemas(), folding)
@@ -256,7 +256,7 @@ class _Choosing(Struct, kw_only=True):
         *,
         any_family: bool = False,
     ) -> None:
-        """Take those of the families asked for; say which others there are."""
+        """Take the tables of the requested families; report the others."""
         kept: list[ListedTable] = []
         left: list[ListedTable] = []
         for table in found:
@@ -283,7 +283,7 @@ class _Choosing(Struct, kw_only=True):
         self.problems.append(TableProblem.of("unmatched", text, where, hint=hint))
 
     def _other_case(self, pattern: TablePattern, pool: list[ListedTable], names: set[str]) -> None:
-        """Say which names a pattern would match if letters had the other case."""
+        """Report the names that a pattern would match if letters had the other case."""
         segments = pattern.name.segments
         if not names or any(segment.quoted for segment in segments):
             return
@@ -301,7 +301,7 @@ class _Choosing(Struct, kw_only=True):
             )
 
     def excluded(self) -> frozenset[tuple[str, str]]:
-        """Return schema and name of what is excluded."""
+        """Return schema and name of the excluded tables."""
         found: set[tuple[str, str]] = set()
         for pattern in self.wanted.exclude:
             some = set(self._matching(pattern))
@@ -311,7 +311,7 @@ class _Choosing(Struct, kw_only=True):
         return frozenset(found)
 
     def _matching(self, pattern: TablePattern) -> Iterator[tuple[str, str]]:
-        """Yield what an exclusion matches: tables of any family, in any schema if it names none."""
+        """Yield the tables that an exclusion matches, of any family; without a schema in any."""
         folding = self.listing.folding
         by_name = pattern.table is not None
         schemas = tuple(self.listing.by_schema) if by_name else self._schemas()
@@ -328,7 +328,7 @@ class _Choosing(Struct, kw_only=True):
 
 
 def _twice_read(tables: tuple[ListedTable, ...]) -> Iterator[str]:
-    """Yield a notice for each table whose rows another one that was chosen has, too."""
+    """Yield a notice for each table whose rows another chosen table also has."""
     labels = {table.key: table.label for table in tables}
     for table in tables:
         if table.part_of is not None and table.part_of in labels:

@@ -212,7 +212,7 @@ def test_names_mean_what_they_mean_to_one_run(url: str, catalog: PostgresCatalog
         assert info == catalog.describe(pattern.table)
     wanted = TableChoice(tables=(parse_pattern("pg_class"), parse_pattern("s.none")))
     found = describe_tables(catalog, choose(wanted, list_tables(catalog)))
-    assert [problem.what for problem in found.problems] == [
+    assert [problem.error.message for problem in found.problems] == [
         "the table pg_class is not in many%20tables, or you have no right to read it"
     ]
     assert [info.name for info in found.tables] == ["none"]
