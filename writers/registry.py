@@ -12,15 +12,21 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from writers.codecs.compression import CODECS, LEVELS, check_codec, text_libraries
+from writers.codecs.compression import (
+    CODECS,
+    LEVELS,
+    check_codec,
+    text_libraries,
+)
 from writers.errors import FormatError
+from writers.files.staging import text_extension
 from writers.model import PLAIN, ParquetFormat, TextFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from writers.base import EncodedWriter, Writer
-    from writers.model import Compression, Encryption, OutputSpec
+    from writers.model import Compression, EncoderChoice, Encryption, OutputSpec
 
 FORMATS = {
     "csv": "writers.text.text_writer:TextWriter",
@@ -130,8 +136,6 @@ def extension(
     name = name_of(output_format)
     check(name, compression)
     if name == "csv":
-        from writers.text.text_writer import text_extension
-
         form = output_format if isinstance(output_format, TextFormat) else TextFormat()
         return text_extension(form, compression, encryption)
     return "parquet" if name == "parquet" else str(_load(name).extension)
@@ -145,6 +149,17 @@ def check(output_format: str | TextFormat | ParquetFormat, compression: Compress
     """
     name = name_of(output_format)
     check_codec(name, compression, CODECS.get(name) or tuple(_load(name).codecs))
+
+
+def check_encoder(output_format: TextFormat | ParquetFormat, choice: EncoderChoice) -> None:
+    """Refuse the native encoder of a format if its library cannot be used.
+
+    Raises:
+        FormatError: The message says why, and what to do.
+    """
+    if choice == "native":
+        module = FORMATS[name_of(output_format)].partition(":")[0]
+        import_module(module).check_choice(choice)
 
 
 def codecs() -> tuple[dict[str, Any], ...]:

@@ -29,7 +29,6 @@ from writers.errors import FormatError
 from writers.model import FixedField, ParquetFormat, TextFormat
 from writers.schema import read_schema, schema_text, selected, text_class
 from writers.text.dialects import check as check_dialect
-from writers.text.fixed_width import most_bytes_of_characters, most_bytes_of_utf8
 
 
 class ScanColumns(Struct, frozen=True, kw_only=True):
@@ -456,6 +455,9 @@ def _declared_bytes(field: Any, declared: Declared, text: TextFormat) -> int | N
     """Return the bytes of a text column's declared length."""
     if str(field.type) != "string" or text_class(field):
         return None
+    # It loads the encoders of text, which only workers need otherwise.
+    from writers.text.fixed_width import most_bytes_of_characters, most_bytes_of_utf8
+
     if declared.utf8_bytes is not None:
         return most_bytes_of_utf8(text.encoding, declared.utf8_bytes)
     if declared.characters is not None:

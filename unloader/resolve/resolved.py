@@ -10,7 +10,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from msgspec import Struct, ValidationError, convert, to_builtins
@@ -439,12 +438,24 @@ def routes_json(run: ResolvedTable) -> list[dict[str, Any]]:
     return found
 
 
-_TEXT = ("text encoder", "writers.native.encoder", "6")
-_PAGES = ("Parquet encoder", "writers.parquet.native.metadata", "1.4")
-_SUMS = ("checksums", "writers.content.native", "1.2")
-_SOURCES = {"postgresql": ("reader of COPY data", "unloader.sources.postgres.libpq.copying", "4")}
-"""For each library: its name for users, its module, and how many times the CPU a run without it
-takes at most. Measured with tables of 2 to 3 million rows and 2 to 6 columns on two processors."""
+_TEXT = ("text encoder", "writers.native._encoder", "UNLOADER_NATIVE_LIBRARY", "6")
+_PAGES = (
+    "Parquet encoder",
+    "writers.parquet.native._pages",
+    "UNLOADER_NATIVE_PAGES_LIBRARY",
+    "1.4",
+)
+_SUMS = ("checksums", "writers.content._sums", "UNLOADER_NATIVE_SUMS_LIBRARY", "1.2")
+_COPY = (
+    "reader of COPY data",
+    "unloader.sources.postgres.libpq._copy",
+    "UNLOADER_NATIVE_COPY_LIBRARY",
+    "4",
+)
+_SOURCES = {"postgresql": _COPY}
+"""For each library: its name for users, its module, the variable that names another file, and how
+many times the CPU a run without it takes at most. Measured with tables of 2 to 3 million rows and
+2 to 6 columns on two processors."""
 
 
 def missing_libraries(run: ResolvedTable) -> tuple[str, ...]:
@@ -461,8 +472,8 @@ def missing_libraries(run: ResolvedTable) -> tuple[str, ...]:
             wanted += [_PAGES, _SUMS] if is_native else [_SUMS]
     missing = [
         f"{title} (up to {times} times the CPU without it)"
-        for title, name, times in dict.fromkeys(wanted)
-        if not _is_built(name)
+        for title, name, override, times in dict.fromkeys(wanted)
+        if not _is_built(name, override)
     ]
     if not missing:
         return ()
@@ -470,7 +481,6 @@ def missing_libraries(run: ResolvedTable) -> tuple[str, ...]:
 
 
 @cache
-def _is_built(name: str) -> bool:
-    """Return whether the library of a module is there; asked for each table of a run."""
-    module = import_module(name)
-    return built_library.find(module.NAME, module.OVERRIDE) is not None
+def _is_built(name: str, override: str) -> bool:
+    """Return whether a library is there; asked for each table of a run."""
+    return built_library.find(name, override) is not None

@@ -18,9 +18,8 @@ from writers.encryption.parquet import reading_options
 from writers.errors import WriteError
 from writers.files.readable import arrow_stream, open_bytes
 from writers.files.regular import write_error
-from writers.files.staging import PART_SUFFIX, StagedFiles
+from writers.files.staging import PART_SUFFIX, StagedFiles, text_extension
 from writers.model import Compression, OutputSpec, TextFormat, WrittenFile
-from writers.text.text_writer import text_extension
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -26,13 +26,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from writers.built_library import Unusable, advice
-from writers.codecs.compression import CODECS, SUFFIXES, check_codec
-from writers.encryption.age import SUFFIX
 from writers.errors import FormatError, ValueNotRepresentable
-from writers.files.staging import StagedFiles
+from writers.files.staging import StagedFiles, text_extension
 from writers.held_values import held_row
 from writers.large_rows import LargeRow, check_large_row
-from writers.model import PLAIN, TextFormat
+from writers.model import TextFormat
 from writers.native.encoder import library
 from writers.schema import check_schema
 from writers.text.dialects import OutputEncoding
@@ -45,9 +43,7 @@ if TYPE_CHECKING:
 
     from writers.files.sink import Sink
     from writers.model import (
-        Compression,
         EncoderChoice,
-        Encryption,
         OutputSpec,
         StageSeconds,
         TextFormat,
@@ -63,22 +59,6 @@ _PIECES_PER_FILE = 8
 
 _WIDE_BYTES = 8 * 1024 * 1024
 """Rows from this size on are encoded piece by piece. Whole, one takes several times its size."""
-
-
-def text_extension(
-    text_format: TextFormat, compression: Compression, encryption: Encryption = PLAIN
-) -> str:
-    """Return `csv`, or `tsv` where tabs separate fields, with `.gz` and the like if compressed.
-
-    Behind that comes `.age` if the text is encrypted.
-
-    Raises:
-        FormatError: Text cannot be compressed with this codec or level.
-    """
-    check_codec("csv", compression, CODECS["csv"])
-    separated_by_tabs = text_format.delimiter == "\t" and not text_format.fixed
-    name = ("tsv" if separated_by_tabs else "csv") + SUFFIXES[compression.codec]
-    return name + SUFFIX if encryption.recipients else name
 
 
 def file_start(schema: pa.Schema, text_format: TextFormat) -> bytes:

@@ -21,6 +21,7 @@ from long_tests import OTHER_ROUTES, also
 
 from writers.built_library import Unusable
 from writers.errors import SchemaMismatch, ValueNotRepresentable, WriteError
+from writers.files.staging import text_extension
 from writers.model import Compression, OutputSpec, TextFormat
 from writers.native import encoder as library
 from writers.testing import check_writer
@@ -29,7 +30,6 @@ from writers.text.text_writer import (
     RecordCounter,
     TextWriter,
     file_start,
-    text_extension,
 )
 
 SCHEMA = pa.schema([("number", pa.int64()), ("name", pa.string())])

@@ -60,10 +60,8 @@ from writers.files.checksums import open_digest
 from writers.files.regular import read_named
 from writers.model import Compression, ParquetFormat, TextFormat
 from writers.parquet.options import check_options
-from writers.parquet.writer import check_choice as check_parquet_choice
 from writers.text import dialects
 from writers.text.dialects import dialect
-from writers.text.text_writer import check_choice
 
 _NO_DELIMITED_TEXT = {
     "delimiter": "",
@@ -209,11 +207,11 @@ def _check_format(options: OutputOptions, *, fixed: bool) -> None:
         open_digest(options.checksum)
         if isinstance(options.format, ParquetFormat):
             check_options(options.format)
-            check_parquet_choice(options.encoder)
+            registry.check_encoder(options.format, options.encoder)
         if isinstance(options.format, TextFormat):
             # The fields of records of fixed width are decided when the columns are known.
             (dialects.check_fixed if fixed else dialects.check)(options.format)
-            check_choice(options.encoder)
+            registry.check_encoder(options.format, options.encoder)
     except FormatError as error:
         # All of it was known from the options alone.
         raise UsageError(error.message, error.hint) from error
