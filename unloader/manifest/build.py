@@ -1,7 +1,4 @@
-"""Makes the manifest: what a run read, from which state, into which files, and what was checked.
-
-`unloader.manifest.read` reads it back.
-"""
+"""Makes the manifest of a run; `unloader.manifest.read` reads it back."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class RunFacts(Struct, frozen=True, kw_only=True):
-    """Everything a manifest tells apart from the units."""
+    """Everything in a manifest except the units."""
 
     run: ResolvedTable
     seconds: float
@@ -61,7 +58,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     not_compared: tuple[str, ...] | None = None
     """Columns whose values could not be compared, each with why; None where none were."""
     directories: tuple[str, ...] = ()
-    """Absolute paths, the first being where the manifest lies; empty where there is just one."""
+    """Absolute paths, the directory of the manifest first; empty for a single directory."""
     evidence: Evidence = field(default_factory=Evidence)
     """Where the workers were."""
     lowest_parallelism: int | None = None
@@ -189,7 +186,7 @@ def _totals(facts: RunFacts, units: tuple[FinishedUnit, ...]) -> TotalsRecord:
 def _directories(
     directories: tuple[str, ...], units: tuple[FinishedUnit, ...]
 ) -> tuple[DirectoryRecord, ...] | None:
-    """Return each directory with what lies in it; None where there is just one."""
+    """Return each directory with the number and size of its files; None for a single directory."""
     if not directories:
         return None
     sizes: list[list[int]] = [[] for _ in directories]
@@ -203,7 +200,7 @@ def _directories(
 
 
 def options_record(run: ResolvedTable) -> OptionsRecord:
-    """Return the options that decided what was written, by the names of the command line."""
+    """Return the options that decided the output, by the names of the command line."""
     output, shape = run.output.options, run.output.spec("").format
     compression, choice = run.output.spec("").compression, run.output.choice
     name = "csv" if isinstance(shape, TextFormat) else "parquet"
@@ -236,7 +233,7 @@ def options_record(run: ResolvedTable) -> OptionsRecord:
 
 
 def columns_record(run: ResolvedTable) -> tuple[ColumnRecord, ...]:
-    """Return what is said of each column, with its place in records of fixed width."""
+    """Return the record of each column, with its place in records of fixed width."""
     projection, output_format = run.written, run.output.format
     classes: Iterable[str | None] = repeat(None)
     if run.request.verify in COMPARING:

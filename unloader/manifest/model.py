@@ -56,10 +56,10 @@ class ColumnRecord(Record, frozen=True, kw_only=True):
     position: tuple[int, int] | None = None
     """First and last byte in records of fixed width, from 1."""
     text_class: str | None = None
-    """What its text stands for, where there are checksums: number, timestamp, moment or date."""
+    """The meaning of its text, where there are checksums: number, timestamp, moment or date."""
     masked: Masked | None = None
     changes: tuple[str, ...] | None = None
-    """What was done to it on purpose, in words, masks aside."""
+    """Intended changes of its values except masks, in words."""
     read_from: tuple[str, ...] | None = None
     """The source's columns that it depends on, where it is not the one of its name."""
     clear_values_of: tuple[str, ...] | None = None
@@ -73,13 +73,13 @@ class EncryptionRecord(Record, frozen=True, kw_only=True):
     recipients: tuple[str, ...]
     """Public keys of age."""
     key_name: str
-    """What the user calls the Parquet key."""
+    """The name that the user gave to the Parquet key."""
     key_proof: str
-    """A salted hash of the Parquet key, which tells whether a key is the right one."""
+    """A salted hash of the Parquet key, which shows whether a key is the right one."""
 
 
 class OptionsRecord(Record, frozen=True, kw_only=True):
-    """The options that decided what was written, by the names of the command line."""
+    """The options that decided the output, by the names of the command line."""
 
     to: str | tuple[str, ...]
     columns: tuple[str, ...]
@@ -142,7 +142,7 @@ class OptionsRecord(Record, frozen=True, kw_only=True):
     dialect: TextFormat | ParquetFormat
     encryption: EncryptionRecord | None = None
     transform: tuple[Step, ...] | None = None
-    """What was done to the rows, step by step."""
+    """The steps that changed the rows, in order."""
 
 
 class PlanRecord(Record, frozen=True, kw_only=True):
@@ -153,7 +153,7 @@ class PlanRecord(Record, frozen=True, kw_only=True):
 
 
 class SubsetRecord(Record, frozen=True, kw_only=True):
-    """A part of the rows, chosen with no regard to what is in them."""
+    """A part of the rows, chosen without regard to their values."""
 
     part: PlanPart | None = None
     """Where the other parts of a plan are other runs."""
@@ -166,9 +166,9 @@ class SubsetRecord(Record, frozen=True, kw_only=True):
     of_units: int | None = None
     """How many units the whole was cut into."""
     cost_share: float | None = None
-    """What the units were estimated to be of the whole, 0 to 1."""
+    """The estimated share of the units in the whole, 0 to 1."""
     selectors: tuple[Selector, ...] | None = None
-    """What the units read, as a plan has it; none are kept that hold values of a column."""
+    """The selectors of the units, as in a plan; without selectors that hold values of a column."""
     limit_rows: int | None = None
     """No more rows than these were asked for."""
 
@@ -182,7 +182,7 @@ class MergedPart(Record, frozen=True, kw_only=True):
 
     number: int
     directory: str
-    """Of its own manifest, as seen from the directory of this one."""
+    """Of its manifest, relative to the directory of this manifest."""
     run_id: str
     units: int
     rows: int
@@ -190,7 +190,7 @@ class MergedPart(Record, frozen=True, kw_only=True):
     files: int
     seconds: float
     digest: str | None
-    """Of its manifest, which stands at that one's end."""
+    """Of its manifest: the last line of that file."""
 
 
 class DirectoryRecord(Record, frozen=True, kw_only=True):
@@ -240,12 +240,12 @@ class TotalsRecord(Record, frozen=True, kw_only=True):
 
 
 class VerifiedRecord(Record, frozen=True, kw_only=True):
-    """What was checked when the run ended."""
+    """The checks at the end of the run."""
 
     level: VerifyLevel
     source_rows: int | None
     filtered_rows: int | None = None
-    """Rows that `--filter` left out: with those in the files they are what the source has."""
+    """Rows that `--filter` left out; the source has these rows and the rows in the files."""
     result: str
     not_compared: tuple[str, ...] | None = None
     """Columns whose values could not be compared, each with why, where others were."""
@@ -265,7 +265,7 @@ class RouteRecord(Record, frozen=True, kw_only=True):
     name: str
     others: tuple[OtherRoute, ...]
     dropped: tuple[str, ...]
-    """Names of those that had failed when this one was published."""
+    """Names of the outputs that had failed when this output was published."""
 
 
 class EfficiencyPart(Record, frozen=True, kw_only=True):
@@ -294,7 +294,7 @@ class Efficiency(Record, frozen=True, kw_only=True):
 
 
 class Manifest(Record, frozen=True, kw_only=True, tag_field="format_version", tag=FORMAT_VERSION):
-    """What a run read, from which state, into which files, and what was checked."""
+    """The rows that a run read, their state, the files, and the checks."""
 
     run_id: str
     unloader_version: str
@@ -315,7 +315,7 @@ class Manifest(Record, frozen=True, kw_only=True, tag_field="format_version", ta
     options: OptionsRecord
     settings: tuple[Setting, ...]
     job: str | None = None
-    """SHA-256 of what was asked for. Two runs that have the same were of the same job."""
+    """SHA-256 of the requested job. Two runs with the same value were of the same job."""
     plan: PlanRecord
     directories: tuple[DirectoryRecord, ...] | None = None
     """Where there are several; the first is where the manifest lies."""
@@ -334,7 +334,7 @@ class Manifest(Record, frozen=True, kw_only=True, tag_field="format_version", ta
     totals: TotalsRecord
     verified: VerifiedRecord
     efficiency: Efficiency | None = None
-    """Where ceilings were given that are of this machine and of what the run did."""
+    """Where ceilings of this machine and of the same work were given."""
     digest: str | None = None
     """Of all bytes before its line; `manifest_bytes` adds it."""
 
@@ -362,7 +362,7 @@ class TableEntry(Record, frozen=True, kw_only=True):
 
     Empty if it is left out."""
     status: Literal["complete", "failed", "left out"]
-    """failed: what was done of it can be gone on with; left out: nothing of it was read."""
+    """failed: its finished units can be resumed; left out: none of its rows were read."""
     error: str | None = None
     """Why it is not complete."""
     rows: int | None = None
@@ -377,16 +377,16 @@ class TableEntry(Record, frozen=True, kw_only=True):
     worker_seconds: float | None = None
     """How long workers were busy with it, added up."""
     digest: str | None = None
-    """Of the table's manifest, which stands at its end."""
+    """Of the manifest of the table: the last line of that file."""
 
 
 class TablesRecord(Record, frozen=True, kw_only=True):
-    """What was said of the run as a whole."""
+    """The options of the run as a whole."""
 
     to: str
     """Of the directories, with its fields."""
     directory: str
-    """What it became as far as it is that of all tables: where this manifest was written."""
+    """The directory of all tables, in which this manifest was written."""
     publish: Literal["table", "run"]
     on_table_failure: Literal["stop", "continue"]
 
@@ -419,7 +419,7 @@ class TablesManifest(
     options: TablesRecord
     settings: tuple[Setting, ...]
     job: str | None = None
-    """SHA-256 of what was asked for. Two runs that have the same were of the same job."""
+    """SHA-256 of the requested job. Two runs with the same value were of the same job."""
     tables: tuple[TableEntry, ...]
     """In the order in which they were asked for."""
     totals: TablesTotals
@@ -435,7 +435,7 @@ class RoutesTotals(Struct, frozen=True, kw_only=True):
     """Figures of a run over all of its outputs."""
 
     rows: int
-    """Read once for all outputs; of a single one those that it has."""
+    """Read once for all outputs; for a single output, the rows in it."""
     bytes: int
     """Of the files of all."""
     files: int
@@ -444,7 +444,7 @@ class RoutesTotals(Struct, frozen=True, kw_only=True):
 
 
 def totals_of(manifests: Sequence[Manifest]) -> RoutesTotals:
-    """Return the figures of a run from its manifests, of which each is of one output."""
+    """Return the figures of a run from the manifests of its outputs."""
     first = manifests[0]
     rows = first.totals.rows
     if len(manifests) > 1:

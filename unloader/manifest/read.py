@@ -50,7 +50,7 @@ def digest_at_end(data: bytes) -> str | None:
 
 
 def is_intact(data: bytes) -> bool:
-    """Tell whether a manifest's bytes end with their own digest."""
+    """Return whether the bytes of a manifest end with the digest of the bytes before it."""
     return digest_at_end(data) == _digest(data[:-_END_BYTES])
 
 
@@ -81,7 +81,7 @@ def read_manifest(destination: PlacePath, name: str = MANIFEST) -> Manifest:
         name: Its name, if its run is not finished.
 
     Raises:
-        OutputFailed: There is none, it is damaged, has another format version, or is of several
+        OutputFailed: It does not exist, is damaged, has another format version, or is of several
             tables.
     """
     path = destination / name
@@ -113,7 +113,7 @@ def manifest_data(destination: PlacePath, name: str = MANIFEST) -> bytes:
     """Return the bytes of the manifest of a finished run, unchecked.
 
     Raises:
-        OutputFailed: There is none, or it cannot be read.
+        OutputFailed: It does not exist, or cannot be read.
     """
     place = str(destination)
     try:

@@ -49,7 +49,7 @@ _PATIENCE_SECONDS = 0.5
 
 
 class _Ended(Exception):
-    """Ends a job whose result nobody waits for any more."""
+    """Ends a job whose result is not needed any more."""
 
 
 class _Meter:
@@ -73,14 +73,14 @@ def in_parallel(
     watch: Callable[[int, int], None] = lambda jobs, amount: None,
     cancel: Callable[[], None] = lambda: None,
 ) -> list[T]:
-    """Return the results of jobs in their order; so many of them run at a time.
+    """Return the results of jobs in their order.
 
     Args:
         jobs: Each takes a function that it tells its progress.
-        parallelism: Of threads.
+        parallelism: The number of jobs that run at a time, each in a thread.
         watch: Called several times a second in the calling thread with the number of jobs that
-            are done and the amount that they and the others have told. What it raises ends all.
-        cancel: Ends what jobs that nobody waits for any more are waiting for themselves.
+            are done and the amount that they and the others have told. An exception ends all.
+        cancel: Ends the calls in which jobs wait whose results are not needed any more.
 
     Raises:
         BaseException: What the first job that failed raised, or `watch`. No thread is left then,
@@ -114,7 +114,7 @@ def in_parallel(
 
 
 class Fetched(Struct, frozen=True, kw_only=True):
-    """What was fetched, as far as files can be compared with it."""
+    """Checksums of the fetched values, for a comparison with files."""
 
     schema: str
     """Of the columns that were written, as an Arrow IPC message."""
@@ -197,7 +197,7 @@ def check_file(
         file: What its writer reported.
         spec: How it was written; None compares size and checksum, and counts no records.
         header: Whether it begins with one, where the format has one.
-        advance: Called with the bytes of each piece that was read; what it raises ends all.
+        advance: Called with the bytes of each piece that was read; an exception ends all.
 
     Raises:
         VerifyMismatch: Size, checksum or number of records differ; of encrypted files records are
@@ -261,13 +261,13 @@ class Reading(Struct, frozen=True, kw_only=True):
     spec: OutputSpec
     """How they were written."""
     parallelism: int
-    """So many are read at a time."""
+    """Number of files that are read at a time."""
     fetched: Fetched | None = None
     """What their values are compared with; None compares sizes, checksums and records."""
 
 
 class FilesRead(Struct, frozen=True, kw_only=True):
-    """What came of reading files again."""
+    """The result of reading files again."""
 
     differences: tuple[str, ...]
     """Each with the file's name, in the order of the files."""
@@ -281,13 +281,13 @@ def read_files(
     observe: Observer,
     check: Callable[[], None] = lambda: None,
 ) -> FilesRead:
-    """Read files again, and compare them with what is known of them.
+    """Read files again, and compare them with their records.
 
     Args:
         files: All of one run, or some.
         reading: How they are read.
         observe: Called with the progress, in this thread.
-        check: Called several times a second; what it raises ends all.
+        check: Called several times a second; an exception ends all.
 
     Raises:
         FormatError: The library of the files' checksum is missing: nothing is known of them.
@@ -348,7 +348,7 @@ def _content_differences(
         mine = of_parts.get(part, [])
         sums = [each for _, each in mine if isinstance(each, ContentSums)]
         if len(sums) < len(mine):
-            continue  # What is wrong with a file of it has been said.
+            continue  # The difference of a file of it is reported already.
         names = ", ".join(str(file.path) for file, _ in mine)
         places = (f"in {names}", f"fetched for {part}")
         if sums:

@@ -94,7 +94,7 @@ class _Table(Struct, kw_only=True):
     spec: OutputSpec
     """How the files are read: with the keys, where they are given."""
     state: SourceState | None = None
-    """What the source says of it, once it was asked."""
+    """The answer of the source about it; None until it was asked."""
     refused: str = ""
     """Why the source cannot count its rows, for example because it was dropped."""
 
@@ -104,7 +104,7 @@ def verify(
 ) -> dict[str, Any]:
     """Check every file of a finished run, and the row counts where a source is given.
 
-    A run that was cut short while it was published is brought to its end first.
+    A run that was interrupted while it was published is completed first.
 
     Each file is read as a whole: size, checksum, and the number of records, counted by another
     reader than the code that wrote it. Records of encrypted files are counted only if the key is
@@ -172,7 +172,7 @@ def _parsed(data: bytes, place: PlacePath) -> Manifest | TablesManifest:
 
 
 def _record_of_unfinished(place: str) -> bytes:
-    """Return the record of an unfinished run over several tables; empty if there is none."""
+    """Return the record of an unfinished run over several tables; empty without one."""
     try:
         record = storage_at(place).record(place, RUN_RECORD)
         finished = MANIFEST in storage_at(place).names(place)
@@ -335,7 +335,7 @@ def _label(entry: TableEntry) -> str:
 
 @contextmanager
 def _collected(name: str, place: PlacePath, found: dict[str, str]) -> Iterator[None]:
-    """Collect what is wrong with one of several tables; name the table in any other error."""
+    """Collect the differences of one of several tables; name the table in any other error."""
     try:
         yield
     except (VerifyMismatch, OutputFailed) as error:
@@ -371,8 +371,8 @@ def _manifest_of_table(place: PlacePath, digest: str | None) -> Manifest:
     """Return the manifest of one of several tables: the one that the run wrote.
 
     Raises:
-        VerifyMismatch: It is another one.
-        OutputFailed: There is none.
+        VerifyMismatch: It is another manifest.
+        OutputFailed: It does not exist.
     """
     data = manifest_data(place)
     manifest = _parsed(data, place) if digest_at_end(data) == digest else None

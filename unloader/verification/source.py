@@ -56,7 +56,7 @@ class OpenedSource(Struct, frozen=True, kw_only=True):
     snapshot: Snapshot
     hashers: Hashers
     tables: Mapping[TableKey, TableInfo | Obstacle]
-    """Of those that were named beforehand, what is in the list of tables."""
+    """The named tables that are in the list of tables of the source."""
 
     def table(self, selection: Selection) -> TableInfo:
         """Return a table cut down to its chosen columns, or a query as a table.
@@ -70,7 +70,7 @@ class OpenedSource(Struct, frozen=True, kw_only=True):
             found = self.tables.get((name.schema.text, name.name.text))
             if found is not None and not isinstance(found, Obstacle):
                 return with_columns(found, selection, self.catalog.capabilities.folding)
-        # What is against it is said in the database's own words.
+        # An obstacle is then reported in the words of the database.
         return chosen_table(self.catalog, selection)
 
 
@@ -81,8 +81,8 @@ class OpenSources:
         """Open nothing yet.
 
         Args:
-            observe: Gets what is to be told of the source as a whole.
-            tables: Those that will be asked for; they are described together.
+            observe: Gets notices on the source as a whole.
+            tables: The tables to compare; they are described together.
         """
         self._observe = observe
         self._tables = frozenset(tables)
@@ -150,7 +150,7 @@ class OpenSources:
 
 
 class SourcePart(Struct, frozen=True, kw_only=True):
-    """Some rows of the source, and what is known of them."""
+    """Some rows of the source, and the checksums of their fetched values."""
 
     label: str
     selectors: tuple[Selector, ...]
@@ -167,7 +167,7 @@ class Asking(Struct, frozen=True, kw_only=True):
     """Sessions."""
     observe: Observer
     check: Callable[[], None] = lambda: None
-    """Called several times a second; what it raises ends all."""
+    """Called several times a second; an exception ends all."""
     hashers: Hashers | None = None
     """Sessions that stay open for other tables; None opens some for this one."""
 
@@ -257,7 +257,7 @@ class Hashers:
         return total(found)
 
     def cancel(self) -> None:
-        """Cancel what the sessions are doing."""
+        """Cancel the statements of all sessions."""
         for hasher in self._all:
             hasher.cancel()
 
@@ -280,7 +280,7 @@ class SourceContent(Struct, frozen=True, kw_only=True):
 
 
 class SourceState(Struct, frozen=True, kw_only=True):
-    """What a source says of a run that was read from it."""
+    """The answer of a source about a run that was read from it."""
 
     rows: int
     at_snapshot: bool
@@ -315,8 +315,8 @@ def ask(question: Question, sources: OpenSources, observe: Observer) -> SourceSt
 
     Raises:
         SourceError: The source refused.
-        UsageError: It cannot compute checksums, and is asked for them; or nobody can tell any more
-            which rows the run read.
+        UsageError: It cannot compute the requested checksums, or the manifest does not show which
+            rows the run read.
     """
     manifest, source = question.manifest, question.source
     _check_tellable(question)
