@@ -77,7 +77,7 @@ AXES = ("format", "compression", "fetch-memory", "overlap-buffer", "numa", "plac
 POINTS = "Points"
 """The group of the options of a sweep."""
 
-_PAGE_ORDER = {
+PAGE_ORDER = {
     "Selection": "table query query-name columns exclude where partition sample sample-by "
     "limit-rows part as-text",
     "Session": "session-sql call-timeout client-library scn fetch confirm-fetch parallel-query "
@@ -107,7 +107,7 @@ def every_option() -> tuple[Option, ...]:
 
     def place(option: Option) -> tuple[int, int]:
         at = places[option.group, option.name]
-        first = _PAGE_ORDER.get(option.group, "").split()
+        first = PAGE_ORDER.get(option.group, "").split()
         if not first:
             return at, 0
         number = first.index(option.name) if option.name in first else len(first) + at
