@@ -25,9 +25,19 @@ from unloader.model import (
     RetryOptions,
     Selection,
     SourceSpec,
+    TablesOptions,
 )
 from unloader.placement.seating import Seating
 from unloader.resolve.resolved import ResolvedOutput, ResolvedTable
+from unloader.resolve.run_record import (
+    UnusableRecord,
+    first_of,
+    is_of_tables,
+    read_record,
+    record_of,
+    recorded_tables,
+    single_record,
+)
 from writers.model import Compression, FixedField, TextFormat
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -203,3 +213,29 @@ def test_what_is_written_down_holds_no_password(secret: str) -> None:
     assert record.extract.source.session.session_sql == ()
     assert record.request.source.session.session_sql == ()
     assert record.withheld == ("session-sql",)
+
+
+def test_one_and_several_tables_have_one_form_of_record() -> None:
+    """One reader gives the tables back; a record says whether its only table is the whole run."""
+    run, options = small(), TablesOptions(destination="/x/{table}")
+    single = single_record(run)
+    several = record_of((run, run), "/x", options, is_single=False)
+    assert read_record(single, "/x").read("/x") == (run,)
+    assert read_record(several, "/x").read("/x") == (run, run)
+    assert read_record(several, "/x").asked("/x") == options
+    assert [is_of_tables(each) for each in (single, several, b"{}")] == [False, True, False]
+    assert recorded_tables(single, "/x") == ()
+    (table,) = recorded_tables(single, "/out", single=True)
+    assert (table.name, table.run_id, table.units) == ("t", run.run_id, len(run.plan.units))
+    assert [each.name for each in recorded_tables(several, "/x")] == ["t", "t"]
+
+
+@pytest.mark.parametrize("data", [b"{}", b"nonsense", b'{"run_id":"x","format_version":5}'])
+def test_a_record_that_cannot_be_read_is_named(data: bytes) -> None:
+    """With its place, and with what to do; also an edited one."""
+    with pytest.raises(UnusableRecord, match="in /x cannot be used: ") as caught:
+        first_of(data, "/x")
+    assert "start again with the command of the run" in caught.value.hint
+    edited = single_record(small()).replace(small().run_id.encode(), b"another")
+    with pytest.raises(UnusableRecord, match=r"in /x cannot be used: .*digest"):
+        first_of(edited, "/x")
