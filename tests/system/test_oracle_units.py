@@ -158,3 +158,18 @@ def test_a_plan_is_run_as_it_was_made(oracle: OracleLeg, tmp_path: Path) -> None
     )
     assert "the plan no longer fits the table" in error
     assert _ids(to) == list(range(ROWS))
+
+
+@pytest.mark.long(OTHER_ROUTES)
+def test_index_organized_table_is_cut_by_keys(oracle: OracleLeg, tmp_path: Path) -> None:
+    """Ranges of the primary key have each row once, though several rows share the first column."""
+    columns = (Column(name="REGION", type=GROUP.type, nullable=False), ID, FILLER)
+    oracle.create("BY_KEY", columns, key=("REGION", "ID"), tail="ORGANIZATION INDEX")
+    oracle.load("BY_KEY", columns, ((n % 40, n, f"row {n} {'.' * 99}") for n in range(ROWS)))
+    oracle.gather("BY_KEY")
+    plan = _json(oracle, "plan", "BY_KEY", "--split", "range", "--unit-bytes", "64KiB")
+    assert plan["plan"]["table"]["ranges_from"] == "SAMPLE of key REGION"
+    assert sum('"REGION" >= ' in sql for sql in plan["statements"].values()) >= 2
+    manifest = _run(oracle, "BY_KEY", tmp_path / "out", "--split", "range", "--unit-bytes", "64KiB")
+    assert len(manifest["units"]) == len(plan["statements"])
+    assert _ids(tmp_path / "out", 1) == list(range(ROWS))

@@ -205,3 +205,18 @@ def test_the_time_limit_ends_all_that_was_started(
 def test_how_it_ends(text: str, why: str) -> None:
     """Status and signal are reported; leftover processes and a closed output delay nothing."""
     assert run_hook(hook(text), account(), lambda line: None, lambda: False) == why
+
+
+def test_a_signal_ends_it() -> None:
+    """Whoever stops the program while it waits for the command ends that, too."""
+    why = run_hook(hook("sleep 1000"), account(), print, lambda: True)
+    assert why == "it was ended by a signal"
+
+
+def test_output_of_any_kind() -> None:
+    """Bytes that are no text, a line without end and one of megabytes come through."""
+    told: list[str] = []
+    text = r"printf 'a\377\nb'; head -c 3000000 /dev/zero | tr '\0' 'x'"
+    assert run_hook(hook(text), account(), told.append, lambda: False) == ""
+    assert told[0] == r"a\xff"
+    assert sum(map(len, told[1:])) == 3_000_001

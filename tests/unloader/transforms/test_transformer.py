@@ -265,3 +265,29 @@ def test_a_large_value_passes_where_no_step_looks_at_it() -> None:
     items = [row, large, row]
     found = list(Transformer(transform, row.schema, {}).apply_all(items))
     assert [type(each) for each in found] == [pa.RecordBatch, LargeRow, pa.RecordBatch]
+
+
+CASTS: list[tuple[pa.Array, str, list[Any]]] = [
+    (pa.array([1, None]), "decimal(38,2)", [Decimal("1.00"), None]),
+    (pa.array(["1.25", "-0"]), "decimal(5,2)", [Decimal("1.25"), Decimal("0.00")]),
+    (pa.array([Decimal("2.00")]), "int8", [2]),
+    (pa.array([Decimal("0.00000001")], pa.decimal128(20, 8)), "string", ["0.00000001"]),
+    (pa.array(["2024-02-29"]), "date", [date(2024, 2, 29)]),
+    (pa.array([date(2024, 2, 29)]), "timestamp[s]", None),  # type: ignore[list-item]
+    (pa.array([1.5, float("nan")]), "string", ["1.5", "NaN"]),
+    (pa.array([True]), "int8", [1]),
+    (pa.array(["a"]).dictionary_encode(), "string", ["a"]),
+    (pa.array([b"a"]), "string", ["\\x61"]),
+]
+
+
+@pytest.mark.parametrize(("array", "to", "values"), CASTS)
+def test_a_cast_is_exact(array: pa.Array, to: str, values: list[Any] | None) -> None:
+    """Text is what CSV has for a value."""
+    batch = pa.record_batch({"v": array})
+    found = Transformer(Transform(steps=(CastColumn(cast="v", to=to),)), batch.schema, {}).apply(
+        batch
+    )
+    found.validate(full=True)
+    if values is not None:
+        assert found.column(0).to_pylist() == values

@@ -11,6 +11,8 @@ import pytest
 from processes import command
 from sweep_curves import PUBLISHED, answer, bent, curve, knee_of, rows, scaled
 
+from unloader.errors import ConfigError
+
 LEVELS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 
 
@@ -281,3 +283,9 @@ def test_odd_curves_have_an_answer() -> None:
 def test_options_that_mean_nothing(options: tuple[str, ...], message: str) -> None:
     """Each has one error that quotes the text."""
     assert message in command.error_of("sweep", "--replay", str(PUBLISHED), *options, status=2)
+
+
+def test_too_many_levels_are_refused() -> None:
+    """One clear error, before anything is computed."""
+    with pytest.raises(ConfigError, match="299 levels of parallelism"):
+        answer(rows([(n, 10.0) for n in range(1, 300)]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ import pytest
 from long_tests import OTHER_ROUTES, also
 from processes import command
 from processes.throttled import NoThrottle, Throttled, throttled
+
+from unloader.tuning import preflight_worker as process
+from unloader.tuning.measuring_tasks import WriteSettings, WriteTask, Written
 
 SMALL = (
     *("--disk-bytes", "256kB", "--rounds", "2", "--overlap-buffer", "16KiB"),
@@ -253,3 +256,36 @@ def test_a_throttled_disk_is_measured_as_it_is(slow_disk: Throttled, tmp_path: P
     assert part["what"] == "disk"
     assert part["ceiling"] == disk["bytes_per_second"]
     assert part["rate"] < 1.2 * LIMIT
+
+
+@pytest.fixture
+def writing() -> Callable[[Path], WriteTask]:
+    """Make the task of writing a small file into a directory."""
+
+    def task(directory: Path) -> WriteTask:
+        settings = WriteSettings(
+            overlap_buffer=65536, overlap_buffers=2, checksum="xxh3", direct_io=False
+        )
+        return WriteTask(directory=str(directory), writing=settings, bytes=200_000, seconds=60.0)
+
+    return task
+
+
+def test_a_file_with_a_name_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writing: Callable[[Path], WriteTask]
+) -> None:
+    """Where the file system has no files without a name, the one that is made is removed."""
+    seen = []
+    real = process.Sink
+
+    def watched(path: str, **options: Any) -> Any:
+        seen.extend(each.name for each in tmp_path.iterdir())
+        return real(path, **options)
+
+    monkeypatch.delattr(os, "O_TMPFILE")
+    monkeypatch.setattr(process, "Sink", watched)
+    done = process.work(writing(tmp_path), lambda message: None)
+    assert isinstance(done, Written)
+    assert done.bytes == 200_000
+    assert [name.startswith(process.PREFIX) for name in seen] == [True]
+    assert list(tmp_path.iterdir()) == []

@@ -224,3 +224,11 @@ def test_half_a_record_and_a_shifted_one_are_found(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(WriteError, match="differs from the data that was written"):
             read_back(path, format, Compression(), rows=True)
+
+
+def test_a_character_that_the_encoding_lacks_is_refused_or_substituted() -> None:
+    """As in delimited text; the substitute's bytes count."""
+    assert "has no character U+20AC" in refusal(fixed_format(encoding="latin-1"), name=["1 €"])
+    format = fixed_format(encoding="latin-1", substitute="EUR")
+    assert written(table(name=["1 €"]), format)[11:23] == b"1 EUR       "
+    assert "needs 15 bytes" in refusal(format, name=["€" * 5])

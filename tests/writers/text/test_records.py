@@ -656,3 +656,11 @@ def test_large_values_have_the_same_bytes(enclose: str, size: int) -> None:
         record_length_digits=6,
     )
     assert b"".join(pieces(text, size, format)) == whole
+
+
+def test_names_of_columns_are_guarded_too(tmp_path: Path) -> None:
+    """A header is a row of fields to a spreadsheet, on either way that one is made."""
+    table = pa.table({"=cmd": ["x"], "plain": ["y"]})
+    assert written_guarded(tmp_path, table).startswith(b"'=cmd,plain\n")
+    assert start_of_names(["=cmd", "plain"], TextFormat(guard_formulas=True)) == b"'=cmd,plain\n"
+    assert start_of_names(["=cmd"], TextFormat()) == b"=cmd\n"

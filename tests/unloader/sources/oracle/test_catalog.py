@@ -27,6 +27,7 @@ from unloader.errors import (
 )
 from unloader.model import Extract, SessionOptions, Snapshot
 from unloader.request.names import parse_table
+from unloader.sources.abilities import describe_query
 from unloader.sources.oracle.catalog import OracleCatalog, refuse_row_numbers
 from unloader.sources.oracle.source import OracleSource
 
@@ -424,3 +425,24 @@ def test_row_numbers_are_refused(where: str) -> None:
 def test_what_only_looks_like_them_is_taken(where: str) -> None:
     """Literals, names, comments and subqueries may contain the word."""
     refuse_row_numbers(where)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("SELECT ID, NAME AS ID FROM PLAIN", "named 'ID'|ORA-00918"),
+        ("DROP TABLE PLAIN", "not a query"),
+        ("/* SELECT */ PURGE RECYCLEBIN -- SELECT", "not a query"),
+        ("SELECT 1 FROM DUAL) a, (SELECT 2 FROM DUAL", "ORA-"),
+        ("SELECT ID FROM PLAIN WHERE ID = :x", ":X"),
+        ("SELECT NOSUCH FROM PLAIN", "ORA-00904"),
+    ],
+)
+def test_queries_that_are_none(
+    server: OracleServer, catalog: OracleCatalog, query: str, words: str
+) -> None:
+    """What is no single query, or has columns of one name, is refused; nothing of it is run."""
+    with pytest.raises(SourceError, match=words) as caught:
+        describe_query(catalog, query)
+    assert caught.value.hint != caught.value.usual_hint
+    assert ("SCOTT", "PLAIN") in server.database.catalog.tables

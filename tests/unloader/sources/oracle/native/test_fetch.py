@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 import threading
@@ -346,3 +347,16 @@ def test_a_state_directory_that_cannot_be_written(
     peers = Peers(server="s", server_version="1", driver_version="2")
     with pytest.raises(ConfigError, match="cannot store the confirmations"):
         confirm(peers, frozenset({"x"}), 1)
+
+
+def test_a_file_of_somebody_else_confirms_nothing(server: OracleServer) -> None:
+    """Nobody else may say what is safe; what is no such file says nothing."""
+    peers = confirmed(server, Run(server, COLUMNS))
+    kept = place().read_text()
+    assert json.loads(kept)["format"] == 1
+    place().chmod(0o666)
+    assert confirmed_sorts(peers) == frozenset()
+    place().chmod(0o600)
+    assert confirmed_sorts(peers)
+    place().write_text(kept[:-20])
+    assert confirmed_sorts(peers) == frozenset()

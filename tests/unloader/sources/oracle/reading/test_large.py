@@ -195,3 +195,16 @@ def test_documents_are_text(server: OracleServer, fetch: Fetch) -> None:
     text = OneOutput(text=TextFormat(), as_text=("B",))
     table = Run(server, columns, fetch=fetch, target=text).table()
     assert table.column("B").to_pylist() == ["true", None, "false"]
+
+
+@pytest.mark.parametrize("fetch", BOTH)
+def test_blobs_as_text_are_digits(server: OracleServer, fetch: Fetch) -> None:
+    """`--as-text` writes the bytes of a BLOB in hexadecimal digits, whatever its size."""
+    values = [b"\x01\xab", b"", None, bytes(range(256)) * 200]
+    create(server, LOBS, [(n, None, None, value, None) for n, value in enumerate(values)])
+    text = OneOutput(text=None, as_text=("B",))
+    run = Run(server, LOBS, fetch=fetch, target=text)
+    reader = OracleReader(run.spec, run.extract.snapshot)
+    found, _ = whole(run.items(reader, 1024 * 1024))
+    reader.close()
+    assert [row[3] for row in found] == [None if v is None else v.hex() for v in values]
