@@ -66,7 +66,8 @@ def files(dest: Path) -> dict[str, bytes]:
 
 def units_of(dest: Path) -> int:
     try:
-        return len(json.loads((dest / "_run" / "run.json").read_text())["plan"]["units"])
+        (table,) = json.loads((dest / "_run" / "run.json").read_text())["tables"]
+        return len(table["plan"]["units"])
     except FileNotFoundError:
         return 1_000_000
 
