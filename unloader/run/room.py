@@ -20,11 +20,11 @@ from writers.files.disk_space import enough_bytes, free_bytes
 
 _LOOK_SECONDS = 0.5
 _HEARD_SECONDS = 5.0
-"""So long after its last word a worker counts as waiting: it speaks several times a second."""
+"""A worker counts as waiting for this time after its last notice; it sends several a second."""
 
 
 class RoomWatch(Struct, kw_only=True):
-    """Whether there is room on the disks of a run; asked several times a second."""
+    """Whether the disks of a run have room; asked several times a second."""
 
     directories: Sequence[str]
     min_free_bytes: int
@@ -53,10 +53,10 @@ class RoomWatch(Struct, kw_only=True):
         return self._since is None
 
     def check(self) -> None:
-        """End the run where there was no room for too long.
+        """End the run if a disk was full for too long.
 
         Raises:
-            OutputFailed: It was.
+            OutputFailed: A disk was.
         """
         if self.has_room() or self._since is None:
             return
@@ -84,7 +84,7 @@ class RoomWatch(Struct, kw_only=True):
                 )
 
     def _why_not(self, now: float) -> str:
-        """Return why there is no room; empty if there is."""
+        """Return why the run waits; empty if it does not."""
         wanted = self.min_free_bytes
         if self._since is not None:
             wanted = enough_bytes(self.min_free_bytes)
@@ -105,14 +105,14 @@ def _size(size: int) -> str:
 def room_watch(
     own: Sequence[str], runs: Sequence[ResolvedTable], observe: Observer
 ) -> RoomWatch | None:
-    """Return what looks whether the disks have room, where that was asked for.
+    """Return the watch of the disks; None if no limit was given.
 
     A look at one directory of each disk is enough, however many tables there are.
 
     Args:
         own: Directories of the run, such as that around its tables.
         runs: One for each; the most that one of them wants free is kept free for all.
-        observe: Gets a notice when the run waits, and when it goes on.
+        observe: Gets a notice when the run waits, and when it continues.
     """
     options = [output.options for run in runs for output in run.outputs]
     wanted = max((each.min_free_bytes for each in options), default=0)
