@@ -10,8 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 
-from msgspec.structs import replace
-
 from numa.errors import PoolError
 from numa.model import Finished, Lost, ProcessLimits, Ready, WorkerEvent
 from numa.supervisor import Supervisor
@@ -45,8 +43,7 @@ class LocalExecutor:
             warm_up: See `numa.pool.Pool`.
             looks: Look where the processes really are.
         """
-        self._seats = seating.seats
-        self._seating = seating
+        self._all_seats = self._seats = seating.seats
         self._limits = limits or ProcessLimits()
         self._looks = looks
         self._supervisor = Supervisor(
@@ -69,10 +66,10 @@ class LocalExecutor:
         Raises:
             PoolError: The system refuses a process.
         """
-        self._seating = replace(self._seating, seats=self._seats[:of])
-        self._watch = Watch(self._seating.seats, self._events.note, looks=self._looks)
+        self._seats = self._all_seats[:of]
+        self._watch = Watch(self._seats, self._events.note, looks=self._looks)
         self._started = places
-        self._supervisor.keep(seat.worker for seat in self._seating.seats[:places])
+        self._supervisor.keep(seat.worker for seat in self._seats[:places])
 
     def start(self, places: int) -> None:
         """Keep a process on the first `places` seats, and keep the processes that there are.
@@ -81,7 +78,7 @@ class LocalExecutor:
         """
         if places > self._started:
             self._started = places
-            self._supervisor.add(seat.worker for seat in self._seating.seats[:places])
+            self._supervisor.add(seat.worker for seat in self._seats[:places])
 
     def prepare(self) -> None:
         """Let the fork servers load what workers need, before the number of places is known."""
@@ -123,7 +120,7 @@ class LocalExecutor:
 
     def worker(self, place: int) -> WorkerEvidence:
         """Return a worker's seat, and the result of its binding."""
-        seat = next(seat for seat in self._seating.seats if seat.worker == place)
+        seat = next(seat for seat in self._seats if seat.worker == place)
         return self._watch.worker(seat, self._supervisor.restarts())
 
     def evidence(self) -> Evidence:

@@ -202,6 +202,17 @@ def test_an_idle_process_that_is_killed_is_replaced(local: LocalExecutor) -> Non
     assert ready_in(until(local, Ready)) == 0
 
 
+def test_fewer_places_and_more_again(local: LocalExecutor) -> None:
+    """A place that was given up is ready again when more are used."""
+    first = local.pids()[0]
+    local.use(1, 1)
+    assert local.pids() == {0: first}
+    local.use(2, 2)
+    while len(local.places()) < 2:
+        local.events(1.0)
+    assert local.pids()[0] == first
+
+
 def test_stop_leaves_no_process_behind(local: LocalExecutor, tmp_path: Path) -> None:
     """When `stop` returns the process that did the task is gone."""
     local.send(0, attempt("hang-1"))
