@@ -16,7 +16,7 @@ from msgspec.json import Decoder, decode, encode
 from unloader.errors import OutputFailed, PlanFailed, error_class
 from unloader.model import TablesOptions
 from unloader.redaction import redact
-from unloader.resolve.resolved import ResolvedTable
+from unloader.resolve.resolved import FORMAT_VERSION, ResolvedTable, checked_version
 from unloader.selection.listing import TableProblem
 from unloader.storage.place_names import absolute, path_of, real, relative
 from unloader.storage.storage_protocol import RUN_RECORD, Storage
@@ -37,8 +37,9 @@ class LeftOut(Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(Struct, frozen=True, kw_only=True):
-    """The `RUN_RECORD` of a run. Each of `tables` has the format version."""
+    """The `RUN_RECORD` of a run. Each of `tables` has the format version, too."""
 
+    format_version: int
     tables: tuple[Raw, ...]
     """The resolved tables, as `ResolvedTable.record` writes them."""
     home: str
@@ -73,6 +74,10 @@ class RunRecord(Struct, frozen=True, kw_only=True):
             TableProblem.earlier(each.table, each.why, error_class(each.error))
             for each in self.left_out
         )
+
+
+class _Version(Struct, frozen=True, kw_only=True):
+    format_version: int
 
 
 class _Table(Struct, frozen=True, kw_only=True):
@@ -110,6 +115,7 @@ class _PlannedTable(Struct, frozen=True, kw_only=True):
 # Made in the thread that imports: msgspec 0.22 crashes the process if two threads decode a type for
 # the first time at the same time.
 _OPTIONS, _RECORD, _TABLE = Decoder(TablesOptions), Decoder(RunRecord), Decoder(_PlannedTable)
+_VERSION = Decoder(_Version)
 _RUN = Decoder(ResolvedTable)
 """Never called: `ResolvedTable.from_json` converts to the type that it prepares."""
 
@@ -155,6 +161,7 @@ def record_of(
     record = RunRecord(
         tables=tuple(Raw(run.record()) for run in runs),
         home=home,
+        format_version=FORMAT_VERSION,
         options=Raw(encode(options)),
         is_single=is_single,
         left_out=left_out,
@@ -180,7 +187,10 @@ def read_record(record: bytes, place: str) -> RunRecord:
         UnusableRecord: It is damaged, or another version has written it.
     """
     try:
+        checked_version({"format_version": _VERSION.decode(record).format_version})
         found = _RECORD.decode(record)
+    except PlanFailed as error:
+        raise unusable(place, error.message) from error
     except (ValueError, RecursionError) as error:
         raise unusable(place, str(error)) from error
     if not found.tables:
