@@ -415,7 +415,8 @@ def _knee(
     """
     if len(levels) < FEWEST_FOR_KNEE:
         return None, _no_knee(
-            f"too few levels for a knee: {len(levels)}, and {FEWEST_FOR_KNEE} are needed"
+            f"too few levels for a knee: at least {FEWEST_FOR_KNEE} are needed, but only "
+            f"{len(levels)} can be used"
         )
     at = [level.parallelism for level in levels]
     chance = random.Random(0)

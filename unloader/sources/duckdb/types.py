@@ -125,7 +125,10 @@ def _usual(column: ColumnInfo, metadata: Metadata) -> Reading:
         expression, note = f"CAST({name} AS VARCHAR)", _TEXT_NOTES.get(kind, "exact text")
         lossless = _has_distinct_texts(kind)
         if not lossless:
-            note = "text without the type of each value: 1 and '1' have one text"
+            note = (
+                "text without the type of each value: the number 1 and the text '1' are written "
+                "the same"
+            )
     return Reading(
         expression=expression,
         output_type="",

@@ -72,7 +72,10 @@ def readings_of(column: ColumnInfo, relation: str) -> ColumnReadings:
     if usual == "exact":
         expression = _exact(value)
         declared = f"the declared type {column.native_type}" if column.native_type else "no type"
-        note = f"exact text: {declared} admits values of any kind, and 1 and '1' have one text"
+        note = (
+            f"exact text: {declared} allows values of any type, and the number 1 and the text '1' "
+            "are written the same"
+        )
     else:
         expression = value if checked else _guarded(value, usual)
         note = ""
