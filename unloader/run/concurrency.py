@@ -1,4 +1,4 @@
-"""The number of workers of a run: what steers it, and what is measured for that.
+"""The number of workers of a run: how it is steered, and the measurements that steer it.
 
 A run without such options is steered once `unloader set` asks it for something. Until then it
 measures nothing.
@@ -122,7 +122,7 @@ _SILENT_SECONDS = 8.0
 
 
 class LoadWatch:
-    """The thread, and what it has counted."""
+    """The thread, and its counts."""
 
     def __init__(self, reader: LoadReader, reopen: Callable[[], LoadReader]) -> None:
         """Begin to count.
@@ -162,7 +162,7 @@ class LoadWatch:
                 if self._reader is None:
                     self._reader = self._reopen()
                 count = self._reader.others()
-            # Whatever a driver raises in another thread, the count is not known.
+            # If a driver raises any error in another thread, the count is not known.
             except (UnloaderError, OSError, RuntimeError):
                 self._drop()
                 wait = _AGAIN_SECONDS
@@ -252,7 +252,7 @@ class RunSteering:
         return self.most if self.steering is None else self.steering.control.places
 
     def turn(self) -> Steering[WorkUnit] | None:
-        """Take what is asked by `unloader set`; return what steers the run now."""
+        """Apply the requests of `unloader set`; return the current steering of the run."""
         while (wish := self.live.wish()) is not None:
             steering = self.steering or self._begin(ConcurrencyOptions())
             refused = self._refusal(wish)
@@ -264,7 +264,7 @@ class RunSteering:
     def steps(self) -> tuple[ParallelismChanged, ...] | None:
         """Return the latest steps for the manifest; None where the run was not steered.
 
-        Their times are those of its units and samples: since the run began.
+        Their times count from the start of the run, like the times of its units and samples.
         """
         if self.steering is None:
             return None
@@ -291,7 +291,7 @@ class RunSteering:
         return self.steering
 
     def _take(self, wish: Wish, control: Concurrency) -> None:
-        """Do what is asked."""
+        """Apply a request."""
         changes = {
             name: getattr(wish, name) or None
             for name in ("max_sessions", "max_cpu", "slow_between")

@@ -76,7 +76,8 @@ def partial_error(state: RunState, failed: list[Table]) -> UnloaderError:
 
 
 def abandon(state: RunState, home: RunStorage | None, error: UnloaderError | None) -> None:
-    """Leave of each table what can be resumed, or no trace; and of several tables their record.
+    """Keep the resumable part of each table, or remove all traces; keep the record of several
+    tables.
 
     Args:
         state: Of the run.

@@ -78,7 +78,7 @@ class FileOutput(RunOutput):
         """Find the names of all files; the directories are taken by `take`.
 
         Args:
-            run: What is to be written.
+            run: The run to write.
             resumed: An earlier process of the run may have staged some units there.
             home: See `Claim.home`.
 
@@ -142,7 +142,7 @@ class FileOutput(RunOutput):
         self._storage.keep(name, data)
 
     def progress(self, tick: Callable[[], None]) -> Progress:
-        """Read the journal, and every staged file; remove what is not confirmed."""
+        """Read the journal and every staged file; remove unconfirmed files."""
         if not self._resumed:
             return Progress()
         found = read_journal(self._storage.recorded(JOURNAL))
@@ -244,7 +244,7 @@ class FileOutput(RunOutput):
         if notice := fetched.notice():
             self._observe(Notice(text=notice))
         if self._one:
-            # What is wrong with a part is not to be joined, nor to be hidden by a new checksum.
+            # A damaged part must not be joined: a new checksum would hide the damage.
             self._compare(units, None, stop, header=False)
         self._compare(self._final(units, stop), fetched, stop)
         return fetched.not_compared()
@@ -306,7 +306,7 @@ class FileOutput(RunOutput):
         return document
 
     def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:
-        """Keep what is staged with a partial manifest, or leave no trace."""
+        """Keep the staged files with a partial manifest, or remove all traces."""
         if self._taken is not None:
             self._taken.abandon(None if manifest is None else manifest_bytes(manifest(units)))
 
@@ -352,7 +352,7 @@ class FileOutput(RunOutput):
         return TABLE if self._one else f"unit {unit.unit}"
 
     def _contents(self, units: Sequence[FinishedUnit]) -> dict[str, ContentSums]:
-        """Return the checksums of what was fetched, by the part whose files hold it."""
+        """Return the checksums of the fetched data, by the part whose files hold it."""
         found: dict[str, list[ContentSums]] = {}
         for unit in units:
             if unit.content is not None:
@@ -388,7 +388,8 @@ class FileOutput(RunOutput):
 
 
 def _no_direct_io(directory: str) -> str | None:
-    """Return why what is staged in a directory cannot be written directly, None where it can."""
+    """Return why the staged files of a directory cannot be written directly, None where they
+    can."""
     if is_location(directory):
         return "it is in an object store"
     return refusal(Path(directory)) if directory else None
@@ -410,15 +411,15 @@ MOST_THREADS = 8
 def damaged_units(
     storage: RunStorage, finished: Mapping[str, FinishedUnit], tick: Callable[[], None]
 ) -> dict[str, str]:
-    """Return the units whose staged files are not as they were reported, with what is wrong.
+    """Return the units whose staged files differ from their report, with the damage.
 
-    Each file is read as a whole, and its size and checksum are compared. Of an upload, which nobody
-    can read, the sizes and checksums of its parts are.
+    Each file is read as a whole, and its size and checksum are compared. An upload cannot be read:
+    the sizes and checksums of its parts are compared.
 
     Args:
-        storage: Where they are staged.
+        storage: Where the files are staged.
         finished: By id.
-        tick: Called several times a second; what it raises ends the check.
+        tick: Called several times a second; an error that it raises ends the check.
     """
     jobs = [partial(_damage, storage, unit) for unit in finished.values()]
     threads = min(MOST_THREADS, os.cpu_count() or 1)
@@ -427,7 +428,7 @@ def damaged_units(
 
 
 def _damage(storage: RunStorage, unit: FinishedUnit, advance: Advance) -> str:
-    """Return what is wrong with the files of a unit; empty if nothing is."""
+    """Return the damage to the files of a unit; empty for an intact unit."""
     for file in unit.files:
         try:
             if file.upload is not None:
@@ -435,7 +436,7 @@ def _damage(storage: RunStorage, unit: FinishedUnit, advance: Advance) -> str:
             else:
                 check_file(storage.staged_file(file.directory, file.path), file, advance=advance)
         except StoreFailed as error:
-            # A store that does not answer now tells nothing of what it has.
+            # A store that does not answer now reports nothing about its files.
             if not isinstance(error, Superseded):
                 raise
             return error.message
@@ -445,7 +446,7 @@ def _damage(storage: RunStorage, unit: FinishedUnit, advance: Advance) -> str:
 
 
 class Left(Struct, frozen=True, kw_only=True):
-    """What is left of one table."""
+    """The remains of one table."""
 
     what: Literal["all", "units", "nothing"]
     """All is complete, some units may be staged, or it was not begun."""
@@ -454,7 +455,7 @@ class Left(Struct, frozen=True, kw_only=True):
 
 
 def left_of(run: ResolvedTable) -> Left:
-    """Return what is left of a run over one table, with all its outputs.
+    """Return the remains of a run over one table, with all its outputs.
 
     The caller has completed interrupted publications.
 
@@ -473,7 +474,7 @@ def left_of(run: ResolvedTable) -> Left:
 
 
 def left_of_output(run: ResolvedTable) -> Left:
-    """Return what is left of the only output of a run.
+    """Return the remains of the only output of a run.
 
     The caller has completed interrupted publications.
 

@@ -32,8 +32,8 @@ _LONG_ONES = 4
 
 _COUNTED_TOGETHER = 100
 _COUNTED_SECONDS = 0.4
-"""Guess: a count of many tables costs about as much as that of one small table, and those that were
-counted together are published together, too. So a count waits this long for further tables."""
+"""Guess: a count of many tables costs about as much as the count of one small table. Tables that
+are counted together are published together, too. So a count waits this long for further tables."""
 
 _PUBLISHERS = 1
 """Measured on 500 tables of PostgreSQL and two busy cores: a second one made the run no faster, and
@@ -71,7 +71,7 @@ class Finisher:
             check: Counts and compares some; yields each as soon as that is known. Called in a
                 thread, with an observer for it.
             publish: Publishes some; yields each as soon as it is published. Called in several
-                threads, each of which has further ones that sync.
+                threads, each with further threads that sync.
             observe: Gets the events, by `collect`.
             at_once: A table is published when it is checked; otherwise `publish` is called.
         """
@@ -108,12 +108,12 @@ class Finisher:
         self._long = _Threads(publishing, self._ended.put, self._soon, most=_LONG_ONES)
 
     def take(self, table: Table) -> None:
-        """Check a table, and publish it if that is its time; returns at once."""
+        """Check a table, and publish it if it is due; returns immediately."""
         self._pending += 1
         self._counting.take(table)
 
     def publish(self, table: Table) -> None:
-        """Publish a table that is checked; returns at once."""
+        """Publish a checked table; returns immediately."""
         self._pending += 1
         self._hand_on(table)
 
@@ -121,7 +121,7 @@ class Finisher:
         """Hand on what there is to tell; return the tables that are finished, and what went wrong.
 
         Args:
-            timeout_seconds: Wait so long for the first one.
+            timeout_seconds: Time to wait for the first table.
         """
         found = []
         wait = timeout_seconds if self._pending else 0.0
@@ -149,7 +149,7 @@ class Finisher:
         return self._pending > 0
 
     def close(self) -> None:
-        """Let the tables that are in hand come to their end, and begin no other."""
+        """Finish the tables in hand, and begin no further table."""
         self._counting.close()
         self.hurry()
         self._small.close()
@@ -202,7 +202,7 @@ class _Threads:
         self._waiting.put(table)
 
     def close(self) -> None:
-        """Let the tables that are in hand come to their end, and begin no other."""
+        """Finish the tables in hand, and begin no further table."""
         with suppress(queue.Empty):
             while True:
                 self._waiting.get_nowait()
@@ -239,7 +239,7 @@ class _Threads:
                 yield table
 
     def _do(self, tables: Sequence[Table], threads: SyncThreads) -> None:
-        """Act on tables; hand each on once, those of which nothing was reported with the error."""
+        """Act on tables; hand each on once. An error is handed on with each unreported table."""
         left = {each.number: each for each in tables}
         try:
             for each, error in self._act(tables, threads):
@@ -254,7 +254,7 @@ def known_failure(error: BaseException) -> AttemptFailure:
     """Return what became of a table that could not be finished.
 
     Raises:
-        BaseException: The error itself, where it is no error of ours.
+        BaseException: The error itself, if `unloader` does not know it.
     """
     known = translate(error) if isinstance(error, Exception) else None
     if not isinstance(known, UnloaderError):

@@ -115,7 +115,7 @@ class History(Struct, kw_only=True):
         self._next = now + self._interval
 
     def samples(self) -> tuple[SampleRecord, ...]:
-        """Return how the run went on; the load of a sample is that since the one before."""
+        """Return the samples of the run; each holds the load since the previous sample."""
         found = []
         for before, now in zip([None, *self._samples], self._samples, strict=False):
             loads = _loads(before, now) if before is not None else {}

@@ -4,9 +4,9 @@
     {"event": "failed", "unit", "attempt", "at", "message"}
     {"event": "staged", "unit", "attempt", "at", "finished"}  its files are complete and synced
 
-What was planned is in the run's record, what is published in the manifest; a unit is in the state
-that its last line tells. Lines that a power cut has torn or emptied count no more, nor does any
-behind them: the unit is read again.
+The run's record holds the plan, and the manifest holds the published files. The last line of a unit
+holds its state. Lines that a power cut has torn or emptied count no more, nor does any behind them:
+the unit is read again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _decoder = Decoder(_Started | _Failed | _Staged)
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """What a journal tells of a run's units."""
+    """The progress of a run's units by its journal."""
 
     finished: dict[str, FinishedUnit] = field(default_factory=dict)
     """By id, in the order in which they were done."""

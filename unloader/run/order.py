@@ -2,7 +2,8 @@
 
 Small tables are handed out in bundles: one task and one answer for several, which cost more than
 most small tables take to be read. The units that a failed bundle has not finished are tried again
-table by table. So a failure is that of one table, and the other tables are only read once more.
+table by table. So one table's failure stays with that table, and the other tables are only read
+once more.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from partition_planner.model import WorkUnit
 
 _BYTES_PER_ROW = 128
-"""Guess, for tables of which the source knows rows alone."""
+"""Guess, for tables whose rows alone are known to the source."""
 
 
 def size_of(unit: WorkUnit) -> int:
@@ -34,7 +35,7 @@ class TableUnit(Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """Tell the unit from those of all tables."""
+        """Identify the unit among the units of all tables."""
         return f"{self.table}.{self.unit.id}"
 
     @property
@@ -44,16 +45,16 @@ class TableUnit(Struct, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> tuple[TableUnit, ...]:
-        """Each of several by itself; nothing where there are no others."""
+        """Each part of several parts; empty for a whole unit."""
         return (replace(self, others=()), *self.others) if self.others else ()
 
 
 def largest_first(units: Iterable[TableUnit]) -> list[TableUnit]:
     """Return units in the order in which they are handed out; of equals, as they come.
 
-    A worker that ends leaves none idle as long as there is a further unit, so what is left at the
-    end are small ones: no large one is begun when the others have nothing more to do. One of which
-    the source knows no size, such as a view, may be the largest of all.
+    No worker is idle while a unit waits, so small units remain for the end. No large unit begins
+    when the other workers have nothing more to do. A table whose size the source does not know,
+    such as a view, may be the largest of all.
     """
     return sorted(units, key=lambda each: (is_known(each.unit), -size_of(each.unit)))
 
@@ -77,7 +78,7 @@ _LAST_UNITS = 4
 
 
 def bundled(units: Sequence[TableUnit], able: Container[int], workers: int) -> Iterator[TableUnit]:
-    """Yield units in their order, small ones of which some bring others with them.
+    """Yield units in their order; some small units bring others with them.
 
     Args:
         units: The largest first.
@@ -103,10 +104,10 @@ def bundled(units: Sequence[TableUnit], able: Container[int], workers: int) -> I
 def spread_out(orders: Sequence[TableUnit], able: Container[int], workers: int) -> list[TableUnit]:
     """Return orders with some of the small ones between the large ones.
 
-    A large unit keeps the source busy, many small tables keep us: each has a journal and a manifest
-    of its own. One beside the other takes less time than one after the other. As much of the small
-    ones stays behind as there must be for all workers to end together: the largest of them, as
-    whoever has read the last one waits for those that are still to be published.
+    A large unit keeps the source busy. Many small tables keep this side busy: each has its journal
+    and manifest. One beside the other takes less time than one after the other. Enough small tables
+    stay for the end that all workers end together. The largest of them come last in part: the
+    worker that read the last table waits for publications.
 
     Args:
         orders: The largest first.
@@ -151,7 +152,7 @@ def _in_pieces(orders: Sequence[TableUnit], last: int) -> Iterator[TableUnit]:
 def _early_bytes(large: Sequence[int], small: int, workers: int) -> int:
     """Return how much of the small orders may come before the last large one.
 
-    While the others do what is behind it each large one must be able to come to its end.
+    Each large unit must be able to end while other workers do the units after it.
 
     Args:
         large: The bytes of each, as they are handed out.

@@ -1,4 +1,4 @@
-"""What a run writes: the protocol, and outputs of which nothing is kept.
+"""The output of a run: the protocol, and outputs that keep nothing.
 
 A run asks where each attempt writes, reports what became of it, and at the end publishes or
 abandons everything. It never asks what kind of place the output goes to.
@@ -62,7 +62,7 @@ class WrittenRoute(Struct, frozen=True, kw_only=True):
 
 
 class MakeManifest(Protocol):
-    """Makes the manifest of what is written."""
+    """Makes the manifest of the written files."""
 
     def __call__(
         self,
@@ -73,9 +73,9 @@ class MakeManifest(Protocol):
         """Return it.
 
         Args:
-            units: The finished units; of a complete run with their files under final names.
+            units: The finished units; in a complete run their files have final names.
             directories: Where there are several.
-            route: What is written, where it is not all of the run.
+            route: The written route, where it is not the whole run.
         """
 
 
@@ -86,7 +86,7 @@ class RunOutput:
     """
 
     is_kept = False
-    """What is written can be read again."""
+    """The written data can be read again."""
     in_order = False
     """The units must come one after the other, in table order, through one worker."""
     name = ""
@@ -94,7 +94,7 @@ class RunOutput:
 
     @property
     def manifests(self) -> tuple[Manifest, ...]:
-        """Those of the routes that are published, where there are several; else none."""
+        """The manifests of the published routes of several; else empty."""
         return ()
 
     def begin(self, observe: Observer, stop: Stop) -> None:
@@ -110,19 +110,19 @@ class RunOutput:
 
         Args:
             name: One of `unloader.storage.storage_protocol.RECORDS`.
-            data: All of it; replaces what was kept before.
+            data: The whole record; replaces the previous one.
 
         Raises:
             WriteError: It could not be written.
         """
 
     def progress(self, tick: Callable[[], None]) -> Progress:
-        """Return what is done already of a run that is resumed, each file read and confirmed.
+        """Return the finished part of a resumed run, after each file is read and confirmed.
 
-        Called once, after `begin`. What is not confirmed is removed.
+        Called once, after `begin`. Unconfirmed files are removed.
 
         Args:
-            tick: Called several times a second; what it raises comes through.
+            tick: Called several times a second; an error that it raises comes through.
         """
         return Progress()
 
@@ -190,8 +190,8 @@ class RunOutput:
         """End a failed run: keep what may be of use later, or leave no trace.
 
         Args:
-            units: What is done so far.
-            manifest: Makes that of a partial run; None leaves no trace.
+            units: The finished units.
+            manifest: Makes the manifest of a partial run; None leaves no trace.
         """
 
     def already_delivered(self) -> str:
@@ -199,7 +199,7 @@ class RunOutput:
         return ""
 
     def next_step(self, *, resumable: bool) -> str:
-        """Return what the user does once the cause of a failed run is mended.
+        """Return the user's next step once the cause of a failed run is mended.
 
         Args:
             resumable: The source can read at the run's snapshot again.
@@ -217,7 +217,7 @@ class Headers:
     """
 
     def __init__(self, run: ResolvedTable) -> None:
-        """Take what the header follows from."""
+        """Take the facts that determine the header."""
         self._written, self._format = run.written, run.output.format
         self._made: bytes | None = None
 
@@ -289,7 +289,7 @@ class NullOutput(RunOutput):
         stop: Stop,
         then: Callable[[Manifest], None],
     ) -> Steps[Manifest]:
-        """Return the manifest of what was dropped."""
+        """Return the manifest of the dropped data."""
         yield from ()  # Nothing is waited for.
         return _publishing_nothing(self.name, units, manifest, then)
 
@@ -303,7 +303,7 @@ class StreamOutput(RunOutput):
 
     The units go one after the other, in table order, through one worker, so that what arrives is
     what `--file-per table` would write. Nothing can be staged or taken back: an attempt is repeated
-    only if no byte of it was sent. Only the exit status reports what is found wrong later.
+    only if no byte of it was sent. Only the exit status reports later errors.
     """
 
     in_order = True

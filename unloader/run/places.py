@@ -1,10 +1,10 @@
 """Taking the places of all tables of a run.
 
-Where something lies, a place is taken before anything is read: all that is in the way is reported
-together. The directories of further tables are taken while the first tables are read, in a separate
-thread. So an error there is the failure of one table. The record of the run is written in the same
-thread. Nothing is published before the record is there: a run that is killed earlier has begun
-nothing that a later process could not find.
+A place in storage is taken before anything is read: all obstacles are reported together. The
+directories of further tables are taken while the first tables are read, in a separate thread. So an
+error there is the failure of one table. The record of the run is written in the same thread.
+Nothing is published before the record is there: a run that is killed earlier has begun nothing that
+a later process could not find.
 
 A run over several tables also has a home: the directory around theirs, with the record, the status
 and the manifest of the run. A single table's directory is its home.
@@ -67,7 +67,7 @@ class Home(Struct, kw_only=True):
         """Take the directory around several tables; `close` gives it back.
 
         If the tables of a dead run are read again at a new snapshot, the record of the dead run
-        stays until that of the new run is written. So a kill between the two leaves a run that can
+        stays until the new run's record is written. So a kill between the two leaves a run that can
         be resumed.
 
         Raises:
@@ -103,7 +103,7 @@ class Home(Struct, kw_only=True):
         return self.state.tables[0].output.live() if self.state.is_single else self.storage
 
     def keep_record(self) -> None:
-        """Record what is to be done, without a statement of a session: it may hold a password."""
+        """Record the work to do, without a session's statements: they may hold a password."""
         state = self.state
         output = state.tables[0].output if state.is_single else self.storage
         if output is None:
@@ -312,8 +312,8 @@ def open_output(run: ResolvedTable, *, resumed: bool, home: str) -> RunOutput:
     """Take the destination of a table; the caller closes it.
 
     Args:
-        run: What is to be written.
-        resumed: An earlier process of the run has begun it.
+        run: The run to write.
+        resumed: An earlier process of the run has begun the output.
         home: See `Claim.home`.
 
     Raises:
@@ -376,7 +376,7 @@ def places_of(run: ResolvedTable) -> TablePlaces:
 def left_of_tables(
     runs: Iterable[ResolvedTable], home: str, observe: Observer
 ) -> Mapping[TablePlaces, Left]:
-    """Return what is left of each table, once interrupted publications are completed.
+    """Return the remains of each table, once interrupted publications are completed.
 
     Args:
         runs: Of the tables.
@@ -406,7 +406,7 @@ def _complete(home: str, places: Sequence[str], observe: Observer) -> None:
 
 
 _BEFORE_RECORD = 64
-"""Guess: so many tables are work for all workers while the record is made, which takes as long."""
+"""Guess: this number of tables gives all workers work while the record is made."""
 
 
 class Later(Protocol):
@@ -446,7 +446,7 @@ class Taking:
             self._take_all()
 
     def collect(self, timeout_seconds: float = 0.0) -> list[Ended]:
-        """Return the tables that are taken since, and what went wrong with those that are not.
+        """Return the tables taken since the last call, and the errors of the others.
 
         Args:
             timeout_seconds: Wait this long for the first news.
@@ -472,7 +472,7 @@ class Taking:
         return found
 
     def close(self) -> None:
-        """Take no further directory; wait for the one in hand, for as long as a server may take."""
+        """Take no further directory; wait for the one in hand up to a server's time limit."""
         self._is_to_end.set()
         if self._thread.ident is not None:
             self._thread.join(END_SECONDS)

@@ -36,7 +36,7 @@ class Reporter:
         self._staged = 0
 
     def start(self, kept: str) -> None:
-        """Report what is to be done, and which tables are left out.
+        """Report the work to do, and the omitted tables.
 
         Args:
             kept: How long the snapshot is kept if the run dies; empty if it is not.
@@ -107,7 +107,7 @@ class Reporter:
     def table(self, table: Table) -> None:
         """Report that a table is published, has failed, or waits until all are published.
 
-        The end of a single table is that of the run, which is reported as such.
+        A single table ends with its run, and the end of the run is reported.
         """
         if self._state.is_single:
             return
@@ -172,7 +172,7 @@ def _total(values: Iterable[int | None]) -> int | None:
 def _rows_of(units: Sequence[WorkUnit]) -> int | None:
     """Return the source's estimate of the rows of all units; None if it knows too few of them.
 
-    A view has none. It counts as 0 while less than half of the units are of views.
+    A view has no row count. It counts as 0 while less than half of the units are of views.
     """
     known = [unit.rows for unit in units if unit.rows is not None]
     return sum(known) if known and len(known) * 2 >= len(units) else None

@@ -52,14 +52,14 @@ if TYPE_CHECKING:
 
 
 class Resumption(Struct, frozen=True, kw_only=True):
-    """What the user says of a run that is resumed."""
+    """The user's options for a resumed run."""
 
     secret: SecretReference | None = None
     """Where the password is found now; None is where it was."""
     session_sql: tuple[str, ...] = ()
-    """What the sessions run first; no record holds it."""
+    """The first statements of the sessions; no record holds them."""
     cluster: ClusterOptions | None = None
-    """Where they work from now on; fields that are None are as the run had them."""
+    """The new cluster of the workers; empty fields keep the run's values."""
     parallelism: int | None = None
     """Workers from now on; 0 is the number of usable cores, None is as the run had it."""
     new_snapshot: bool = False
@@ -67,7 +67,7 @@ class Resumption(Struct, frozen=True, kw_only=True):
     keys: EncryptionOptions | None = None
     """Where the keys of encrypted files are found now; None is where they were."""
     masking_keys: tuple[MaskingKey, ...] = ()
-    """Where keys of masks are found now; those that are not named are where they were."""
+    """The new places of keys of masks; keys without a name here keep their places."""
 
 
 def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop) -> Manifests:
@@ -98,7 +98,7 @@ def resume(destination: str, again: Resumption, *, observe: Observer, stop: Stop
 
 
 def _continued(broken: BrokenRun, observe: Observer, stop: Stop) -> Manifests:
-    """Execute what is left of a run, with all that no record of it may hold."""
+    """Execute the rest of a run, with the values that no record may hold."""
     request = broken.first.request
     workers = broken.parallelism or broken.first.plan.limits.parallelism
     with workers_for(request, workers, stop=stop) as team:
@@ -325,11 +325,11 @@ def _is_the_job(run: ResolvedTable, request: Request) -> bool:
 
 
 def _has_its_key(run: ResolvedTable, request: Request) -> bool:
-    """Return whether the Parquet key of a request, if it has one, is that of a run."""
+    """Return whether the Parquet key of a request, if it has one, is the run's key."""
     for output, one in zip(run.outputs, request.of_outputs(), strict=True):
         had, asked = output.options.encryption, one.output.encryption
         if had is None or asked is None:
-            continue  # Whether both are None has been compared.
+            continue  # The caller has compared their presence.
         from unloader.secrets.encryption_keys import check_key
 
         if not check_key(replace(asked, key_proof=had.key_proof)):
@@ -338,7 +338,7 @@ def _has_its_key(run: ResolvedTable, request: Request) -> bool:
 
 
 def _has_its_masking_keys(run: ResolvedTable, request: Request) -> bool:
-    """Return whether the keys of a request's masks are those of a run; both have the same masks."""
+    """Return whether the keys of a request's masks are the run's keys; both have the same masks."""
     pairs = [
         (output.transform.options, asked.output.transform)
         for output, asked in zip(run.outputs, request.of_outputs(), strict=False)
@@ -368,7 +368,7 @@ class _CutShort(Struct, frozen=True, kw_only=True):
     place: str
     """Where its manifest is."""
     record: bytes
-    """What it was to do; empty if it left nothing."""
+    """The record of the run; empty if it left nothing."""
     found_in: str
     """Where the record was found."""
 
@@ -381,7 +381,7 @@ class _CutShort(Struct, frozen=True, kw_only=True):
 
 
 def _completed(place: str, observe: Observer) -> _CutShort | None:
-    """Finish a publication that was cut short, as that run is complete; return the run."""
+    """Finish an interrupted publication, as that run is complete; return the run."""
     found = None
     for each in storage_at(place).complete(place):
         for text in each.messages:
@@ -402,7 +402,7 @@ def _finished(place: str, done: _CutShort | None, observe: Observer) -> Manifest
         observe: Gets notices.
 
     Raises:
-        OutputFailed: There is no finished run.
+        OutputFailed: No run is finished.
         FollowUpFailed: The run is complete, and a link could not be switched.
     """
     place = done.place if done else place
@@ -437,10 +437,10 @@ def _finished(place: str, done: _CutShort | None, observe: Observer) -> Manifest
 
 
 def _check_no_table_of_a_run(place: str) -> None:
-    """Check that a place is not that of one table of several.
+    """Check that a place does not belong to one table of several.
 
     Raises:
-        OutputFailed: It is: the run goes on as a whole.
+        OutputFailed: It does: such a run is resumed as a whole.
     """
     storage = storage_at(place)
     try:
@@ -449,7 +449,7 @@ def _check_no_table_of_a_run(place: str) -> None:
             return
         home = home_above(storage, place, who.run_id)
     except OSError:
-        return  # Whoever looks for the run there says so.
+        return  # The code that looks for the run there reports this.
     if home:
         problem = why_not_resumable(home)
         hint = f"resume the whole run with: unloader resume {shlex.quote(home)}"

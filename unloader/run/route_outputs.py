@@ -1,8 +1,8 @@
 """Several outputs as one: each is written, counted, published and resumed as if it were alone.
 
 An output has its own directory with its own record, journal and manifest. A unit is done when every
-output that is to be written has it. An output that fails ends the run, or is dropped: then nothing
-of it is published, what it has stays for `resume`, and the others go on.
+output that is to be written has it. An output that fails ends the run, or is dropped. A dropped
+output publishes nothing and keeps its files for `resume`, and the other outputs continue.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class RouteOutputs(RunOutput):
         """Take the places of all, or of none.
 
         Args:
-            run: What is to be written.
-            open_one: Opens one output; see `unloader.run.taking_places`.
+            run: The run to write.
+            open_one: Opens one output of the table.
             resumed: An earlier process of the run has begun it.
             one_of_many: The table is one of several.
 
@@ -83,7 +83,7 @@ class RouteOutputs(RunOutput):
 
     @property
     def manifests(self) -> tuple[Manifest, ...]:
-        """Those of the routes that are published."""
+        """The manifests of the published routes."""
         return tuple(route.manifest for route in self.routes if route.manifest is not None)
 
     def begin(self, observe: Observer, stop: Stop) -> None:
@@ -93,12 +93,12 @@ class RouteOutputs(RunOutput):
             route.output.begin(observe, stop)
 
     def keep(self, name: str, data: bytes) -> None:
-        """Keep a record with each: whichever directory is resumed, it tells of all."""
+        """Keep a record in each directory: any of them resumes all routes."""
         for route in self._open():
             route.output.keep(name, data)
 
     def progress(self, tick: Callable[[], None]) -> Progress:
-        """Return the units that all have; the others are read again for those that lack them."""
+        """Return the units that all have; the others are read again for routes that lack them."""
         attempts: dict[str, int] = {}
         for route in self._open():
             if route.is_new and not self._one_of_many:
@@ -130,7 +130,7 @@ class RouteOutputs(RunOutput):
             self._try(route, route.output.check)
 
     def record(self, unit: FinishedUnit) -> Event | None:
-        """Put what each has of a unit on record; drop those that have failed with it."""
+        """Record the part of a unit in each route; drop the routes that failed with it."""
         for result in unit.outputs or ():
             route = self.routes[result.number]
             if result.failure is not None:
@@ -157,7 +157,8 @@ class RouteOutputs(RunOutput):
                 route.output.discard(unit, attempt)
 
     def read_back(self, units: Sequence[FinishedUnit], stop: Stop) -> tuple[str, ...]:
-        """Read the files of all again; what cannot be compared stands in the manifest of each."""
+        """Read the files of all again; the manifest of each records files that cannot be
+        compared."""
         for route in self._open():
             if route.output.is_kept:
                 own = self._of(route, units)
@@ -186,7 +187,7 @@ class RouteOutputs(RunOutput):
                     self._drop_for(route, error)
             elif route.manifest is not None:
                 then(route.manifest)  # The process that published it may have died just there.
-            # One that an earlier process has published is told, too: it is a part of this run.
+            # A route that an earlier process published is reported, too: it is a part of this run.
             if route.manifest is not None:
                 self._observe(_finished(route, route.manifest))
         dropped = [route for route in self.routes if route.failure is not None]
@@ -197,7 +198,7 @@ class RouteOutputs(RunOutput):
         return first
 
     def abandon(self, units: Sequence[FinishedUnit], manifest: MakeManifest | None) -> None:
-        """Leave of each that is not published what can be gone on with, or no trace."""
+        """Keep the resumable part of each unpublished route, or remove all traces."""
         for route in self.routes:
             if route.manifest is not None or route.is_abandoned:
                 continue
@@ -281,7 +282,7 @@ class RouteOutputs(RunOutput):
         done = [each for each in self.routes if each.manifest is not None]
         where = ", ".join(f"{each.name} in {each.directory}" for each in done)
         hint = next((each.failure.hint for each in dropped if each.failure), "")
-        # Several tables are gone on with together.
+        # Several tables are resumed together.
         return PartialUnload(
             f"{len(dropped)} of {counted(len(self.routes), 'route')} failed: {named}; complete: "
             f"{where}",
@@ -349,15 +350,15 @@ class AllPlaces:
             raise trouble
 
     def marks(self) -> tuple[str, ...]:
-        """Return those of all."""
+        """Return the marks of all places."""
         return tuple(mark for storage in self._storages for mark in storage.marks())
 
     def stop_asked(self) -> bool:
-        """Tell whether somebody has asked at any of them."""
+        """Return whether a stop was requested at any place."""
         return any(storage.stop_asked() for storage in self._storages)
 
     def wish(self) -> bytes:
-        """Return what was asked at one of them."""
+        """Return a request that was made at one of the places."""
         return next(filter(None, (storage.wish() for storage in self._storages)), b"")
 
 
@@ -392,7 +393,7 @@ class RouteState(Struct, kw_only=True):
         return self.run.output.options.destination
 
     def own(self, unit: FinishedUnit, result: OutputResult) -> FinishedUnit:
-        """Return what it has of a unit, as if it were the only output."""
+        """Return the route's part of a unit, as if the route were the only output."""
         return replace(
             unit,
             rows=result.rows,
@@ -405,7 +406,7 @@ class RouteState(Struct, kw_only=True):
 
 
 def as_read(units: Sequence[FinishedUnit]) -> FinishedUnit:
-    """Return what routes have of a unit as what was read of it, for all of them."""
+    """Return the parts of a unit in all routes as one finished unit."""
     first = units[0]
     files = tuple(file for unit in units for file in unit.files)
     return replace(first, rows=first.scanned, filtered=None, files=files, content=None)

@@ -3,7 +3,7 @@
 Take the places and the snapshot, put the run on record, hand out the units of all tables, count and
 verify each table, publish it, write the manifest. A run over several tables has its record and its
 manifest in the directory around theirs. A single table is the smallest case: its directory and its
-manifest are those of the run.
+manifest belong to the run.
 
 Nothing is published before every unit of its table is done and the number of rows agrees with the
 source's own at the same snapshot.
@@ -61,13 +61,14 @@ if TYPE_CHECKING:
     from unloader.run.concurrency import LoadWatch
 
 Manifests = tuple[Manifest, ...] | TablesManifest
-"""What a run returns: the manifest of each output of a single table, or that of several tables."""
+"""A run returns the manifest of each output of a single table, or the manifest of several
+tables."""
 
 _LAST_ORDERS = 4
 """For each worker: so few are left that tables need not wait for others to be published (guess)."""
 
 _SAME_SECONDS = 0.05
-"""For this time, what is known of the workers is taken as unchanged."""
+"""For this time, the state of the workers counts as unchanged."""
 
 
 def run(
@@ -78,12 +79,12 @@ def run(
     observe: Observer,
     stop: Callable[[], bool],
 ) -> Manifests:
-    """Execute a run; return its manifest, of a single table with several routes that of each.
+    """Execute a run; return its manifest, or a manifest for each route of a single table.
 
     Args:
         resolved: The tables with their open source.
         executor: Does the work units; given back by the caller.
-        left: Of a run that is resumed, what is left of each table.
+        left: The remains of each table of a resumed run.
         observe: Called with each event, in this thread.
         stop: Asked several times a second.
 
@@ -91,8 +92,8 @@ def run(
         OutputFailed: A destination refused, or a value does not fit the format; or the files are
             complete, and the table of a lakehouse that they are for has refused them.
         SourceError: The source failed for good.
-        PartialUnload: Some units failed after all attempts, or some tables are not complete; what
-            is finished stays staged for `resume`.
+        PartialUnload: Some units failed after all attempts, or some tables are not complete; the
+            finished units stay staged for `resume`.
         VerifyMismatch: Rows written and rows counted by the source differ.
         Interrupted: `stop` returned True, or `unloader stop` asked for the end.
         FollowUpFailed: All is published, but `--latest-link` could not be switched.
@@ -143,7 +144,7 @@ class _Run:
     held: ExitStack
     """Gives everything back in the end."""
     left: Mapping[TablePlaces, Left]
-    """Of a run that is resumed, what is left of each table."""
+    """The remains of each table of a resumed run."""
     following: Following = field(init=False)
     _home: Home | None = None
     _opening: Opening = field(init=False)
@@ -205,7 +206,7 @@ class _Run:
             self._taking = opening.take_later(order, home.keep_record)
             self.held.callback(self._taking.close)
         self._unload(units)
-        # Count, verify and publish what is not published yet.
+        # Count, verify and publish unpublished tables.
         if state.is_recorded:
             self._hand_over()
         at_once = state.options.publish == "table"
@@ -215,7 +216,7 @@ class _Run:
         return self._end()
 
     def _ordered(self) -> list[TableUnit]:
-        """Return what is to be read, in the order in which it is handed out."""
+        """Return the units to read, in the order of handing out."""
         tables = self.state.tables
         units = [
             TableUnit(table=table.number, unit=unit)
@@ -262,7 +263,7 @@ class _Run:
 
         def collect() -> None:
             if schedule.fresh <= _LAST_ORDERS * places:
-                # What is published now is not waited for when all is read.
+                # At the end of reading, tables that are published early need no wait.
                 self._finisher.hurry()
             self._collect()
 
@@ -337,7 +338,7 @@ class _Run:
         """Return the error of a run that ends with one of its tables; it names one of several."""
         tables = self.state.tables
         if self.state.is_single:
-            # What the output reports comes first: that its reader has gone, for example.
+            # Errors of the output come first: for example, that its reader has gone.
             tables[0].output.check()
             return error_of(failure)
         names = [table.name for table in tables if table.failure is not None]
@@ -383,8 +384,8 @@ class _Run:
             yield tables[number], None
 
     def _collect(self, timeout_seconds: float = 0.0) -> None:
-        """Take up what has become of tables."""
-        # Whichever of the two is busy is waited for; the tables come before what is beside them.
+        """Collect finished tables."""
+        # The busy part is waited for; the tables come before the steps beside them.
         self._collect_taken(0.0 if self._finisher.is_busy else timeout_seconds)
         for table, error in self._finisher.collect(timeout_seconds):
             if error is not None:
@@ -397,7 +398,7 @@ class _Run:
                 raise self._ended_by(table.failure)
 
     def _collect_taken(self, timeout_seconds: float) -> None:
-        """Take up the tables whose directories are taken since, or cannot be."""
+        """Collect tables whose directories were taken since the last call, or cannot be taken."""
         taking = self._taking
         if taking is None or not taking.is_busy:
             return
@@ -418,7 +419,8 @@ class _Run:
     def _wait(self, phase: Phase | None = None) -> None:
         """Wait until the last tables are counted and published.
 
-        The threads that do this end when the user asks for it. What is published then stays.
+        The threads that do this end when the user asks for it. Tables that are published by then
+        stay published.
 
         Args:
             phase: Begins with it, if there is anything to wait for. A single table reports its
@@ -472,7 +474,7 @@ class _Run:
         return manifests
 
     def abandon(self, error: UnloaderError | None) -> None:
-        """Leave of each table what can be resumed, or no trace.
+        """Keep the resumable part of each table, or remove all traces.
 
         Args:
             error: What ended the run; None for an unexpected error.
@@ -516,7 +518,7 @@ def commit(manifest: Manifest, place: str, observe: Observer, *, is_own: bool) -
 
 
 def check_before(request: Request, observe: Observer) -> None:
-    """Tell of earlier runs for a table that are not part of it.
+    """Report earlier runs for a table that are not part of it.
 
     Raises:
         OutputFailed: One is complete: whether its rows are wanted is the user's to say.

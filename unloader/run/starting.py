@@ -67,7 +67,7 @@ def tell_settings(requests: Iterable[Request], observe: Observer) -> None:
 
 
 def finished(asked: TablesRequest) -> Manifests | None:
-    """Return the manifests of a finished run of the job; None if there is none.
+    """Return the manifests of a finished run of the job, or None.
 
     With `{date}` it is one of today, and so it is for a table of a lakehouse.
 
@@ -125,7 +125,8 @@ def _of_another_job(place: str, had: Sequence[Setting], asked: Sequence[Setting]
 
 
 def _places(destination: str) -> Sequence[str]:
-    """Return where a finished run may be: that of today, if the place is another one each day."""
+    """Return the possible places of a finished run: today's place, if the place changes each
+    day."""
     if not is_kept((destination,)):
         return ()
     today = f"{datetime.now(UTC):%Y%m%d}"
@@ -148,7 +149,7 @@ def _is_over(place: str) -> bool:
     try:
         return storage_at(place).who_was_here(place, counted=False) is None
     except OSError:
-        return False  # The run that follows says so.
+        return False  # The next run reports this.
 
 
 def _manifest_at(place: str) -> Manifest | None:

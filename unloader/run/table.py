@@ -1,4 +1,4 @@
-"""One table of a run, and the run as a whole, while it goes on.
+"""One table of a run, and the run as a whole, during the run.
 
 Nothing is published before every unit of a table is done and the number of rows agrees with the
 source's own at the same snapshot. On masked columns no error shows a value.
@@ -99,7 +99,7 @@ class RunState(Struct, kw_only=True):
     evidence: Evidence = field(default_factory=Evidence)
     """Where the workers were."""
     lowest_parallelism: int | None = None
-    """See `unloader.engine.schedule`; known when all units are done."""
+    """The lowest parallelism of the schedule; known when all units are done."""
     steering: RunSteering | None = None
     """What steers the number of workers; None before there are any."""
 
@@ -139,9 +139,9 @@ class Table(Struct, kw_only=True):
     is_taken: bool = True
     """Its directory is locked, so that its units can be read."""
     then: Callable[[Manifest], None] = lambda manifest: None
-    """See `RunOutput.publishing`."""
+    """The action of `RunOutput.publishing`."""
     release: Callable[[], None] = lambda: None
-    """Gives back what the run holds of it; may be called again."""
+    """Releases the run's hold on the table; further calls do nothing."""
     before: Progress = field(default_factory=Progress)
     """What an earlier process of the run has done of it."""
     finished: dict[str, FinishedUnit] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class Table(Struct, kw_only=True):
     """All its rows are staged, and counted by the source."""
     source_rows: int | None = None
     manifests: tuple[Manifest, ...] = ()
-    """Once it is published: one, or that of each route."""
+    """After publication: one manifest, or one for each route."""
     _verify_result: str = "not verified"
     _not_compared: tuple[str, ...] | None = None
 
@@ -300,7 +300,7 @@ class Table(Struct, kw_only=True):
         self.manifests = self.output.manifests or (manifest,)
 
     def abandon(self, *, kept: bool) -> None:
-        """Leave what is done for `resume`, or no trace."""
+        """Keep the finished part for `resume`, or remove all traces."""
         units = tuple(self.finished.values())
         self.output.abandon(units, partial(self._manifest, complete=False) if kept else None)
 

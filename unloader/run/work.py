@@ -79,7 +79,7 @@ class Units(Work[TableUnit]):
     drop: Callable[[Callable[[TableUnit], bool]], None] = lambda units: None
     """Takes units out of the schedule."""
     put_back: Callable[[Sequence[TableUnit], int], None] = lambda units, attempt: None
-    """Has the schedule try units again, of which an attempt has come to nothing."""
+    """Makes the schedule repeat units whose attempt has failed."""
     _left: Counter[int] = field(default_factory=Counter)
     """Units that are not done, by the number of the table."""
     _working: int = 0
@@ -127,7 +127,7 @@ class Units(Work[TableUnit]):
             return None
 
     def check(self) -> None:
-        """Let displays redraw; take up tables that are finished; raise if the run is to end."""
+        """Let displays redraw; collect finished tables; raise if the run is to end."""
         self.state.live(Tick())
         if self.state.is_single:
             # The manifests of several tables have no samples. Their places are looked at as they
@@ -342,7 +342,7 @@ class Units(Work[TableUnit]):
         )
 
     def _spoiled(self, attempt: Attempt[TableUnit], error: UnloaderError | OSError) -> None:
-        """Give a table up whose journal cannot be written, where the run continues without it.
+        """Drop a table with an unwritable journal, where the run continues without it.
 
         Raises:
             UnloaderError: The error, where the run ends.
@@ -372,7 +372,7 @@ class Units(Work[TableUnit]):
 def named(observe: Observer, table: str) -> Observer:
     """Return an observer for one of several tables, which adds the table's name to its events.
 
-    Phases, ticks and routes of a single table are not passed on: they are not those of the run.
+    Phases, ticks and routes of a single table are not passed on: they do not belong to the run.
     """
 
     def pass_on(event: Event) -> None:

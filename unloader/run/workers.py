@@ -34,8 +34,8 @@ ENTRY = "unloader.worker.process:work"
 """The function that does the tasks of a worker."""
 
 _START_SECONDS = 60.0
-"""Least time for the start of a worker, whatever --stall-timeout is: a busy machine takes seconds
-to start one, and no attempt may be lost that way."""
+"""Least time for the start of a worker, independent of --stall-timeout. A busy machine takes
+seconds to start a worker, and no attempt may be lost that way."""
 
 _PROOF_SECONDS = 120.0
 """A busy machine, and a database that takes its time to open a session (guess)."""
@@ -58,15 +58,15 @@ def workers_for(
     All processes are gone at the end of the context.
 
     Args:
-        request: What was asked for.
-        parallelism: Of a plan made earlier; None is that of the request.
+        request: The user's request.
+        parallelism: The parallelism of an earlier plan; None takes the request's.
         stop: Asked several times a second while a cluster is opened; True ends that.
 
     Raises:
         ConfigError: As `seat_request`, or as `unloader.engine.cluster.opening.open_cluster`.
         ConnectFailed: The cluster cannot be reached.
         Interrupted: `stop` returned True.
-        UsageError: It is not for what is asked.
+        UsageError: The workers do not suit the request.
     """
     if not request.uses_cluster:
         seats = seat_request(request, parallelism)
@@ -99,9 +99,9 @@ def prove(executor: Executor, run: ResolvedTable, places: tuple[str, ...]) -> No
     """Have each machine of a cluster show that it reads the source and sees the destination.
 
     Args:
-        executor: Of the run.
-        run: What is to be done.
-        places: Where it has written its lock.
+        executor: The run's executor.
+        run: The run to prove.
+        places: The places with the run's lock.
 
     Raises:
         UnloaderError: One does not, which it names.
