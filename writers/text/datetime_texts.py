@@ -203,7 +203,7 @@ def _far_offset(zone: str, seconds: int) -> int:
 
 
 def duration_texts(values: pa.Array) -> pa.Array:
-    """Return durations in ISO 8601, such as PT49H0.5S; a duration has no days of its own."""
+    """Return durations in ISO 8601, such as PT49H0.5S; a duration does not use days."""
     digits = UNIT_DIGITS[values.type.unit]
     ticks = values.view(pa.int64()).to_pylist()
     return pa.array(

@@ -4,22 +4,22 @@ It defines the bytes: any faster encoder must produce the same. Columns become s
 are joined row by row into a buffer that is the output, so UTF-8 text is never copied into Python
 objects.
 
-What stands for characters that the output encoding lacks, where the format has a substitute.
+Substitutes for characters that the output encoding lacks, where the format has a substitute.
 
 Characters are replaced in the values themselves, before anything is enclosed, escaped or counted:
 a substitute that holds the delimiter is then enclosed as any such value is.
 
 The header in the most usual dialects, made without loading the plain encoder.
 
-Those are the dialects that servers know, too: one-character marks, doubling, UTF-8. The rules are
-those of `writers.text.enclosing` cut down to that, and a test holds the two against each other. It
-saves the import of Arrow's compute functions, which takes longer than planning a table.
+Those are the dialects that servers know, too: one-character marks, doubling, UTF-8. The rules are a
+small part of the rules of `writers.text.enclosing`, and a test compares the two. It saves the
+import of Arrow's compute functions, which takes longer than planning a table.
 
 Arrow's own CSV writer, used where it is known to write exactly the bytes that are wanted.
 
-It joins columns of text in two thirds of the time that `binary_join_element_wise` takes, and puts
-a mark around every value of a column in a third (measured, ten columns, 133 bytes a row). It only
-copies: values that hold what it takes for structure it refuses, and they are joined the other way.
+It joins columns of text in two thirds of the time that `binary_join_element_wise` takes, and puts a
+mark around every value of a column in a third (measured, ten columns, 133 bytes a row). It only
+copies: it refuses values that hold its marks of structure, and they are joined the other way.
 """
 
 from __future__ import annotations
@@ -84,11 +84,11 @@ class PlainEncoder:
         """Rows of all batches so far; the row named in an error is counted from their start."""
 
     def preamble(self) -> bytes:
-        """Return what stands in front of everything else in a file: a byte order mark, if any."""
+        """Return the first bytes of a file, before everything else: a byte order mark, if any."""
         return self._encoding.preamble
 
     def header(self) -> bytes:
-        """Return the record of column names, or nothing if the format has none.
+        """Return the record of column names; empty if the format has no header.
 
         Raises:
             FormatError: A name cannot be written in this format.
@@ -284,7 +284,7 @@ def _is_ascii(alphabet: frozenset[str] | None) -> bool:
 
 
 class LargeRecord(Struct, frozen=True, kw_only=True):
-    """The cells of a record, as they stand between two delimiters."""
+    """The cells of a record, each as the text between two delimiters."""
 
     cells: Sequence[str | Pieces]
     names: Sequence[str]
@@ -295,7 +295,7 @@ class LargeRecord(Struct, frozen=True, kw_only=True):
     encoding: OutputEncoding
 
     def encoded(self) -> Iterator[bytes]:
-        """Return the record in the output encoding, behind its length if the format has one.
+        """Return the record in the output encoding, after its length if the format has one.
 
         Large values are read once, and once more before for the length.
 
@@ -359,7 +359,7 @@ class Substitutes:
             yield piece.translate(self._table)
 
     def _fits(self, texts: pa.Array) -> bool:
-        """Tell, of all texts at once, whether none needs a substitute."""
+        """Return, for all texts together, whether all fit without a substitute."""
         try:
             text = str(value_bytes(texts), "utf-8")
             return text.isascii() or self._encoding.reads_back(text, self._encoding.encode(text))
@@ -385,8 +385,8 @@ class Records:
     """The records of a batch.
 
     Args:
-        cells: For each column the texts as they stand between two delimiters, null for NULL;
-            string or large_string, at least one row.
+        cells: For each column the texts between two delimiters, null for NULL; string or
+            large_string, at least one row.
         format: Its delimiter, end of line and NULL text are used.
     """
 
@@ -410,7 +410,7 @@ class Records:
         return total
 
     def prefixed(self, prefixes: pa.Array) -> memoryview:
-        """Return the bytes of all records, each behind its prefix."""
+        """Return the bytes of all records, each after its prefix."""
         kind = self._kind(len(value_bytes(prefixes)))
         first = self._join([prefixes, self._cells[0]], "", kind)
         return self._bytes([first, *self._cells[1:]])
@@ -455,19 +455,19 @@ class Records:
         return pa.large_string() if large else pa.string()
 
     def _literal_bytes(self) -> int:
-        """Return the bytes of a record that are not those of a cell."""
+        """Return the bytes of a record outside its cells."""
         return len(self._delimiter.encode()) * (len(self._cells) - 1) + len(self._end.encode())
 
     def _most_bytes(self) -> int:
-        """Return the bytes of all records, and those of the NULL text for every cell."""
+        """Return the bytes of all records, plus the NULL text for every cell."""
         nulls = len(self._null.encode()) * len(self._cells)
         cells = sum(len(value_bytes(cells)) for cells in self._cells)
         return self._rows * (self._literal_bytes() + nulls) + cells
 
 
 def _empty(rows: int) -> pa.Array:
-    """Return a column of empty texts: what stands behind the last delimiter."""
-    # Not by `pa.repeat`, which looks for NumPy at every call, even where there is none.
+    """Return a column of empty texts, for the place after the last delimiter."""
+    # Not by `pa.repeat`: each call looks for NumPy, even where NumPy is not installed.
     offsets = pa.py_buffer(bytes(4 * (rows + 1)))
     return pa.Array.from_buffers(pa.string(), rows, [None, offsets, pa.py_buffer(b"")])
 

@@ -5,8 +5,8 @@ NULL and each end of a record apart? Nothing here looks at a value.
 
 From UTF-8 records to the bytes of the output encoding, never replacing a character.
 
-An encoding qualifies when it can be written piece by piece: ASCII text must have a fixed width
-and no state. What it cannot hold, or would read back as another character (Shift JIS has a few),
+An encoding qualifies when it can be written piece by piece: ASCII text must have a fixed width and
+no state. A character that it cannot hold, or would read back as another one (Shift JIS has a few),
 is refused.
 """
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _BACKSLASH = "\\"
 
 DIALECTS: dict[str, TextFormat] = {
-    # RFC 4180 asks for CR LF; LF is what the tools around a Unix pipe expect, and every reader of
-    # the RFC's format takes it.
+    # RFC 4180 asks for CR LF. The tools around a Unix pipe expect LF, and every reader of the RFC's
+    # format takes it.
     "rfc4180": TextFormat(),
     # PostgreSQL's COPY text format and the defaults of MySQL's LOAD DATA, plus a header.
     "tsv": TextFormat(delimiter="\t", enclosure="", enclose="none", escape="backslash", null=r"\N"),
@@ -72,7 +72,7 @@ def dialect(name: str) -> TextFormat:
     """Return the dialect of that name.
 
     Raises:
-        FormatError: There is none; the message lists those there are.
+        FormatError: No dialect has this name; the message lists the dialects.
     """
     try:
         return DIALECTS[name]
@@ -242,7 +242,7 @@ _BYTE_ORDER_MARKS = {
     "utf-16": ("utf-16-le", codecs.BOM_UTF16_LE),
     "utf-32": ("utf-32-le", codecs.BOM_UTF32_LE),
 }
-"""Codecs that put a mark in front of everything they encode, and what to use behind the mark."""
+"""Codecs that put a mark before their first output, and the codec to use after the mark."""
 _LOSSY = {"raw-unicode-escape", "unicode-escape", "utf-7", "punycode", "idna", "undefined"}
 _ASCII = "".join(map(chr, range(128)))
 
@@ -267,7 +267,7 @@ class OutputEncoding:
         except UnicodeError:
             raise _unfit(name) from None
         self._codec, self.preamble = _BYTE_ORDER_MARKS.get(canonical, (canonical, b""))
-        """`preamble` is the byte order mark in front of each file, or nothing."""
+        """`preamble` is the byte order mark at the start of each file, or nothing."""
         if canonical.replace("_", "-") in _LOSSY or not _is_piecewise(self._codec):
             raise _unfit(name)
 
@@ -294,7 +294,7 @@ class OutputEncoding:
         return EncodingStream(self._codec, checked=not self.is_utf8)
 
     def reads_back(self, text: str, encoded: bytes) -> bool:
-        """Tell whether the bytes are the text and nothing else."""
+        """Return whether the bytes are the text and nothing else."""
         return encoded.decode(self._codec, "replace") == text
 
     def first_unfit(self, texts: pa.Array) -> tuple[int, str] | None:
@@ -322,7 +322,7 @@ class OutputEncoding:
                 )
 
     def holds(self, character: str) -> bool:
-        """Tell whether a character can be written, and is read back as itself."""
+        """Return whether a character can be written, and is read back unchanged."""
         try:
             return self.reads_back(character, self.encode(character))
         except UnicodeEncodeError:

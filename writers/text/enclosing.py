@@ -1,22 +1,22 @@
 """When a value is enclosed or escaped, so that a reader gets back exactly it.
 
-The rules are those of `writers.text.marks`, here for whole arrays of values.
+The rules of `writers.text.marks`, here for whole arrays of values.
 
 The rules of `writers.text.enclosing` for one value in pieces; the bytes are the same.
 
 Where only some values are enclosed (`minimal`) a value is read once before it is written, up to
 where that is decided. A refusal may come in the middle of a record: the file is given up then.
 
-The text of a value that comes in pieces: the same as that of the whole value, never held whole.
+The text of a value that comes in pieces: the same text as for the whole value, never held whole.
 
-What is held back from one piece to the next is a few characters or bytes: the beginning of a mark
-that may go on in the next piece, or an odd byte of base64.
+From one piece to the next, a few characters or bytes are held back: the beginning of a mark that
+may continue in the next piece, or an odd byte of base64.
 
 Values that spreadsheets take for formulas, and the quote that keeps them from it.
 
-A program such as Excel runs a field of a CSV file that begins with one of `STARTS`; what it does
-then somebody else may have written into the database. With the quote in front it is text. The list
-is that of OWASP's page on CSV injection.
+A program such as Excel runs a field of a CSV file that begins with one of `STARTS`, and an attacker
+may have written that field into the database. With the quote before it, the field is text. The list
+comes from OWASP's page on CSV injection.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ class Enclosing:
         self._special = special_characters(format)
 
     def leaves(self, alphabet: frozenset[str] | None) -> bool:
-        """Tell whether texts of these characters hold nothing that has to be escaped."""
+        """Return whether texts of these characters need no escape."""
         return alphabet is not None and not alphabet & self._special
 
     def cells(
         self, texts: pa.Array, place: Place, *, always: bool, alphabet: frozenset[str] | None
     ) -> pa.Array:
-        """Return the texts as they stand between two delimiters; null stays, for NULL.
+        """Return the texts between two delimiters; null stays, for NULL.
 
         Args:
             texts: string or large_string.
@@ -180,7 +180,7 @@ def _found(texts: pa.Array, marks: tuple[str, ...]) -> list[str]:
 
 
 def _has(texts: pa.Array, text: str) -> bool:
-    """Tell whether a value equals a text."""
+    """Return whether a value equals a text."""
     if not text:
         return bool(pc.min(pc.binary_length(texts)).as_py() == 0)
     return bool(_found(texts, (text,))) and bool(pc.any(pc.equal(texts, text)).as_py())
@@ -215,7 +215,7 @@ class LargeEnclosing:
     def cell(
         self, pieces: Pieces, place: Place, *, always: bool, alphabet: frozenset[str] | None
     ) -> Pieces:
-        """Return the text as it stands between two delimiters, the enclosure included.
+        """Return the text between two delimiters, with the enclosure.
 
         Args:
             pieces: The text of one value that is not NULL.
@@ -339,7 +339,7 @@ def large_text(value: LargeValue, form: BinaryForm, decimal_separator: str = "."
     Args:
         value: Binary or text.
         form: How binary is written.
-        decimal_separator: What takes the place of a point; other than a point for numbers only.
+        decimal_separator: Replaces the point; different from a point for numbers only.
     """
     if not value.binary:
         if decimal_separator == ".":
@@ -409,7 +409,7 @@ def is_guarded(field: pa.Field) -> bool:
 
 
 class FormulaGuard:
-    """Puts a quote in front of texts of one schema that begin like a formula."""
+    """Puts a quote before texts of one schema that begin like a formula."""
 
     def __init__(self, schema: pa.Schema) -> None:
         """Take the schema of the batches."""
@@ -447,7 +447,7 @@ class FormulaGuard:
 
 
 class _GuardedValue(Struct, frozen=True):
-    """A large text with the quote in front where it begins like a formula."""
+    """A large text, with the quote before it if it begins like a formula."""
 
     value: LargeValue
 
@@ -475,7 +475,7 @@ def _guard(column: pa.Array) -> pa.Array:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type that texts of a column are taken out of, of which Arrow has functions."""
+    """Return the type for texts taken out of a column; Arrow has functions for this type."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):

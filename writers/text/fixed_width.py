@@ -1,9 +1,9 @@
 """Records of fixed width: every value in its own bytes, padded with blanks, nothing between them.
 
-A reader cuts a record at known places (`POSITION(1:15)`), strips the blanks and takes what is left,
-so a value that this would change is refused: one that ends in a blank or control character, and
-one that reads as NULL. Nothing is ever cut. What a value holds does not matter otherwise; an end of
-line inside it is fine, for records are counted in bytes.
+A reader cuts a record at known places (`POSITION(1:15)`) and strips the blanks. So a value that
+this would change is refused: one that ends in a blank or control character, and one that reads as
+NULL. Nothing is ever cut. What a value holds does not matter otherwise; an end of line inside it is
+fine, for records are counted in bytes.
 
 How long the texts of a column can be, for records of fixed width.
 
@@ -48,7 +48,7 @@ class FixedRecords:
     Args:
         schema: Of the batches.
         format: A checked one with a field for each column.
-        encoding: That of the format.
+        encoding: The encoding of the format.
 
     Raises:
         FormatError: There are more or fewer fields than columns.
@@ -155,7 +155,7 @@ class _Field:
         if self._encoding.is_utf8 or (self._keeps_ascii and str(data, "latin-1").isascii()):
             lengths = pc.binary_length(texts)
             self._check_widths(lengths, place)
-            # Arrow pads up to a number of bytes, whatever they stand for.
+            # Arrow pads up to a number of bytes, not of characters.
             pad: Callable[..., pa.Array] = pc.ascii_lpad if self._field.right else pc.ascii_rpad
             return pad(with_room(texts, factor=0, more=self.width), self.width, _BLANK)
         encoded = [self._encode(text, index, place) for index, text in enumerate(texts.to_pylist())]
@@ -187,7 +187,7 @@ class _Field:
 
 
 def is_free_text(column: pa.Field) -> bool:
-    """Tell whether a column's values may end in anything: they are text, and not of a mask."""
+    """Return whether a column's values may end in any character: texts without a mask."""
     free = content_of_field(column) == "text" and not text_class(column)
     return free and not pa.types.is_temporal(plain_type(column.type))
 
@@ -215,7 +215,7 @@ _ESCAPED = 9
 
 
 def most_bytes_of_characters(encoding: str, count: int) -> int:
-    """Return how many bytes so many characters take at most.
+    """Return the most bytes that a number of characters takes.
 
     The eight bytes that Python's EUC-KR gives Hangul outside KS X 1001 are not reckoned with.
     """
@@ -228,7 +228,7 @@ def most_bytes_of_characters(encoding: str, count: int) -> int:
 
 
 def most_bytes_of_utf8(encoding: str, count: int) -> int:
-    """Return how many bytes a text takes at most that takes so many in UTF-8."""
+    """Return the most bytes that a text takes, from its bytes in UTF-8."""
     codec = codecs.lookup(encoding).name
     if codec.startswith("utf-16"):
         return 2 * count
@@ -308,7 +308,7 @@ def decimal_text(precision: int, scale: int, separator: str) -> str:
 
 
 def binary_text(size: int, form: BinaryForm) -> str:
-    """Return the longest text of so many bytes."""
+    """Return the longest text of a number of bytes."""
     if form == "base64":
         return "=" * (-(-size // 3) * 4)
     return ("\\x" if form == "prefixed-hex" else "") + "f" * (2 * size)

@@ -45,7 +45,7 @@ def json_texts(values: pa.Array, scalar: Scalar) -> pa.Array:
 
 def _struct_texts(values: pa.Array, scalar: Scalar) -> pa.Array:
     pieces: list[pa.Array | str] = []
-    # Flattened, so that whatever lies under a null struct is null, too.
+    # Flattened, so that all values under a null struct are null, too.
     for field, child in zip(values.type, values.flatten(), strict=True):
         name = _escaped(pa.array([field.name]))[0].as_py()
         pieces += [f'{"," if pieces else ""}"{name}":', json_texts(child, scalar)]
@@ -66,7 +66,7 @@ def _map_texts(values: pa.Array, scalar: Scalar) -> pa.Array:
 
 
 def _listed(lists: pa.Array, elements: pa.Array) -> pa.Array:
-    """Join with commas the texts of each list's elements; those of null lists are not there."""
+    """Join with commas the texts of each list's elements; null lists have no elements here."""
     lengths = pc.cast(pc.fill_null(pc.list_value_length(lists), 0), pa.int64())
     offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
     return pc.binary_join(

@@ -1,4 +1,4 @@
-r"""What the marks of a format (delimiter, enclosure, end of line, NULL) demand of a value.
+r"""The limits that the marks of a format (delimiter, enclosure, end of line, NULL) set on a value.
 
 `minimal` encloses what PostgreSQL's COPY does in CSV: a value with the delimiter, the enclosure or
 an end of line in it, one equal to the NULL text, and a lone `\.` in a table of one column. In a
@@ -75,7 +75,7 @@ def _line_ends(format: TextFormat) -> tuple[str, ...]:
 
 
 def bare_escapes(format: TextFormat) -> tuple[tuple[str, str], ...]:
-    """Return what stands for which character in a bare value, to be replaced in this order.
+    """Return the escape of each character in a bare value, to be replaced in this order.
 
     As PostgreSQL's COPY does in its text format.
     """
@@ -93,7 +93,7 @@ def enclosed_escapes(format: TextFormat) -> tuple[tuple[str, str], ...]:
 
 
 def overlaps_itself(mark: str) -> bool:
-    """Tell whether a mark's beginning is also its end, as with `~~` and `aba`.
+    """Return whether a mark's beginning is also its end, as with `~~` and `aba`.
 
     Only such a mark can be found too early where a value's end and the mark meet.
     """
@@ -101,7 +101,8 @@ def overlaps_itself(mark: str) -> bool:
 
 
 def runs_into(text: str, mark: str) -> bool:
-    """Tell whether a reader finds the mark behind a text, which holds none, inside it."""
+    """Return whether a reader finds the mark that follows a text partly inside the text. The text
+    holds no whole mark."""
     return (text + mark).find(mark) != len(text)
 
 
@@ -124,7 +125,7 @@ def holds_enclosure(format: TextFormat) -> Refusal:
 
 
 def meets_enclosure(format: TextFormat) -> Refusal:
-    """Return the refusal of an enclosed value whose end runs into the enclosure behind it."""
+    """Return the refusal of an enclosed value whose end runs into the enclosure after it."""
     return (
         f"the end of the value runs into the enclosure {format.enclosure!r} after it, so a reader "
         "would end the value too early",
@@ -156,7 +157,7 @@ def holds_bare(format: TextFormat, mark: str) -> Refusal:
 
 
 def meets_bare(mark: str) -> Refusal:
-    """Return the refusal of a bare value whose end runs into a mark behind it."""
+    """Return the refusal of a bare value whose end runs into a mark after it."""
     return f"the end of the value runs into {mark!r} after it", _BARE_ADVICE
 
 

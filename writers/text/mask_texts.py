@@ -129,7 +129,7 @@ _ALONE = frozenset({"fraction", "julian", "daysecond", "zone"})
 
 @lru_cache(maxsize=64)
 def _compiled(mask: Mask) -> tuple[_Run, ...]:
-    """Cut a mask into runs; a literal goes into the table of the elements before or behind it."""
+    """Cut a mask into runs; a literal goes into the table of the elements before or after it."""
     runs: list[tuple[str, tuple[Element, ...]]] = []
     for element in mask.elements:
         group = GROUPS.get(element.kind, "text")
@@ -230,13 +230,13 @@ _PLACES = {
     "MI": range(14, 16),
     "SS": range(17, 19),
 }
-"""Where the digits of an element stand in `YYYY-MM-DD HH24:MI:SS`."""
+"""The places of an element's digits in `YYYY-MM-DD HH24:MI:SS`."""
 _ISO_BYTES = 19
 _SECONDS = pa.timestamp("s")
 
 
 class _Layout(Struct, frozen=True, kw_only=True):
-    """A text by bytes: constants, and what is copied over them."""
+    """A text by bytes: constants, and the bytes that are copied over them."""
 
     constants: bytes
     copied: tuple[tuple[int, int], ...]
@@ -251,7 +251,7 @@ def fixed_texts(values: pa.Array, mask: Mask, offset: int | None) -> pa.Array | 
     Args:
         values: Timestamps of any unit without a zone, local time, at least one.
         mask: Its TZR is not written here.
-        offset: Seconds east of UTC, None if there is none or not one for all.
+        offset: Seconds east of UTC, None without an offset or without one for all.
 
     Returns:
         A string array; None where a text of fixed width does not do.
@@ -326,12 +326,12 @@ def _texts(values: pa.Array, layout: _Layout, iso_bytes: int) -> pa.Array | None
 
 @lru_cache(maxsize=64)
 def _layout(mask: Mask, digits: int, unit_digits: int, offset: int | None) -> _Layout | None:
-    """Return the layout of a mask, None if it has none.
+    """Return the layout of a mask, or None.
 
     Args:
         mask: Any.
         digits: Of the fractions in the ISO text.
-        unit_digits: The same of the column's unit; what is not in the ISO text is 0.
+        unit_digits: The digits of the column's unit; digits missing in the ISO text are 0.
         offset: As for `fixed_texts`.
     """
     constants = b""
@@ -340,7 +340,7 @@ def _layout(mask: Mask, digits: int, unit_digits: int, offset: int | None) -> _L
         text = _constant(element, unit_digits, offset)
         if text is None:
             return None
-        # A year of Oracle's SYYYY stands behind a blank.
+        # A blank precedes a year of Oracle's SYYYY.
         start = len(constants) + (element.kind == "SYYYY")
         places = _places(element, digits, unit_digits)
         copied += [(start + index, place) for index, place in enumerate(places)]
@@ -380,7 +380,7 @@ def _constant(element: Element, unit_digits: int, offset: int | None) -> str | N
         return (" " if element.kind == "SYYYY" else "") + "0" * len(_PLACES[element.kind])
     if GROUPS[element.kind] != "offset" or offset is None:
         return None
-    # What has seconds is refused where they cannot be written.
+    # An offset with seconds is refused where they cannot be written.
     return element_text(element, offset, era=False) if offset % 60 == 0 else None
 
 
@@ -395,14 +395,14 @@ _ERAS_BEFORE = 10**9
 """Whole eras added so that every dividend is positive; Arrow's seconds reach 3e11 years."""
 
 _ERAS_BEFORE_FIELDS = 13
-"""The same for years given as fields, which begin in -4800."""
+"""The eras for years given as fields, which begin in -4800."""
 
 
 class Civil:
     """The calendar and clock fields of an array, each computed when first asked for.
 
-    Takes date32, date64, time32, time64 and timestamps; a zone is ignored (the fields are those
-    of UTC). All fields are int64 and null where the value is.
+    Takes date32, date64, time32, time64 and timestamps; a zone is ignored (the fields are UTC). All
+    fields are int64 and null where the value is.
     """
 
     def __init__(self, values: pa.Array) -> None:
@@ -420,7 +420,7 @@ class Civil:
         if self._is_date32:
             return self._ticks, pc.multiply(self._ticks, 0)
         if self._is_time:
-            # Not divided, since 24:00 is a time of its own.
+            # Not divided, since 24:00 differs from 00:00.
             return pc.multiply(self._ticks, 0), self._ticks
         return floor_divide(self._ticks, DAY_SECONDS * 10**self.fraction_digits)
 
@@ -469,7 +469,7 @@ class Civil:
 
     @cached_property
     def iso_week_parts(self) -> tuple[pa.Array, pa.Array]:
-        """ISO 8601 year and week, which are those of the week's Thursday."""
+        """ISO 8601 year and week: the year and week of the week's Thursday."""
         since_monday = floor_divide(pc.add(self.days, 3), 7)[1]
         year, march_day = _year_parts(pc.add(pc.subtract(self.days, since_monday), 3))
         return year, pc.add(_divide(_yearday(year, march_day), 7)[0], 1)

@@ -1,10 +1,9 @@
 """Oracle datetime format masks: what each element says, and its text.
 
-Source of truth: Oracle Database SQL Language Reference, "Datetime Format Models". Names are
-English and weeks start on Sunday (NLS_TERRITORY AMERICA). Years are those of the proleptic
-Gregorian calendar, as Arrow and ISO 8601 have them; Oracle itself switches to the Julian calendar
-before 1582-10-15. A year before 1 is written only by elements that can tell it apart: SYYYY, or
-YYYY beside an era (BC).
+Source of truth: Oracle Database SQL Language Reference, "Datetime Format Models". Names are English
+and weeks start on Sunday (NLS_TERRITORY AMERICA). Years follow the proleptic Gregorian calendar, as
+Arrow and ISO 8601 have them; Oracle itself switches to the Julian calendar before 1582-10-15. A
+year before 1 is written only by elements that can tell it apart: SYYYY, or YYYY beside an era (BC).
 
 A mask may leave out digits of a fraction, or all of it (FF3, or no FF): that is what its author
 asked for. Nothing else is cut.
@@ -83,7 +82,7 @@ class Element(Struct, frozen=True, kw_only=True):
     kind: str
     """A key of GROUPS, or "text"."""
     text: str = ""
-    """The literal, or the element as its author spelled it: the case decides that of names."""
+    """The literal, or the element as its author spelled it: its case decides the case of names."""
     fill: bool = True
     """Pad with zeros and blanks; FM turns it off."""
     digits: int | None = None
@@ -193,7 +192,7 @@ def element_text(element: Element, number: int, era: bool) -> str:
     """Return the text of an element for the number its group depends on.
 
     Args:
-        element: Any but those of the groups fraction, julian, daysecond and zone.
+        element: Any element except the groups fraction, julian, daysecond and zone.
         number: As GROUPS says.
         era: Whether the mask has an era, so that a year before 1 is counted backwards.
     """
@@ -326,4 +325,4 @@ ISO_TIMESTAMP = Mask(
 ISO_TIMESTAMP_TZ = Mask(
     elements=(*ISO_TIMESTAMP.elements[:-1], *_iso("ISO-OFFSET", "ISO-ERA").elements)
 )
-"""The forms PostgreSQL prints, but for minutes always standing in the offset."""
+"""The forms that PostgreSQL prints, except that the offset always has minutes."""

@@ -1,4 +1,4 @@
-"""Texts of floats and decimals: exact, and for floats byte for byte those of PostgreSQL.
+"""Texts of floats and decimals: exact, and for floats byte for byte PostgreSQL's texts.
 
 Source of truth: PostgreSQL's float8out and float4out, tried over millions of values. They print
 the shortest text that lies strictly inside the interval of numbers rounding to the float. Most
@@ -45,7 +45,7 @@ _WIDTHS = {
 _ARROW_FIXED_DIGITS = 10
 """Where Arrow turns to exponents (measured: versions 17 to 26); below 1e-5 it does, too."""
 _PLAIN_SCALE = 6
-"""Arrow writes decimals of more digits behind the point with an exponent when they are small."""
+"""Arrow writes small decimals with more digits after the point with an exponent."""
 _INT64_DIGITS = 18
 
 
@@ -143,7 +143,7 @@ def _layout(digits: str, exponent: int, fixed_digits: int) -> str:
 
 
 def _strictly_inside(number: Decimal, value: float, width: _Width) -> bool:
-    """Tell whether a text rounds to the float however ties are broken."""
+    """Return whether a text rounds to the float for every way to break ties."""
     # Most are integers, which compare many times faster than fractions.
     if number == number.to_integral_value():
         return _nearer(int(number), int(value), lambda up: int(_neighbour(value, up, width)))
@@ -155,7 +155,7 @@ _Number = TypeVar("_Number", int, Fraction)
 
 
 def _nearer(found: _Number, exact: _Number, neighbour: Callable[[bool], _Number]) -> bool:
-    """Tell whether `found` is nearer to `exact` than to its neighbour above or below."""
+    """Return whether `found` is nearer to `exact` than to its neighbour above or below."""
     if found == exact:
         return True
     return abs(found - exact) * 2 < abs(neighbour(found > exact) - exact)
@@ -234,7 +234,7 @@ def infinite_texts(
 
 
 def holds_infinity(values: pa.Array) -> bool:
-    """Tell whether dates or timestamps of a column that may be infinite are so."""
+    """Return whether dates or timestamps of a column that may be infinite are infinite."""
     ticks, greatest = _ticks(values)
     ends = pc.min_max(ticks).as_py()
     return ends["min"] is not None and greatest.as_py() in (ends["max"], -ends["min"])

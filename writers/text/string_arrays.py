@@ -16,9 +16,9 @@ timestamp) is the exception, for nothing else would explain it.
 
 Arrow's own CSV writer, used where it is known to write exactly the bytes that are wanted.
 
-It joins columns of text in two thirds of the time that `binary_join_element_wise` takes, and puts
-a mark around every value of a column in a third (measured, ten columns, 133 bytes a row). It only
-copies: values that hold what it takes for structure it refuses, and they are joined the other way.
+It joins columns of text in two thirds of the time that `binary_join_element_wise` takes, and puts a
+mark around every value of a column in a third (measured, ten columns, 133 bytes a row). It only
+copies: it refuses values that hold its marks of structure, and they are joined the other way.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ _FEW_KEYS = 256
 class LookupTable:
     """A text for each integer key, made on first use.
 
-    Safe for several threads: what is kept is replaced as a whole, never changed.
+    Safe for several threads: a kept table is replaced as a whole, never changed.
 
     Args:
         text: Gives the text of a key.
@@ -233,7 +233,7 @@ def zero_padded(numbers: pa.Array, digits: int) -> list[pa.Array]:
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """The column an array belongs to, and the row its first value stands in."""
+    """The column of an array, and the row of its first value."""
 
     column: str
     first_row: int = 1
@@ -297,10 +297,10 @@ def csv_bytes(
     Args:
         columns: string or large_string.
         delimiter: Between two columns.
-        end: Behind the last column, without the delimiter in it.
-        null: What stands for a null.
+        end: After the last column, without its delimiter.
+        null: The text for a null.
         most_bytes: At least the size of the rows.
-        start: In front of them.
+        start: The text before the columns.
 
     Returns:
         The bytes, or None if they have to be made in another way: the delimiter has several
@@ -344,7 +344,7 @@ def _can_end_lines() -> bool:
 def wrapped(texts: pa.Array, mark: str) -> pa.Array | None:
     """Return each value between two marks, null for null; None if it has to be done otherwise.
 
-    The marks behind a value and before the next one are what ends a line here.
+    The marks after a value and before the next one end a line here.
     """
     data, rows, mark_bytes = value_bytes(texts), len(texts), len(mark.encode())
     size = len(data) + 2 * mark_bytes * rows

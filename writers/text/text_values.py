@@ -5,12 +5,12 @@ float go value by value.
 
 Timestamps that are carried as text, since no Arrow type holds them, under a text format's masks.
 
-Their one form is `[-]YYYY-MM-DD HH24:MI:SS[.f][ +HH:MM][[Region/Name]]`: a minus for years before
-1 (-0001 is 1 BC), 1 to 9 digits of a fraction, and for a zoned one the offset, with the region
-directly behind it as in RFC 9557. Without a mask it is written as typed timestamps are: no blank
-before the offset, and ` BC` behind years before 1; a mask takes its fields as they are. A
-February 29 that only the Julian calendar has is a day here; what counts days (the weekday, the ISO
-week, the Julian day) is not written for it.
+Their one form is `[-]YYYY-MM-DD HH24:MI:SS[.f][ +HH:MM][[Region/Name]]`. A minus marks years before
+1 (-0001 is 1 BC), and a fraction has 1 to 9 digits. A zoned one has the offset, and the region
+directly after it as in RFC 9557. Without a mask it is written as typed timestamps are: no blank
+before the offset, and ` BC` behind years before 1; a mask takes its fields as they are. A February
+29 that only the Julian calendar has is a day here; what counts days (the weekday, the ISO week, the
+Julian day) is not written for it.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def text_of(
 ) -> pa.Array:
     r"""Return the text of each value, null for null.
 
-    Text stays as it is, but for numbers and timestamps carried as text (`text_class` in the field's
-    metadata), which follow the decimal separator and the masks; booleans have the format's words;
-    floats are PostgreSQL's shortest round-trip form; decimals have all digits of their scale and no
-    exponent; dates and times follow the format's masks; durations and intervals are ISO 8601;
-    nested values compact JSON with ISO dates and `.` for decimals. Dictionaries are decoded,
+    Text stays as it is, except numbers and timestamps carried as text (`text_class` in the field's
+    metadata), which follow the decimal separator and the masks. Booleans have the format's words.
+    Floats have PostgreSQL's shortest round-trip form. Decimals have all digits of their scale and
+    no exponent. Dates and times follow the format's masks. Durations and intervals are ISO 8601.
+    Nested values are compact JSON with ISO dates and `.` for decimals. Dictionaries are decoded,
     extension types written as their storage (UUIDs in canonical form).
 
     Args:
@@ -248,7 +248,7 @@ def _runs_without_views(array: pa.Array) -> pa.Array:
 
 def _dictionary_text(array: pa.Array, format: TextFormat, place: Place) -> pa.Array:
     types = pa.types
-    # A value that is refused may stand in a dictionary without being used, so decode then.
+    # A dictionary may hold a refused value without using it, so decode then.
     if content_of(array.type) == "text" and not _is_text(plain_type(array.type)):
         if types.is_binary_view(array.type.value_type):
             # Arrow cannot take from views.
@@ -332,7 +332,7 @@ def timestamp_texts(texts: pa.Array, format: TextFormat, place: Place) -> pa.Arr
         place: Named, with the text, when one is refused.
 
     Raises:
-        ValueNotRepresentable: A text is no timestamp, or does not fit its mask.
+        ValueNotRepresentable: A text is not a timestamp, or does not fit its mask.
     """
     matches = pc.match_substring_regex(texts, _FORM)
     _refuse(texts, pc.invert(matches), place, "is not a timestamp in canonical form")
@@ -390,7 +390,7 @@ def timestamp_alphabet(format: TextFormat) -> frozenset[str] | None:
     letters = _LETTERS
     for mask in (format.timestamp_format, format.timestamp_tz_format):
         if mask is not None:
-            # A region's name is of our own letters, so the mask's other elements are what counts.
+            # A region's name has ASCII letters alone, so only the mask's other elements matter.
             elements = tuple(e for e in parse(mask).elements if e.kind != "TZR")
             letters |= Mask(elements=elements).alphabet() or frozenset()
     return letters

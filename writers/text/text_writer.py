@@ -2,7 +2,7 @@
 
 Counts the records of text that comes ready from the source, while it passes through.
 
-The source of the text says how many records it has. Counted here, from the bytes that are written,
+The source of the text reports its number of records. Counted here, from the bytes that are written,
 the number is independent of that.
 
 The first cell of a file, where it begins with U+FEFF.
@@ -92,7 +92,7 @@ def start_of_names(names: Sequence[str], text_format: TextFormat) -> bytes:
 
 
 class _TextFiles:
-    """The staged files of a text writer and what is asked about them."""
+    """The staged files of a text writer, and their state."""
 
     def __init__(self, spec: OutputSpec, text_format: TextFormat, stem: str) -> None:
         if spec.encryption.keyed:
@@ -249,14 +249,14 @@ class TextWriter(_TextFiles):
             )
             count = max(1, int(self._piece_bytes / max(bytes_per_row, self._least_row_bytes)))
             piece = batch.slice(start, count)
-            # Rows may grow all at once (an empty column, then large objects).
+            # Rows may grow suddenly (an empty column, then large objects).
             while piece.num_rows > 1 and piece.nbytes > 2 * self._piece_bytes:
                 piece = piece.slice(0, piece.num_rows // 2)
             start += piece.num_rows
             yield piece
 
     def _is_full(self) -> bool:
-        """Tell whether the file has reached its size.
+        """Return whether the file has reached its size.
 
         Compressed bytes lag behind, and waiting for them costs the overlap. Text does not grow
         when compressed, so the next look is due only when the rest, uncompressed, is there.
@@ -284,7 +284,7 @@ class EncodedTextWriter(_TextFiles):
         header: Bytes the file begins with.
 
     Raises:
-        FormatError: The format is no text or the codec is impossible.
+        FormatError: The format is not a text format or the codec is impossible.
         WriteError: The file cannot be created.
     """
 
@@ -348,11 +348,11 @@ def _guarded(header: bytes, text_format: TextFormat) -> bytes:
 
 
 _WINDOW_BYTES = 1 << 20
-"""Of a larger text so much is copied at a time where it has to be."""
+"""A larger text is copied by this number of bytes, where it has to be copied."""
 
 
 class RecordCounter:
-    """Counts line ends outside enclosures, whatever pieces the text comes in.
+    """Counts line ends outside enclosures, in pieces of any size.
 
     Args:
         enclosure: One byte; inside a value it is doubled. Records end in a line feed.
@@ -367,7 +367,7 @@ class RecordCounter:
             self._native = library().unloader_count_records
 
     def add(self, text: bytes | bytearray | memoryview) -> None:
-        """Count the records that end in a text, which goes on where the last one ended."""
+        """Count the records that end in a text, which continues the previous one."""
         if self._native is not None and not (isinstance(text, memoryview) and text.readonly):
             inside = ctypes.byref(self._inside)
             where = text if isinstance(text, bytes) else (ctypes.c_char * 0).from_buffer(text)
@@ -414,7 +414,7 @@ class FirstCell:
         """Whether all further text is passed on as it is."""
 
     def concerns(self, batch: pa.RecordBatch) -> bool:
-        """Tell whether the first value of a batch begins with U+FEFF."""
+        """Return whether the first value of a batch begins with U+FEFF."""
         from pyarrow import types
 
         column = getattr(batch.column(0), "storage", batch.column(0))
@@ -427,7 +427,7 @@ class FirstCell:
         return value is not None and value.startswith(BYTE_ORDER_MARK)
 
     def passed(self, text: bytes) -> bytes:
-        """Return what is written of the next bytes; some may be kept until the next call.
+        """Return the bytes to write from the next bytes; some may be kept until the next call.
 
         Raises:
             ValueNotRepresentable: The cell has to be enclosed, and cannot be.
@@ -453,7 +453,7 @@ class FirstCell:
         return self._enclosure + self._ended(text)
 
     def rest(self) -> bytes:
-        """Return what is still kept at the end of the file."""
+        """Return the bytes still kept at the end of the file."""
         self.is_over = True
         return self._held
 
