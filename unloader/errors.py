@@ -26,6 +26,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -259,7 +260,6 @@ def _is_untold_shortage(error: BaseException) -> bool:
     unloaded = isinstance(error, ImportError) and _UNLOADED.search(str(error)) is not None
     if not unloaded and not isinstance(error, SystemError):
         return False
-    import resource
 
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 

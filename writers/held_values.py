@@ -9,16 +9,18 @@ from __future__ import annotations
 import codecs
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from msgspec import Struct
+from pyarrow import types
 
 from writers.errors import ValueNotRepresentable
 from writers.large_rows import LargeRow, is_long
 from writers.schema import text_class
+from writers.text.string_arrays import value_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
 
 LEAST_BYTES = 64 * 1024
 """A value of a wide row is lent from this size on. Smaller ones are encoded with the row, which may
@@ -80,10 +82,6 @@ def held_row(row: pa.RecordBatch) -> LargeRow | None:
 
     The bytes that a writer makes of the two are the same.
     """
-    import pyarrow as pa
-    from pyarrow import types
-
-    from writers.text.string_arrays import value_bytes
 
     columns, values = list(row.columns), []
     for index, field in enumerate(row.schema):

@@ -10,6 +10,7 @@ imported before it is asked for.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, cast
 
 from writers.codecs.compression import (
@@ -56,7 +57,6 @@ ENTRY_POINTS = "unloader.formats"
 
 def _installed() -> dict[str, Any]:
     # Imported on use: it takes longer than all the rest of this module.
-    from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
 

@@ -10,7 +10,9 @@ from msgspec import convert
 
 from unloader.errors import translated
 from unloader.events import Observer, silent
+from unloader.manifest.model import ROUTES, Manifest, TablesManifest, answer
 from unloader.model import EncryptionOptions, SourceSpec
+from unloader.status.clearing import clear
 from unloader.storage.place_names import AnyPlace, path_of
 
 if TYPE_CHECKING:
@@ -68,7 +70,6 @@ def merge(destination: AnyPlace) -> dict[str, Any]:
     Raises:
         UnloaderError: OutputFailed if parts are missing, not finished, or not of one plan.
     """
-    from unloader.manifest.model import answer
     from unloader.merging import merge as merged
 
     with translated():
@@ -85,7 +86,6 @@ def clean(directories: Sequence[AnyPlace], *, dry_run: bool = False) -> dict[str
     Raises:
         UnloaderError: OutputFailed if a run is writing there, or the file system refused.
     """
-    from unloader.status.clearing import clear
 
     with translated():
         return clear([str(directory) for directory in directories], dry_run=dry_run).to_json()
@@ -215,7 +215,6 @@ def report(
 
 def report_of(manifest: dict[str, Any]) -> RunReport | TablesReport:
     """Return the figures of the page of a run, from the result of `unload`."""
-    from unloader.manifest.model import ROUTES, Manifest, TablesManifest
     from unloader.tuning.run_report import run_report, tables_report
 
     if "tables" in manifest:

@@ -11,7 +11,7 @@ from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import Request, SeatOptions
 from unloader.resolve.resolution import prepared
 from unloader.selection.choice import TablesRequest
-from unloader.tuning.codec_choice import SampleBudget
+from unloader.tuning.codec_choice import SampleBudget, report
 
 if TYPE_CHECKING:
     from unloader.placement.survey import Survey
@@ -40,7 +40,6 @@ def measure_codecs(
     Raises:
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
     """
-    from unloader.tuning.codec_choice import report
 
     asked = TablesRequest.one(request)
     with translated(), prepared(asked, stop=stop, observe=observe) as ready:

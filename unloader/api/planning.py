@@ -15,9 +15,11 @@ from unloader.errors import translated
 from unloader.events import Observer, PhaseStarted, silent
 from unloader.model import ReadColumn, Request, SourceSpec, TableName, TableSummary, ValueOptions
 from unloader.resolve.choosing import check_as_text
-from unloader.resolve.places import places
+from unloader.resolve.places import home_of, places
+from unloader.resolve.resolution import resolved
 from unloader.resolve.resolved import ResolvedTable, routes_json
 from unloader.selection.choice import AskedTables, TablesRequest
+from unloader.sources.abilities import keep_until_gone
 from unloader.sources.base import Catalog
 from unloader.sources.projection import OutputNeeds, choose, encodes_of
 from unloader.sources.registry import source_of
@@ -183,9 +185,6 @@ def plan(
     Raises:
         UnloaderError: As `unload` would before it starts its workers.
     """
-    from unloader.resolve.places import home_of
-    from unloader.resolve.resolution import resolved
-    from unloader.sources.abilities import keep_until_gone
 
     asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
     with translated(), resolved(asked, observe=observe) as ready:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from unloader.errors import translated
 from unloader.events import Observer, silent
+from unloader.manifest.model import answer
 from unloader.model import ClusterOptions, EncryptionOptions, Request, SecretReference
+from unloader.resolve.broken_run import find_broken_run
 from unloader.resolve.resolved import ResolvedTable
+from unloader.run import resuming, starting
 from unloader.selection.choice import TablesRequest
 from unloader.storage.place_names import AnyPlace
 
@@ -44,8 +47,6 @@ def unload(
         UnloaderError: One of the tree in `unloader.errors`, by what went wrong. PartialUnload if
             some tables are not complete, although the others are.
     """
-    from unloader.manifest.model import answer
-    from unloader.run import resuming, starting
 
     with translated():
         asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
@@ -65,8 +66,6 @@ def finished(asked: Request | TablesRequest) -> dict[str, Any] | None:
     Raises:
         UnloaderError: OutputFailed if a place cannot be looked at.
     """
-    from unloader.manifest.model import answer
-    from unloader.run import starting
 
     with translated():
         asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
@@ -113,8 +112,6 @@ def resume(
         UnloaderError: SnapshotGone if the snapshot cannot be read any more, OutputFailed if there
             is nothing to resume; and whatever `unload` raises.
     """
-    from unloader.manifest.model import answer
-    from unloader.run import resuming
 
     again = resuming.Resumption(
         secret=secret,
@@ -137,7 +134,6 @@ def interrupted(destination: AnyPlace) -> Request | None:
     Raises:
         UnloaderError: OutputFailed if that run goes on, or cannot be read.
     """
-    from unloader.resolve.broken_run import find_broken_run
 
     with translated():
         broken = find_broken_run(str(destination))

@@ -8,10 +8,11 @@ import sys
 from importlib import import_module
 
 import click
+from click.shell_completion import shell_complete
 
 from unloader import __version__
 from unloader.cli.display import render
-from unloader.cli.display.json_lines import asked_for, is_on, switch
+from unloader.cli.display.json_lines import LineHandler, asked_for, is_on, switch
 from unloader.cli.invocation import Invocation
 from unloader.cli.mistakes import no_command
 from unloader.cli.options.command import declared_options
@@ -100,7 +101,6 @@ def _show_messages() -> None:
     if not is_on():
         logging.basicConfig(handlers=[TerminalHandler()])
         return
-    from unloader.cli.display.json_lines import LineHandler
 
     logging.basicConfig(handlers=[LineHandler()], format="%(message)s")
 
@@ -118,8 +118,6 @@ def dispatch(arguments: list[str], invocation: Invocation) -> int:
     _check_decoded(arguments)
     instruction = os.environ.get(COMPLETION_VARIABLE)
     if instruction:
-        from click.shell_completion import shell_complete
-
         return int(shell_complete(group, {}, "unloader", COMPLETION_VARIABLE, instruction))
     try:
         with group.make_context("unloader", arguments, obj=invocation) as context:

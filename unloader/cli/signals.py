@@ -9,7 +9,9 @@ stays ignored, as `nohup` and background jobs of a shell need it.
 from __future__ import annotations
 
 import signal
+import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -58,8 +60,6 @@ def seen_while_waiting() -> Iterator[None]:
     over. So each signal is sent again until it is handled.
     """
     # Not needed at the start, which imports few modules.
-    import socket
-    import threading
 
     reading, writing = socket.socketpair()
     writing.setblocking(False)

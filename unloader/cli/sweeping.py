@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
+from numa.errors import TopologyError
+from numa.topology import detect
+from unloader import api
 from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
+from unloader.cli.display.tuning_pages import sweep_text
 from unloader.cli.options import rules
-from unloader.cli.options.parameter import given
+from unloader.cli.options.credentials import connect_to
+from unloader.cli.options.parameter import given, given_values
+from unloader.cli.options.request_of import request_of
 from unloader.cli.options.source_argument import SourceArgument
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import check_report
@@ -30,11 +36,19 @@ from unloader.redaction import holds_sql_password
 from unloader.request.option import Option, of_command
 from unloader.request.options import AXES, POINTS, every_option
 from unloader.request.value_types import Several
+from unloader.storage.storage_protocol import MANIFEST
 from unloader.tuning.analysis import MOST_LEVELS, Analysis, Rules
+from unloader.tuning.live_sweep import sweep
+from unloader.tuning.sweep_document import SweepOptions, Variant, points_csv
+from writers import registry
+from writers.codecs.choice import label
+from writers.errors import FormatError
+from writers.files.publish import write_atomically
+from writers.model import Compression
 
 if TYPE_CHECKING:
     from unloader.model import SourceSpec
-    from unloader.tuning.sweep_document import SweepDocument, SweepOptions, Variant
+    from unloader.tuning.sweep_document import SweepDocument
 
 
 JOB_SUFFIX = ".toml"
@@ -56,7 +70,6 @@ def check_files(values: Mapping[str, Any]) -> None:
         OutputFailed: A directory is not there.
         ConfigError: The page cannot be made or written.
     """
-    from unloader.storage.storage_protocol import MANIFEST
 
     for name in ("csv", "job"):
         path = Path(values[name]) if values[name] else None
@@ -77,7 +90,6 @@ def write_points(path: Path, report: SweepDocument) -> None:
     Raises:
         OutputFailed: The file system refused.
     """
-    from unloader.tuning.sweep_document import points_csv
 
     _write(path, points_csv(report), "--csv")
 
@@ -94,7 +106,6 @@ def write_page(values: Mapping[str, Any], found: Analysis) -> None:
     """
     if not values["report"]:
         return
-    from unloader import api
 
     try:
         api.write_report(Path(values["report"]), api.sweep_report(found))
@@ -155,7 +166,6 @@ def _check_job(values: Mapping[str, Any]) -> None:
 
 def _job(context: click.Context, url: str, recommended: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines of the job: the given options, with one value for each varied option."""
-    from unloader.cli.options.parameter import given_values
 
     yield f"source = {_toml(url)}"
     known = {option.key: option for option in of_command(every_option(), "run")}
@@ -201,7 +211,6 @@ def _escaped(character: str) -> str:
 
 
 def _write(path: Path, text: str, option: str) -> None:
-    from writers.files.publish import write_atomically
 
     try:
         write_atomically(path.resolve(), text.encode("utf-8"))
@@ -224,8 +233,6 @@ def live_sweep(
         UnloaderError: As `unloader.tuning.live_sweep.sweep`, and for options that contradict
             each other.
     """
-    from unloader.cli.options.credentials import connect_to
-    from unloader.tuning.live_sweep import sweep
 
     if not values["to"]:
         raise UsageError(
@@ -260,8 +267,6 @@ def answer(context: click.Context, url: str, found: SweepDocument) -> None:
     if values["json"]:
         render.emit_json(to_builtins(found))
     elif not values["quiet"]:
-        from unloader.cli.display.tuning_pages import sweep_text
-
         render.emit(sweep_text(found))
     for notice in () if values["quiet"] else found.notices:
         click.echo(f"unloader: notice: {render.visible(notice)}", err=True)
@@ -302,7 +307,6 @@ def rules_of(values: Mapping[str, Any]) -> Rules:
 
 
 def _options(values: Mapping[str, Any]) -> SweepOptions:
-    from unloader.tuning.sweep_document import SweepOptions
 
     return SweepOptions(
         repeats=values["repeats"],
@@ -363,17 +367,12 @@ def _written(kinds: Mapping[str, Any], name: str, value: Any) -> str:
         return "default"
     kind = kinds[name.replace("-", "_")]
     if name == "compression":
-        from writers.codecs.choice import label
-
         return label(value) if not isinstance(value, str) else value
     return str(kind.write((value,)) if isinstance(kind, Several) else value)
 
 
 def _possible(one: Mapping[str, Any]) -> bool:
     """Return whether the codec of a point goes with its format."""
-    from writers import registry
-    from writers.errors import FormatError
-    from writers.model import Compression
 
     codec = one["compression"]
     if not isinstance(codec, Compression):
@@ -401,8 +400,6 @@ def _given(
 
 
 def _variant(settings: Mapping[str, str], one: Mapping[str, Any], source: SourceSpec) -> Variant:
-    from unloader.cli.options.request_of import request_of
-    from unloader.tuning.sweep_document import Variant
 
     return Variant(
         settings=settings,
@@ -413,8 +410,6 @@ def _variant(settings: Mapping[str, str], one: Mapping[str, Any], source: Source
 
 def _usual_levels() -> tuple[int, ...]:
     """Return 1, 2, 4 and so on up to the cores that may be used, these included."""
-    from numa.errors import TopologyError
-    from numa.topology import detect
 
     try:
         most = detect().usable_cpus

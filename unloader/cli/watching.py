@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unloader import api
 from unloader.cli.display import json_lines
 from unloader.cli.display.outcome import known_error
 from unloader.cli.display.progress import Display, display_for
@@ -36,7 +37,6 @@ def check_report(values: Mapping[str, Any]) -> None:
     """
     if values["report"] is None:
         return
-    from unloader import api
 
     api.check_report(Path(values["report"]))
 
@@ -53,7 +53,6 @@ def write_report(values: Mapping[str, Any], manifest: dict[str, Any]) -> None:
     """
     if values["report"] is None:
         return
-    from unloader import api
 
     try:
         api.write_report(Path(values["report"]), api.report_of(manifest))

@@ -92,7 +92,6 @@ class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     def limits(self, parallelism: int) -> PlanLimits:
         """Return the limits of a plan for this number of workers."""
-        from partition_planner.model import PlanLimits
 
         return PlanLimits(parallelism=parallelism, split=self.split, unit_bytes=self.unit_bytes)
 

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from msgspec.structs import fields
 
 from unloader.request.settings import parse_assignment
-
-if TYPE_CHECKING:
-    from unloader.transforms.model import Mask
+from unloader.transforms.model import Mask
 
 _PARAMETER = re.compile(
     r'\s*([a-z0-9_-]+)\s*(?:=\s*(?:"((?:[^"]|"")*)"\s*|([^,"]*)))?(?:,|$)', re.DOTALL
@@ -125,7 +123,6 @@ def _value(method: str, name: str, kind: Any, text: str) -> Any:
 def _classes() -> dict[str, Any]:
     """Return the classes of masks by their methods."""
     # Imported on use: most runs change no row.
-    from unloader.transforms.model import Mask
 
     return {each.__struct_fields__[0].replace("_", "-"): each for each in get_args(Mask)}
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Union
 
 from unloader.request import masks, settings
-
-if TYPE_CHECKING:
-    from writers.model import Compression
+from writers.model import Compression
 
 MAX_WORKERS = 65536
 """More than any machine has CPUs (NR_CPUS of Linux is 8,192 at most)."""
@@ -422,7 +420,6 @@ def _keeping(text: str) -> float:
 
 
 def _compression(text: str) -> Compression | str:
-    from writers.model import Compression
 
     codec, colon, level = text.strip().lower().partition(":")
     if codec in PRESETS and not colon:

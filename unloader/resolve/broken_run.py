@@ -34,10 +34,12 @@ from unloader.resolve.run_record import (
     is_of_tables,
     read_record,
 )
+from unloader.secrets.encryption_keys import check_identities, check_key, identities
 from unloader.selection.listing import TableProblem
 from unloader.storage.place_names import absolute, real
 from unloader.storage.storage_lookup import storage_at, unreadable
 from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD
+from unloader.transforms.masking_keys import masking_keys
 from writers.objects.location import is_location
 
 if TYPE_CHECKING:
@@ -146,8 +148,6 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
             run = run.with_masking_keys(keys)
             had = [output.transform.options.keys for output in run.outputs if output.transform]
             if same and any(had):
-                from unloader.transforms.masking_keys import masking_keys
-
                 masking_keys(key for each in had for key in each)
             return run
 
@@ -261,7 +261,6 @@ def _checked_key(
     run: ResolvedTable, had: EncryptionOptions, keys: EncryptionOptions | None
 ) -> EncryptionOptions:
     """Return where the keys of one output are found now; see `BrokenRun.with_keys`."""
-    from unloader.secrets.encryption_keys import check_identities, check_key, identities
 
     found = had
     if keys is not None:

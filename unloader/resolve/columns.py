@@ -24,10 +24,12 @@ from unloader.sources.base import Catalog
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.readings import Declared
 from unloader.sources.registry import source_of
+from unloader.transforms.masking_keys import masking_keys, with_proof
 from unloader.transforms.model import Masked, OutputColumn, TransformOptions
 from writers.errors import FormatError
 from writers.model import FixedField, ParquetFormat, TextFormat
 from writers.schema import read_schema, schema_text, selected, text_class
+from writers.text.dialects import OutputEncoding
 from writers.text.dialects import check as check_dialect
 
 
@@ -245,7 +247,6 @@ def _resolved_transform(options: TransformOptions, read: Projection) -> Resolved
         UsageError: A step names no column or several, does not suit its type, or is invalid.
         ConfigError: A key is missing or unsuitable for its mask, or a library is missing.
     """
-    from unloader.transforms.masking_keys import masking_keys, with_proof
     from unloader.transforms.transformer import Transformer, check
 
     keys = tuple(map(with_proof, options.keys))
@@ -496,6 +497,5 @@ def _source_type(column: ReadColumn, field: Any) -> str:
 
 
 def _bytes(sample: str, text: TextFormat) -> int:
-    from writers.text.dialects import OutputEncoding
 
     return len(OutputEncoding(text.encoding).encode(sample))

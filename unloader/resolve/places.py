@@ -26,6 +26,7 @@ from unloader.request.directory_names import above as above_of
 from unloader.request.file_names import NameValues, UnitNames, any_name
 from unloader.request.settings import part_directory
 from unloader.resolve.resolved import ResolvedTable, of_output
+from unloader.secrets.encryption_keys import check_identities, identities, parquet_key
 from unloader.secrets.secret_places import proof_of
 from unloader.storage.place_names import (
     KEPT,
@@ -40,6 +41,8 @@ from unloader.storage.place_names import (
     real,
 )
 from unloader.storage.storage_protocol import RUN, Storage
+from writers.encryption.age import check_recipients
+from writers.encryption.parquet import check_format
 from writers.model import Compression, ParquetFormat
 from writers.objects.location import Location, below, is_location
 from writers.registry import extension
@@ -189,8 +192,6 @@ def checked_encryption(request: Request) -> EncryptionOptions | None:
 
 
 def _checked_parquet(options: EncryptionOptions, parquet: ParquetFormat) -> EncryptionOptions:
-    from unloader.secrets.encryption_keys import parquet_key
-    from writers.encryption.parquet import check_format
 
     if not options.keyed:
         raise UsageError("Parquet files are encrypted with a key", "give --parquet-key-file")
@@ -199,8 +200,6 @@ def _checked_parquet(options: EncryptionOptions, parquet: ParquetFormat) -> Encr
 
 
 def _check_text(options: EncryptionOptions, request: Request) -> None:
-    from unloader.secrets.encryption_keys import check_identities, identities
-    from writers.encryption.age import check_recipients
 
     if options.keyed or not options.recipients:
         raise UsageError("text is encrypted for recipients", "give --encrypt-to")

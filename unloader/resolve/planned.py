@@ -43,6 +43,7 @@ from unloader.resolve.resolved import (
     has_same_keys,
     with_key_places,
 )
+from unloader.secrets.encryption_keys import check_key
 from unloader.selection.choice import TablesRequest
 from unloader.sources.registry import source_of
 
@@ -227,8 +228,6 @@ def _with_keys(output: ResolvedOutput, was: ResolvedOutput) -> ResolvedOutput:
         output = replace(output, transform=replace(before, options=options))
     encryption, had = output.options.encryption, was.options.encryption
     if encryption is not None and had is not None and had.key_proof:
-        from unloader.secrets.encryption_keys import check_key
-
         encryption = replace(encryption, key_proof=had.key_proof)
         if not check_key(encryption):
             raise PlanFailed("the Parquet key differs from the plan's key", _SAME_KEY)

@@ -33,6 +33,7 @@ from unloader.placement.seating import Seating, SeatPlan
 from unloader.redaction import holds_sql_password
 from unloader.secrets.secret_places import is_proof_of, proof_of
 from unloader.storage.place_names import destination_kind, is_kept
+from unloader.transforms.masking_keys import masking_keys
 from unloader.transforms.model import MaskingKey, OutputColumn, TransformOptions
 from writers import built_library
 from writers.codecs.choice import Choice
@@ -379,7 +380,6 @@ def has_same_keys(had: TransformOptions, asked: TransformOptions) -> bool:
     Raises:
         ConfigError: A key is missing or invalid.
     """
-    from unloader.transforms.masking_keys import masking_keys
 
     now = masking_keys(asked.keys)
     return all(is_proof_of(now.get(key.name, b""), key.proof) for key in had.keys)

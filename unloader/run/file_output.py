@@ -32,6 +32,7 @@ from unloader.run.journal import (
     without,
 )
 from unloader.run.outputs import Headers, MakeManifest, RunOutput, Stop, check_stop, task_of
+from unloader.secrets.encryption_keys import with_keys
 from unloader.storage.place_names import is_kept, path_of
 from unloader.storage.storage_lookup import storage_at, unreadable
 from unloader.storage.storage_protocol import (
@@ -329,7 +330,6 @@ class FileOutput(RunOutput):
         """Return what reads the files again, or writes one, in this process."""
         if self._output.options.encryption is None:
             return spec
-        from unloader.secrets.encryption_keys import with_keys
 
         return with_keys(spec, self._output.options.encryption)
 

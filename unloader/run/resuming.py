@@ -34,7 +34,7 @@ from unloader.resolve.broken_run import (
 from unloader.resolve.opening import reopened
 from unloader.resolve.places import home_above
 from unloader.resolve.planned import digest_of_tables_job, is_of_plan, same_job
-from unloader.resolve.resolved import ResolvedTable, of_route
+from unloader.resolve.resolved import ResolvedTable, has_same_keys, of_route
 from unloader.resolve.run_record import UnusableRecord, first_of, is_of_tables, options_of
 from unloader.retention.following import Following, follow
 from unloader.run.concurrency import is_adaptive
@@ -42,6 +42,7 @@ from unloader.run.places import left_of_tables, places_of
 from unloader.run.run import Manifests, commit, run
 from unloader.run.starting import Stop, start, tell_settings
 from unloader.run.workers import workers_for
+from unloader.secrets.encryption_keys import check_key
 from unloader.selection.choice import TablesRequest
 from unloader.storage.place_names import is_kept, path_of, real
 from unloader.storage.storage_lookup import storage_at
@@ -330,7 +331,6 @@ def _has_its_key(run: ResolvedTable, request: Request) -> bool:
         had, asked = output.options.encryption, one.output.encryption
         if had is None or asked is None:
             continue  # The caller has compared their presence.
-        from unloader.secrets.encryption_keys import check_key
 
         if not check_key(replace(asked, key_proof=had.key_proof)):
             return False
@@ -346,7 +346,6 @@ def _has_its_masking_keys(run: ResolvedTable, request: Request) -> bool:
     ]
     if not pairs:
         return True
-    from unloader.resolve.resolved import has_same_keys
 
     return all(has_same_keys(had, asked) for had, asked in pairs)
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from unloader.model import Extract, ReadColumn
+from writers.content.sums import hexadecimal
 from writers.model import ContentSums
+from writers.schema import text_classes
 
 if TYPE_CHECKING:
     from partition_planner.model import Selector
@@ -107,7 +109,6 @@ class Hashing(Struct, frozen=True, kw_only=True):
 
     def result(self, row: Sequence[Any], columns: Sequence[HashedColumn]) -> ContentSums:
         """Return what a row of these items says."""
-        from writers.content.sums import hexadecimal
 
         values = iter(row)
         rows = int(next(values))
@@ -146,7 +147,6 @@ class SqlHasher(Struct, frozen=True, kw_only=True):
 
 def columns_of(extract: Extract) -> tuple[HashedColumn, ...]:
     """Return the columns of an extract that comes as batches."""
-    from writers.schema import text_classes
 
     projection = extract.projection
     classes = text_classes(projection.schema)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from unloader.sources.registry import source_of
+
 DECLARING = ("unloader.sources.oracle.options", "unloader.sources.postgres.options")
 """The modules with the names of options; they import nothing of their source."""
 
@@ -20,7 +22,6 @@ def source_variables() -> frozenset[str]:
 def unknown_to(kind: str) -> frozenset[str]:
     """Return the keys of the options that say nothing to this kind of source."""
     # Not needed by a help page, which shows the options of all sources.
-    from unloader.sources.registry import source_of
 
     names = {name for module in DECLARING for name in import_module(module).OPTIONS}
     return frozenset(name.replace("-", "_") for name in names - set(source_of(kind).options))

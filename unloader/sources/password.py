@@ -7,7 +7,7 @@ from pathlib import Path
 
 from unloader.model import SourceSpec
 from unloader.redaction import learn
-from unloader.secrets.secret_places import secret_in
+from unloader.secrets.secret_places import keyring_password, secret_in
 
 
 def password_of(spec: SourceSpec) -> str | None:
@@ -25,7 +25,6 @@ def password_of(spec: SourceSpec) -> str | None:
         password = text.partition("\n")[0].rstrip("\r")
     if spec.secret.kind == "keyring":
         # Imported on use: few have their passwords there.
-        from unloader.secrets.secret_places import keyring_password
 
         service, _, user = spec.secret.name.rpartition("/")
         password = keyring_password(service, user)

@@ -18,6 +18,7 @@ from unloader.errors import SourceError
 from unloader.model import Extract, Projection, ReadColumn, ValueOptions
 from unloader.request.names import matching_any
 from unloader.sources.readings import ColumnReadings, Reading, Use, schema_message
+from writers.schema import read_schema, schema_text
 
 if TYPE_CHECKING:
     from partition_planner.model import TableInfo
@@ -266,7 +267,6 @@ def with_origin(extract: Extract) -> Extract:
     A Parquet file records it. Files of two runs over the same rows are equal byte by byte, so
     neither the run nor its snapshot is among it; the manifest has both.
     """
-    from writers.schema import read_schema, schema_text
 
     projection = extract.projection
     if not projection.schema:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, cast
 
 from unloader.errors import ConfigError
+from unloader.request.locations import UrlForm
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from unloader.request.locations import UrlForm
     from unloader.sources.base import Source
 
 SOURCES = {
@@ -30,7 +31,6 @@ ENTRY_POINT_GROUP = "unloader.sources"
 
 def _installed() -> tuple[EntryPoint, ...]:
     # Imported on use: it takes longer than all the rest of this module.
-    from importlib.metadata import entry_points
 
     return tuple(sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name))
 
@@ -105,7 +105,6 @@ KINDS: Mapping[str, str] = _Kinds()
 
 def url_form(kind: str) -> UrlForm:
     """Return how the URLs of a kind of source are written."""
-    from unloader.request.locations import UrlForm
 
     try:
         return source_of(kind).url

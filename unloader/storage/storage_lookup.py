@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from unloader.errors import OutputFailed
+from unloader.storage.directories.directory_storage import LocalDirectories
 from unloader.storage.storage_protocol import RUN_RECORD
 from writers.objects.location import is_location
 
@@ -25,7 +26,6 @@ def storage_at(place: str) -> Storage:
         from unloader.storage.objects.object_storage import ObjectStorage
 
         return ObjectStorage()
-    from unloader.storage.directories.directory_storage import LocalDirectories
 
     return LocalDirectories()
 

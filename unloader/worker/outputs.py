@@ -15,15 +15,17 @@ from unloader.errors import OutputFailed, VerifyMismatch, translate
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure, OutputTask, Projection
 from unloader.nouns import counted
+from unloader.transforms.sql_expressions import checked, open_session
+from unloader.transforms.sql_steps import Evaluation
+from unloader.transforms.transformer import Together
+from unloader.worker.transforming import TransformedWriter
+from writers.content.sums import ColumnSums
 from writers.model import ContentSums, StageSeconds, WrittenFile
 from writers.schema import selected
 
 if TYPE_CHECKING:
     from unloader.model import Projection
-    from unloader.transforms.transformer import Together
-    from unloader.worker.transforming import TransformedWriter
     from writers.base import Writer
-    from writers.content.sums import ColumnSums
     from writers.large_rows import LargeRow
     from writers.model import StageSeconds, WrittenFile
 
@@ -71,19 +73,14 @@ class UnitOutput:
         """Open its writer, and its filter if it has one."""
         own = self._schema if self.taken is None else selected(self._schema, self.taken)
         if self._condition is not None:
-            from unloader.transforms.transformer import Together
-
             self.filtered = 0
             self._filter = row_filter(self._condition, self._schema, self._looked_at)
             self._held = Together()
             if self._checksums and self._transform is None:
-                from writers.content.sums import ColumnSums
-
                 self._sums = ColumnSums(own)
         if self._transform is None:
             self._writer = self._open_file(own)
             return
-        from unloader.worker.transforming import TransformedWriter
 
         self._writer = self._changed = TransformedWriter(
             self._transform, own, self._open_file, checksums=self._checksums
@@ -295,8 +292,6 @@ class RowFilter:
             columns: Those that the condition looks at, by their places there.
         """
         # Imported here: pyarrow must not be imported before the worker's memory is tuned.
-        from unloader.transforms.sql_expressions import checked, open_session
-        from unloader.transforms.sql_steps import Evaluation
 
         self._columns = tuple(columns)
         looked_at = selected(schema, self._columns)

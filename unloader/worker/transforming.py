@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from unloader.transforms.masking_keys import masking_keys
 from unloader.transforms.transformer import Together, Transformer
+from writers.content.sums import ColumnSums
 
 if TYPE_CHECKING:
     from unloader.transforms.model import TransformOptions
     from writers.base import Writer
-    from writers.content.sums import ColumnSums
     from writers.large_rows import LargeRow
     from writers.model import ContentSums, StageSeconds, WrittenFile
 
@@ -65,8 +65,6 @@ class TransformedWriter:
         self._seconds = 0.0
         self._sums: ColumnSums | None = None
         if checksums:
-            from writers.content.sums import ColumnSums
-
             self._sums = ColumnSums(self._transformer.schema)
         self.rows = 0
         """Written."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter, process_time, thread_time
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -18,8 +18,10 @@ from unloader.model import (
     UnitResult,
     UnitTask,
 )
+from unloader.secrets.encryption_keys import with_parquet_key
 from unloader.sources.base import SHARES, ReadAgain, Reader, Text, TextReader
 from unloader.sources.reading import read_again, unit_batches, unit_text
+from unloader.worker.dropping import Dropped
 from unloader.worker.outputs import Outputs, UnitOutput
 from unloader.worker.progress import (
     Progress,
@@ -30,12 +32,13 @@ from unloader.worker.progress import (
 )
 from unloader.worker.pump import GATE, LITTLE_BYTES, Pump
 from writers.base import EncodedWriter, Writer
+from writers.content.sums import ColumnSums, total
 from writers.cpu_delay import cpu_delay
+from writers.files.disk_space import notified_of_waits
+from writers.large_rows import LargeRow
 from writers.model import ContentSums, StageSeconds, TextFormat
-
-if TYPE_CHECKING:
-    from unloader.worker.dropping import Dropped
-    from writers.large_rows import LargeRow
+from writers.registry import open_encoded_writer, open_writer
+from writers.schema import read_schema
 
 T = TypeVar("T")
 
@@ -53,7 +56,6 @@ def copy_unit(task: UnitTask, reader: Reader, report: Report) -> UnitResult:
 
     Every error comes through, and leaves nothing in the staging directory.
     """
-    from writers.files.disk_space import notified_of_waits
 
     progress = Progress(task.unit.id, report)
 
@@ -95,8 +97,6 @@ def _result_of(task: UnitTask) -> Callable[..., UnitResult]:
 
 
 def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> UnitResult:
-    from writers.large_rows import LargeRow
-    from writers.schema import read_schema
 
     projection = task.extract.projection
     schema = read_schema(projection.schema)
@@ -200,13 +200,11 @@ class _Content:
     """The checksums of what is fetched, each half added to by one thread alone."""
 
     def __init__(self, schema: Any) -> None:
-        from writers.content.sums import ColumnSums
 
         self._batches, self._rows = ColumnSums(schema), ColumnSums(schema)
 
     def of_batches(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Pass batches on, as the fetch thread takes them."""
-        from writers.large_rows import LargeRow
 
         for batch in batches:
             if not isinstance(batch, LargeRow):
@@ -220,28 +218,21 @@ class _Content:
 
     def result(self) -> ContentSums:
         """Return the checksums of all rows."""
-        from writers.content.sums import total
 
         return total((self._batches.result(), self._rows.result()))
 
 
 def _open_file(output: OutputTask, schema: Any) -> Writer:
     if output.drops == "rows":
-        from unloader.worker.dropping import Dropped
-
         return Dropped(output.stem)
-    from writers.registry import open_writer
 
     spec = output.spec
     if output.encryption is not None:
-        from unloader.secrets.encryption_keys import with_parquet_key
-
         spec = with_parquet_key(spec, output.encryption)
     return open_writer(spec, schema, output.stem, writes_header=output.writes_header)
 
 
 def _batch_bytes(batch: Any) -> int:
-    from writers.large_rows import LargeRow
 
     if isinstance(batch, LargeRow):
         return batch.held_bytes
@@ -298,10 +289,7 @@ def _copy_encoded(task: UnitTask, reader: TextReader, progress: Progress) -> Uni
 
 def _open_encoded(output: OutputTask) -> EncodedWriter | Dropped:
     if output.drops == "rows":
-        from unloader.worker.dropping import Dropped
-
         return Dropped(output.stem)
-    from writers.registry import open_encoded_writer
 
     return open_encoded_writer(output.spec, output.stem, output.header)
 

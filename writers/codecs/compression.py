@@ -19,6 +19,7 @@ smaller and 5 % larger.
 from __future__ import annotations
 
 import zlib
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -246,6 +247,5 @@ def text_libraries(codec: str) -> str | None:
 
 def _version(distribution: str) -> str:
     # Imported on use: it takes milliseconds, and the library itself need not be imported.
-    from importlib.metadata import version
 
     return version(distribution)

@@ -10,12 +10,11 @@ import math
 import re
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from writers.content.forms import Form, Kind
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _NUMBER = re.compile(rb"([+-]?)0*(\d*)(?:\.(\d*?)0*)?")
 _DAY_SECONDS = 86400
@@ -40,7 +39,6 @@ def column_sum(array: pa.Array, form: Form) -> tuple[int, int]:
 
 def _values(array: pa.Array, form: Form) -> list[Any]:
     """Return the values as bytes, numbers or ticks, None for null."""
-    import pyarrow as pa
 
     if form.kind in (Kind.BYTES, Kind.NUMBER_TEXT, Kind.HEX_TEXT):
         large = form.width == 8

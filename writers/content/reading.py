@@ -21,10 +21,13 @@ import codecs
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec import Struct
 from msgspec.structs import replace
+from pyarrow import csv, types
 
 from writers.content.forms import Form, Kind, form_of
 from writers.content.sums import ColumnSums
@@ -43,10 +46,6 @@ from writers.files.regular import write_error
 from writers.model import Compression, ContentSums, OutputSpec, ParquetFormat, TextFormat
 from writers.schema import pc, read_schema, text_class
 from writers.text.enclosing import is_guarded
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 _ROWS = 10_000
 _BATCH_CHARACTERS = 1 << 22
@@ -82,7 +81,6 @@ def file_sums(
     Raises:
         WriteError: The file cannot be read, or is not what was written.
     """
-    import pyarrow as pa
 
     damage = (pa.ArrowException, ValueError)
     format, schema = spec.format, read_schema(message)
@@ -100,7 +98,6 @@ def file_sums(
 
 
 def _parquet_sums(path: Readable, spec: OutputSpec, schema: pa.Schema, check: Check) -> ContentSums:
-    import pyarrow.parquet as pq
 
     sums = ColumnSums(schema)
     with pq.ParquetFile(arrow_stream(path), **reading_options(spec.encryption)) as file:
@@ -146,8 +143,6 @@ def _text_columns(
 def _plainly(
     path: Readable, format: TextFormat, compression: Compression, columns: int
 ) -> Iterator[tuple[Sequence[pa.Array], int]]:
-    import pyarrow as pa
-    from pyarrow import csv
 
     # The reader finds one more field after the delimiter that follows the last value.
     fields = columns + 1 if format.trailing_delimiter else columns
@@ -176,7 +171,6 @@ def _check_nothing_behind(columns: Sequence[pa.Array]) -> None:
 def _slowly(
     path: Readable, format: TextFormat, compression: Compression, columns: int
 ) -> Iterator[tuple[Sequence[pa.Array], int]]:
-    import pyarrow as pa
 
     with decompressed(path, compression) as file:
         records = Records(format, columns).read(_pieces(file, format.encoding))
@@ -362,7 +356,6 @@ Slices = dict[str, tuple[int, int]]
 
 def why_not(field: pa.Field, format: TextFormat) -> str:
     """Return why the values of a column cannot be told from its text; empty if they can."""
-    from pyarrow import types
 
     if format.fixed:
         return "padding of fixed width hides blanks and NULLs"
@@ -390,7 +383,6 @@ def values_of(texts: pa.Array, field: pa.Field, format: TextFormat) -> tuple[pa.
     Raises:
         ValueError: A text is none of the type's.
     """
-    from pyarrow import types
 
     kind = field.type
     number = _is_number(kind) or text_class(field) == "number"
@@ -422,13 +414,11 @@ def _form(array: pa.Array, text_class: str = "") -> Form:
 
 
 def _is_moment(kind: pa.DataType) -> bool:
-    from pyarrow import types
 
     return bool(types.is_date(kind) or types.is_timestamp(kind) or types.is_time(kind))
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    from pyarrow import types
 
     return bool(types.is_integer(kind) or types.is_decimal(kind) or types.is_floating(kind))
 
@@ -443,8 +433,6 @@ def _booleans(texts: pa.Array, format: TextFormat) -> pa.Array:
 
 def _bytes(texts: pa.Array, format: TextFormat) -> tuple[pa.Array, Form]:
     if format.binary == "base64":
-        import pyarrow as pa
-
         found = [None if each is None else base64.b64decode(each) for each in texts.to_pylist()]
         array = pa.array(found, pa.large_binary())
         return array, _form(array)
@@ -453,7 +441,6 @@ def _bytes(texts: pa.Array, format: TextFormat) -> tuple[pa.Array, Form]:
 
 
 def _mask_of(field: pa.Field, format: TextFormat) -> str | None:
-    from pyarrow import types
 
     if text_class(field) == "timestamp":
         return format.timestamp_tz_format or format.timestamp_format
@@ -468,7 +455,6 @@ def _mask_of(field: pa.Field, format: TextFormat) -> str | None:
 
 def _slices(field: pa.Field, mask: str, format: TextFormat) -> Slices | None:
     """Return where a mask's elements stand, None if it does not show all of a value once."""
-    from pyarrow import types
 
     found: Slices = {}
     at = end = 0
@@ -496,8 +482,6 @@ def _slices(field: pa.Field, mask: str, format: TextFormat) -> Slices | None:
 
 def _rearranged(texts: pa.Array, field: pa.Field, mask: str, format: TextFormat) -> pa.Array:
     """Return ISO 8601 for texts that follow a mask."""
-    import pyarrow as pa
-    from pyarrow import types
 
     slices = _slices(field, mask, format)
     assert slices is not None, "asked before"

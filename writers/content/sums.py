@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from writers.content.forms import Form, form_of
-from writers.model import ContentSums
+from writers.model import ContentSums, TextFormat
 from writers.schema import has_infinities, text_class
 
 if TYPE_CHECKING:
@@ -114,7 +114,6 @@ def prepared(array: pa.Array, field: pa.Field) -> tuple[pa.Array, Form]:
     form = form_of(array.type, text_class=text_class(field), infinite=has_infinities(field))
     if form is not None:
         return array, form
-    from writers.model import TextFormat
     from writers.text.text_values import text_of
 
     texts = text_of(array, field.with_type(array.type), TextFormat())

@@ -6,6 +6,7 @@ checksum is written as its name, a colon and lower-case hex digits.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 from writers.errors import FormatError
@@ -39,8 +40,6 @@ def open_digest(name: str) -> Digest:
 
         return _HashObject(name, xxhash.xxh3_64())
     if name == "sha256":
-        import hashlib
-
         return _HashObject(name, hashlib.sha256())
     if name == "crc32c":
         return _Crc32c()

@@ -11,6 +11,8 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from writers.codecs.compression import open_compressor
@@ -20,12 +22,11 @@ from writers.files.readable import arrow_stream, open_bytes
 from writers.files.regular import write_error
 from writers.files.staging import PART_SUFFIX, StagedFiles, text_extension
 from writers.model import Compression, OutputSpec, TextFormat, WrittenFile
+from writers.parquet.writer import ParquetWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
-
-    import pyarrow as pa
 
     from writers.files.readable import Readable
     from writers.files.sink import Sink
@@ -126,7 +127,6 @@ def _append(sink: Sink, path: Readable, size: int, check: Callable[[], None]) ->
 def _merge_parquet(
     inputs: Sequence[_Input], spec: OutputSpec, stem: str, check: Callable[[], None]
 ) -> WrittenFile:
-    from writers.parquet.writer import ParquetWriter
 
     with _open_parquet(inputs[0][1], spec) as first:
         schema = first.schema_arrow
@@ -171,8 +171,6 @@ def _row_groups(
 
 @contextlib.contextmanager
 def _open_parquet(path: Readable, spec: OutputSpec) -> Iterator[Any]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
         source = pq.ParquetFile(arrow_stream(path), **reading_options(spec.encryption))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from writers.files.checksums import DEFAULT, open_digest
 from writers.files.readable import Readable, arrow_stream, decrypted, open_bytes
 from writers.files.regular import write_error
 from writers.model import PLAIN, Compression, Encryption, ParquetFormat, TextFormat
+from writers.text.dialects import OutputEncoding
 
 if TYPE_CHECKING:
     from typing import Any
@@ -94,7 +96,6 @@ def _count(
     encryption: Encryption,
     check: Callable[[], None],
 ) -> int | None:
-    import csv
 
     import pyarrow as pa
 
@@ -175,7 +176,6 @@ def _count_plain(
 
 def _first_width(block: bytes, text: TextFormat) -> int:
     """Return the number of fields of the first record."""
-    import csv
 
     file = io.TextIOWrapper(io.BytesIO(block), encoding="utf-8", newline="")
     limit = csv.field_size_limit(_RECORD_BYTES)
@@ -190,7 +190,6 @@ def _count_prefixed(
     path: Readable, text: TextFormat, compression: Compression, check: Callable[[], None]
 ) -> int:
     """Count records by their length prefixes, in SQL*Loader's `var` format."""
-    from writers.text.dialects import OutputEncoding
 
     digits, encoding = text.record_length_digits, OutputEncoding(text.encoding)
     end = encoding.encode(text.eol)
@@ -219,7 +218,6 @@ def count_fixed(
         compression: Of the file.
         check: Called now and then; its error ends the reading.
     """
-    from writers.text.dialects import OutputEncoding
 
     encoding, last = OutputEncoding(text.encoding), text.fixed[-1]
     end = encoding.encode(text.eol)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from writers.codecs.compression import open_compressor
+from writers.encryption.age import check_recipients, encrypt
 from writers.errors import FormatError, WriteError
 from writers.files.checksums import DEFAULT, open_digest
 from writers.files.conveyor import Conveyor, Outlet, Ring
@@ -289,7 +290,6 @@ def _open_object(location: Location, buffer_bytes: int, buffers: int, *, held: b
 def _encrypting(recipients: tuple[str, ...]) -> Encrypt:
     """Return the encryption; the keys are checked now, before the file exists."""
     # Imported on use: encryption is an optional extra.
-    from writers.encryption.age import check_recipients, encrypt
 
     check_recipients(recipients)
     return partial(encrypt, recipients=recipients)

@@ -15,6 +15,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 
 from writers.errors import FormatError, StoreFailed, Superseded, WriteError
 from writers.objects.location import Location, addressing, s3_endpoint
+from writers.objects.s3_requests import copy_large, credentials_of_profile, region_of_profile
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -114,8 +115,6 @@ def _s3(store: Location) -> Any:
     more = _settings(endpoint)
     has_own_chain = not os.environ.get("AWS_PROFILE") and any(map(os.environ.get, _OWN_CHAIN))
     if store.option("profile") or not has_own_chain:
-        from writers.objects.s3_requests import credentials_of_profile, region_of_profile
-
         more["credential_provider"] = credentials_of_profile(store)
         region = region_of_profile(store)
     else:
@@ -342,8 +341,6 @@ class Bucket:
         """
         special = self.location.option("storage_class") or self.location.tags
         if self.location.scheme == "s3" and (special or size > _LARGEST_COPY_BYTES):
-            from writers.objects.s3_requests import copy_large
-
             copy_large(self.location, source, target)
             return
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
@@ -20,9 +20,6 @@ from writers.schema import pc
 from writers.text.mask_texts import DAY_SECONDS, UNIT_DIGITS, Zone, floor_divide, mask_texts
 from writers.text.masks import ISO_DATE, ISO_TIME, ISO_TIMESTAMP, ISO_TIMESTAMP_TZ, Mask, parse
 from writers.text.string_arrays import Place
-
-if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
 
 _FIXED_OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)")
 _UTC_NAMES = frozenset({"UTC", "utc", "Etc/UTC", "GMT", "Z"})
@@ -140,7 +137,6 @@ def fixed_offset(zone: str) -> int | None:
 @lru_cache(maxsize=64)
 def _zone_info(zone: str) -> ZoneInfo:
     # Imported on use: it looks for the data of all zones.
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
         return ZoneInfo(zone)

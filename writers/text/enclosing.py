@@ -56,8 +56,6 @@ from writers.text.marks import (
 from writers.text.string_arrays import Place, joined, value_bytes, with_room, wrapped
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from writers.large_rows import LargeRow, LargeValue
 
 
@@ -413,7 +411,6 @@ class FormulaGuard:
 
     def __init__(self, schema: pa.Schema) -> None:
         """Take the schema of the batches."""
-        import pyarrow as pa
 
         self._guarded = tuple(map(is_guarded, schema))
         fields = [
@@ -427,7 +424,6 @@ class FormulaGuard:
 
     def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch with its texts guarded; NULL stays NULL."""
-        import pyarrow as pa
 
         columns = [
             _guard(pc.cast(column, field.type)) if guarded else column
@@ -464,7 +460,6 @@ class _GuardedValue(Struct, frozen=True):
 
 
 def _guard(column: pa.Array) -> pa.Array:
-    import pyarrow as pa
 
     found = pc.match_substring_regex(column, _PATTERN)
     if not pc.any(found).as_py():
@@ -476,7 +471,6 @@ def _guard(column: pa.Array) -> pa.Array:
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     """Return the type for texts taken out of a column; Arrow has functions for this type."""
-    import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
         return _plain(kind.value_type)
@@ -484,6 +478,5 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa
 
     return kind in (pa.string(), pa.large_string())

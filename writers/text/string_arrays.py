@@ -29,6 +29,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 from msgspec import Struct
+from pyarrow.csv import WriteOptions, write_csv
 
 from writers.errors import ValueNotRepresentable
 from writers.model import BinaryForm
@@ -306,7 +307,6 @@ def csv_bytes(
         The bytes, or None if they have to be made in another way: the delimiter has several
         bytes, a value holds a structural character, or the version of Arrow cannot do it.
     """
-    from pyarrow.csv import WriteOptions, write_csv
 
     # Of the characters that are one byte it refuses NUL as a delimiter.
     if len(delimiter.encode()) != 1 or delimiter == "\0" or '"' in null:
@@ -336,7 +336,6 @@ def csv_bytes(
 @lru_cache(maxsize=1)
 def _can_end_lines() -> bool:
     """Whether it takes other ends of line and NULL texts than LF and nothing; 17 does not."""
-    from pyarrow.csv import WriteOptions
 
     return hasattr(WriteOptions(), "eol")
 

@@ -23,7 +23,9 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from msgspec.structs import replace
+from pyarrow import types
 
 from writers.built_library import Unusable, advice
 from writers.errors import FormatError, ValueNotRepresentable
@@ -31,15 +33,16 @@ from writers.files.staging import StagedFiles, text_extension
 from writers.held_values import held_row
 from writers.large_rows import LargeRow, check_large_row
 from writers.model import TextFormat
-from writers.native.encoder import library
+from writers.native.encoder import NativeEncoder, library, why_not
 from writers.schema import check_schema
+from writers.text.delimited import PlainEncoder, is_simple, simple_header
 from writers.text.dialects import OutputEncoding
+from writers.text.enclosing import FormulaGuard, guarded_name
+from writers.text.fixed_width import record_bytes
 from writers.text.marks import overlaps_itself
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import pyarrow as pa
 
     from writers.files.sink import Sink
     from writers.model import (
@@ -49,9 +52,6 @@ if TYPE_CHECKING:
         TextFormat,
         WrittenFile,
     )
-    from writers.native.encoder import NativeEncoder
-    from writers.text.delimited import PlainEncoder
-    from writers.text.enclosing import FormulaGuard
 
 
 _PIECES_PER_FILE = 8
@@ -78,15 +78,11 @@ def start_of_names(names: Sequence[str], text_format: TextFormat) -> bytes:
     Raises:
         FormatError: The format is impossible, or a name cannot be written in it.
     """
-    from writers.text.delimited import is_simple, simple_header
 
     if text_format.guard_formulas:
-        from writers.text.enclosing import guarded_name
-
         names = tuple(map(guarded_name, names))
     if is_simple(text_format):
         return _guarded(simple_header(names, text_format), text_format)
-    import pyarrow as pa
 
     return file_start(pa.schema([(name, pa.string()) for name in names]), text_format)
 
@@ -319,14 +315,12 @@ class EncodedTextWriter(_TextFiles):
 def _least_row_bytes(text_format: TextFormat) -> int:
     if not text_format.fixed:
         return 1
-    from writers.text.fixed_width import record_bytes
 
     return record_bytes(text_format)
 
 
 def _guard_of(schema: pa.Schema) -> FormulaGuard:
     # Imported on use: few ask for it.
-    from writers.text.enclosing import FormulaGuard
 
     return FormulaGuard(schema)
 
@@ -415,7 +409,6 @@ class FirstCell:
 
     def concerns(self, batch: pa.RecordBatch) -> bool:
         """Return whether the first value of a batch begins with U+FEFF."""
-        from pyarrow import types
 
         column = getattr(batch.column(0), "storage", batch.column(0))
         kind = column.type
@@ -494,10 +487,7 @@ def open_encoder(
     """
     check_choice(choice)
     if choice != "plain" and why_not_native() is None:
-        from writers.native.encoder import NativeEncoder
-
         return NativeEncoder(schema, format)
-    from writers.text.delimited import PlainEncoder
 
     return PlainEncoder(schema, format)
 
@@ -528,7 +518,6 @@ def encode_into(
             been taken by the sink.
         WriteError: The destination failed.
     """
-    from writers.text.delimited import PlainEncoder
 
     started = perf_counter()
     if isinstance(encoder, PlainEncoder):
@@ -555,6 +544,5 @@ def encode_into(
 
 def why_not_native() -> str | None:
     """Return why the native encoder cannot be used, None if it can; the library is loaded."""
-    from writers.native.encoder import why_not
 
     return why_not()

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from unloader.cli.display import render
+from unloader.cli.jobs import checking
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.errors import UsageError
 
@@ -40,8 +41,6 @@ def command(context: click.Context, /, job: str, **values: Any) -> None:
             "JOB.toml does not end with .toml, and is not shown",
             "name it *.toml; see a table with: unloader describe SOURCE --table T",
         )
-
-    from unloader.cli.jobs import checking
 
     passwords = {name: value for name, value in values.items() if name.startswith("password_")}
     found = checking.check_job(job, passwords)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from unloader import api
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directories
@@ -41,7 +42,6 @@ def command(context: click.Context, /, directories: tuple[PlacePath, ...], **val
     A run that was interrupted while it was published is complete. Its files get their final names
     first.
     """
-    from unloader import api
 
     found = api.clean(directories, dry_run=values["dry_run"])
     if values["json"]:

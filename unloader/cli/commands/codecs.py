@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
+from unloader import api
 from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.credentials import connect_to
 from unloader.cli.options.parameter import given
+from unloader.cli.options.request_of import request_of
 from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.cli.signals import stop_on_signals
 from unloader.nouns import counted
+from unloader.tuning.codec_choice import SampleBudget
+from writers.codecs.choice import label
 
 if TYPE_CHECKING:
-    from unloader.tuning.codec_choice import CodecReport, SampleBudget
+    from unloader.tuning.codec_choice import CodecReport
     from writers.codecs.choice import Candidate
 
 
@@ -44,12 +49,9 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     parallelism. The command also shows the choice of --compression fastest, balanced and smallest.
     It takes about ten seconds.
     """
-    from unloader.cli.options.credentials import connect_to
-    from unloader.cli.options.request_of import request_of
 
     rules.validate(values, given(context))
     job = request_of(values, connect_to(argument.url, values, given(context)))
-    from unloader import api
 
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
         found = api.measure_codecs(
@@ -65,7 +67,6 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
 
 
 def _budget(sample_bytes: int) -> SampleBudget:
-    from unloader.tuning.codec_choice import SampleBudget
 
     return SampleBudget(
         bytes=sample_bytes,
@@ -88,7 +89,6 @@ def _shown(found: CodecReport) -> str:
 
 
 def _line(found: CodecReport, each: Candidate) -> tuple[str, ...]:
-    from writers.codecs.choice import label
 
     rate = each.bytes_per_cpu_second
     presets = [name for name, chosen in found.presets.items() if chosen == each.compression]

@@ -12,6 +12,7 @@ from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.signals import stop_on_signals
+from unloader.demo import run_demo
 
 if TYPE_CHECKING:
     from unloader.demo import DemoResult
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 @declared_options("demo")
 def command(**values: Any) -> None:
     """Create a table in a DuckDB file, unload it to CSV and Parquet, and verify the files."""
-    from unloader.demo import run_demo
 
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
         result = run_demo(

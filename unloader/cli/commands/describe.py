@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from unloader import api
 from unloader.cli.display import render
 from unloader.cli.display.columns import csv_form
 from unloader.cli.display.progress import display_for
 from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.credentials import connect_to
 from unloader.cli.options.parameter import given
+from unloader.request.names import parse_table
 
 if TYPE_CHECKING:
     from unloader.api import TableDescription
@@ -37,12 +40,9 @@ def command(context: click.Context, /, source: str, **values: Any) -> None:
     For each column, the command shows its type in the database, its form in CSV and in Parquet,
     and whether the conversion is lossless.
     """
-    from unloader.cli.options.credentials import connect_to
-    from unloader.request.names import parse_table
 
     table = None if values["table"] is None else parse_table(values["table"])
     spec = connect_to(source, values, given(context))
-    from unloader import api
 
     with display_for(values) as display:
         if table is None:

@@ -11,6 +11,8 @@ from msgspec import to_builtins
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.lakehouse.lake_formats import EXTRAS, LIBRARIES, LakeKind
+from writers import registry
+from writers.parquet import writer as parquet
 
 
 @click.command(
@@ -25,8 +27,6 @@ from unloader.lakehouse.lake_formats import EXTRAS, LIBRARIES, LakeKind
 @declared_options("formats")
 def command(**values: Any) -> None:
     """List output formats, compression codecs, dialects of delimited text, and kinds of tables."""
-    from writers import registry
-    from writers.parquet import writer as parquet
     from writers.text import dialects, text_writer
 
     codecs, reasons = registry.codecs(), (text_writer.why_not_native(), parquet.why_not_native())

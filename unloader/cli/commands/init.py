@@ -8,9 +8,12 @@ from typing import Any
 
 import click
 
+from unloader import api
 from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
+from unloader.cli.jobs.draft import draft
 from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.credentials import connect_to
 from unloader.cli.options.parameter import given
 from unloader.errors import OutputFailed, UsageError
 from unloader.nouns import counted
@@ -40,11 +43,8 @@ def command(context: click.Context, /, source: str, **values: Any) -> None:
     The job file names every table, with its estimated rows and its size. Views are commented out.
     It contains no password. Check it with `unloader check FILE`.
     """
-    from unloader.cli.jobs.draft import draft
-    from unloader.cli.options.credentials import connect_to
 
     spec = connect_to(source, values, given(context))
-    from unloader import api
 
     with display_for(values) as display:
         tables = api.schema_tables(spec, values["schema"], display)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from unloader import api
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.errors import UsageError
@@ -30,7 +31,6 @@ def command(**values: Any) -> None:
     over, or when the destination is removed or used by another run. Until then the server keeps
     old row versions for it. A keeper that an active run uses is not ended.
     """
-    from unloader import api
 
     if values["end"] is not None and values["end_all"]:
         raise UsageError("--end and --end-all exclude each other", "leave one of them out")

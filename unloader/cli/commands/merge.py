@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import convert
 
+from unloader import api
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
+from unloader.manifest.model import Manifest
 from unloader.nouns import counted
 from unloader.storage.place_names import PlacePath
 from unloader.storage.storage_protocol import MANIFEST
-
-if TYPE_CHECKING:
-    from unloader.manifest.model import Manifest
 
 
 @click.command(
@@ -45,8 +44,6 @@ def command(context: click.Context, /, destination: PlacePath, **values: Any) ->
     Afterwards, run `unloader verify DEST SOURCE`. It counts the rows of the whole table at the
     snapshot, independently of the plan. A second merge of the same parts changes nothing.
     """
-    from unloader import api
-    from unloader.manifest.model import Manifest
 
     merged = api.merge(destination)
     if values["json"]:

@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
+from partition_planner.balance import Loads
+from partition_planner.costs import unit_costs
+from unloader import api
+from unloader.api import FOR_THE_READER
 from unloader.cli.display import render, seats
 from unloader.cli.display.columns import column_table, routes_text, subset_text
 from unloader.cli.display.progress import display_for
 from unloader.cli.display.render import legend, terminal_width
 from unloader.cli.display.summary import selection
+from unloader.cli.jobs.tables import plan_tables
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import on_command_line
+from unloader.cli.options.routes import asked_request, kept_routes
 from unloader.cli.options.source_argument import (
     JOB,
     JOB_DIGEST,
@@ -30,6 +36,8 @@ from unloader.cli.options.tables import is_of_several
 from unloader.errors import OutputFailed, UsageError
 from unloader.nouns import counted
 from unloader.redaction import redact
+from writers.codecs.choice import label
+from writers.files.publish import write_atomically
 from writers.model import TextFormat
 
 if TYPE_CHECKING:
@@ -76,14 +84,11 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     rules.validate_plan_file(values)
     if argument.job is not None or is_of_several(values):
         # Imported on use: most plans are of one table.
-        from unloader.cli.jobs.tables import plan_tables
 
         plan_tables(context, argument, values)
         return
-    from unloader.cli.options.routes import asked_request
 
     job = asked_request(context, argument.url, values)
-    from unloader import api
 
     output = Path(values["output"]) if values["output"] else None
     with display_for(values) as display:
@@ -110,8 +115,6 @@ def _kept(
     planned: PlannedRun,
     values: Mapping[str, Any],
 ) -> dict[str, Any]:
-    from unloader.cli.options.routes import kept_routes
-    from writers.codecs.choice import label
 
     kept = job_document(context, argument)
     if routes := kept_routes(context, values):
@@ -128,7 +131,6 @@ def _check_shown_whole(document: dict[str, Any]) -> None:
 
     Saved from standard output, it would read other rows when it is run.
     """
-    from unloader.api import FOR_THE_READER
 
     kept = {
         name: part for name, part in document.items() if name == JOB or name not in FOR_THE_READER
@@ -142,7 +144,6 @@ def _check_shown_whole(document: dict[str, Any]) -> None:
 
 
 def _save(path: Path, document: dict[str, Any]) -> None:
-    from writers.files.publish import write_atomically
 
     text = (render.json_text(document) + "\n").encode("utf-8")
     try:
@@ -193,7 +194,6 @@ def _with(text: str, more: str) -> str:
 
 
 def _overview(planned: PlannedRun, settings: tuple[Setting, ...]) -> str:
-    from writers.codecs.choice import label
 
     plan, table, simulation = planned.run.plan, planned.run.plan.table, planned.simulation
     rows, sizes = [unit.rows for unit in plan.units], [unit.bytes for unit in plan.units]
@@ -265,8 +265,6 @@ def _units(planned: PlannedRun, units: tuple[WorkUnit, ...]) -> str:
 
 def _takers(planned: PlannedRun) -> dict[str, str]:
     """Return the worker that each unit would go to if the estimates held."""
-    from partition_planner.balance import Loads
-    from partition_planner.costs import unit_costs
 
     units = planned.run.plan.units
     _, costs = unit_costs(planned.run.plan.table, units)

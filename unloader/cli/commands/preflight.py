@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from unloader.cli.display import render
+from unloader import api
+from unloader.cli.display import render, tuning_pages
 from unloader.cli.display.progress import display_for
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.credentials import connect_to
 from unloader.cli.options.parameter import given
+from unloader.cli.options.request_of import request_of
 from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.cli.signals import stop_on_signals
+from unloader.model import SourceSpec
+from unloader.tuning.ceilings import check_saveable, save_ceilings
+from unloader.tuning.preflight_measuring import Budget
 
 if TYPE_CHECKING:
     from unloader.model import Request
     from unloader.tuning.ceilings import Part
-    from unloader.tuning.preflight_measuring import Budget
 
 
 @click.command(
@@ -49,21 +54,15 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
     The command takes the options of run. It reads and writes at full speed: do not run it beside
     other work.
     """
-    from unloader import api
-    from unloader.cli.display import tuning_pages
 
     rules.validate_measuring(values, given(context), argument.url)
     parts = rules.measured_parts(values)
     job = _job(context, argument, values)
     if values["save"] is not None:
-        from unloader.tuning.ceilings import check_saveable
-
         check_saveable(Path(values["save"]))
     with display_for(values) as display, stop_on_signals(display.stopping) as stop:
         found = api.preflight(job, _budget(values, parts), observe=display, stop=stop)
     if values["save"] is not None:
-        from unloader.tuning.ceilings import save_ceilings
-
         save_ceilings(Path(values["save"]), found)
     if values["json"]:
         render.emit_json(found)
@@ -72,9 +71,6 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
 
 
 def _job(context: click.Context, argument: SourceArgument, values: dict[str, Any]) -> Request:
-    from unloader.cli.options.credentials import connect_to
-    from unloader.cli.options.request_of import request_of
-    from unloader.model import SourceSpec
 
     if argument.url:
         job = request_of(values, connect_to(argument.url, values, given(context)))
@@ -85,7 +81,6 @@ def _job(context: click.Context, argument: SourceArgument, values: dict[str, Any
 
 
 def _budget(values: dict[str, Any], parts: tuple[Part, ...]) -> Budget:
-    from unloader.tuning.preflight_measuring import Budget
 
     return Budget(
         parts=parts,

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
+from unloader import api
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
@@ -44,7 +45,6 @@ def command(
     answer of the sweep, and it contains no password. With --json, the figures of the page go to
     standard output.
     """
-    from unloader import api
 
     if output is not None:
         api.check_report(Path(output))

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from unloader import api
 from unloader.cli.display.summary import show_result
 from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.credentials import secret_of
 from unloader.cli.options.parameter import on_command_line
+from unloader.cli.options.request_of import given_keys, keys_at
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
 from unloader.cli.watching import check_report, watched, write_report
@@ -54,9 +57,6 @@ def command(context: click.Context, /, destination: PlacePath, **values: Any) ->
     The password comes from the same place as for the run, unless you give another place here. If
     the run is already finished, the command shows its result.
     """
-    from unloader import api
-    from unloader.cli.options.credentials import secret_of
-    from unloader.cli.options.request_of import keys_at
 
     check_report(values)
     request = api.interrupted(destination)
@@ -88,6 +88,5 @@ def _masking_keys(values: Mapping[str, Any]) -> tuple[MaskingKey, ...]:
     """Return the places of the keys of masks, if they are given."""
     if not values["mask_key"]:
         return ()
-    from unloader.cli.options.request_of import given_keys
 
     return given_keys(values["mask_key"])

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from unloader import api
 from unloader.cli.display import render
 from unloader.cli.display.summary import show_result
 from unloader.cli.options import rules
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import on_command_line
+from unloader.cli.options.routes import asked_request
 from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.cli.options.tables import is_of_several
 from unloader.cli.signals import stop_on_signals
@@ -87,7 +89,6 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
 
         if is_skipped(job, values):
             return
-    from unloader import api
 
     with watched(values, job) as display, stop_on_signals(display.stopping) as stop:
         manifest = api.unload(
@@ -119,12 +120,10 @@ def _answer_empty(part: Part, units: int, values: dict[str, Any]) -> None:
 def _job(
     context: click.Context, argument: SourceArgument, values: dict[str, Any]
 ) -> tuple[Request, ResolvedTable | None]:
-    from unloader.cli.options.routes import asked_request
 
     job = asked_request(context, argument.url, values)
     if argument.plan is None:
         return job, None
     rules.validate_planned(on_command_line(context), argument.plan_file)
-    from unloader import api
 
     return job, api.planned_run(argument.plan)

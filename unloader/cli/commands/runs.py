@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from unloader import api
 from unloader.cli.display import pages, render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
@@ -35,7 +36,6 @@ def command(directory: PlacePath, depth: int, **values: Any) -> None:
     links and hidden directories. Rows and bytes of an unfinished run are the last figures that it
     reported.
     """
-    from unloader import api
 
     found = api.runs(directory, depth=depth)
     if values["json"]:

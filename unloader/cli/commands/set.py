@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from unloader import api
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import on_command_line
@@ -13,10 +14,10 @@ from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
 from unloader.nouns import counted
 from unloader.request.value_types import ADAPTIVE
+from unloader.status.model import Wish
 from unloader.storage.place_names import PlacePath
 
 if TYPE_CHECKING:
-    from unloader.status.model import Wish
     from unloader.status.requests import ChangedRun
 
 _LIMITS = ("max_sessions", "max_cpu", "slow_between", "slow_parallelism")
@@ -52,7 +53,6 @@ def command(
     The exit status is 6 without an active run, if the run refuses, or if it does not answer
     within --timeout.
     """
-    from unloader import api
 
     given = on_command_line(context)
     wish = _wish({key: value for key, value in values.items() if key in given})
@@ -65,7 +65,6 @@ def command(
 
 
 def _wish(given: dict[str, Any]) -> Wish:
-    from unloader.status.model import Wish
 
     found = {name: given[name] for name in _LIMITS if name in given}
     if found.get("slow_between") == "never":

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from unloader.cli.display import render
+from unloader import api
+from unloader.cli.display import render, tuning_pages
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.errors import UsageError
-
-if TYPE_CHECKING:
-    from unloader.tuning.sizing_records import Question
+from unloader.tuning.sizing_records import Question
 
 
 @click.command(
@@ -33,20 +32,16 @@ def command(**values: Any) -> None:
     comes from --from: a finished run, the points of a sweep, or ceilings. The answer shows each
     line of the arithmetic, so that you can check it with a calculator. Only these files are read.
     """
-    from unloader import api
 
     question = _question(values)
     found = api.size(question, files=values["from"], like_record=values["like"] == "record")
     if values["json"]:
         render.emit_json(found)
     elif not values["quiet"]:
-        from unloader.cli.display import tuning_pages
-
         render.emit(tuning_pages.size_page(found))
 
 
 def _question(values: dict[str, Any]) -> Question:
-    from unloader.tuning.sizing_records import Question
 
     if values["window"] is not None and not values["window"]:
         raise UsageError("--window is 0", "give the time in which the unload must end, such as 1h")

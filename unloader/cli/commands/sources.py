@@ -9,6 +9,8 @@ import click
 
 from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
+from unloader.errors import ConfigError
+from unloader.sources.registry import schemes, source_of
 
 
 @click.command(
@@ -23,7 +25,6 @@ from unloader.cli.options.command import JobCommand, declared_options
 @declared_options("sources")
 def command(**values: Any) -> None:
     """List the kinds of sources, their drivers, and how to install a missing driver."""
-    from unloader.sources.registry import schemes
 
     found = [_entry(scheme) for scheme in schemes()]
     if values["json"]:
@@ -49,8 +50,6 @@ def command(**values: Any) -> None:
 
 
 def _entry(scheme: str) -> dict[str, Any]:
-    from unloader.errors import ConfigError
-    from unloader.sources.registry import source_of
 
     try:
         source = source_of(scheme)

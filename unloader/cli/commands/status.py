@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
+from unloader import api
 from unloader.cli.display import pages, render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
@@ -100,7 +101,6 @@ def _again(before: RunStatus, destination: PlacePath) -> RunStatus:
 
 
 def _look(destination: PlacePath) -> RunStatus:
-    from unloader import api
 
     found = api.status(destination)
     if found.state == "none":

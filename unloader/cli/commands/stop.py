@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from unloader import api
 from unloader.cli.display import pages, render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.source_argument import finished_directory
@@ -37,7 +38,6 @@ def command(destination: PlacePath, timeout: float, **values: Any) -> None:
 
     The exit status is 6 without an active run, or if the run is still active after --timeout.
     """
-    from unloader import api
 
     with stop_on_signals(lambda _: None) as stop:
         ended = api.stop(destination, timeout_seconds=timeout, stop=stop)

@@ -10,11 +10,16 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from unloader.cli.display import render
+from unloader.cli.display.tuning_pages import analysis_text
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import JobOption, on_command_line
 from unloader.cli.options.source_argument import SourceArgument, source_argument
+from unloader.cli.sweeping import after_answer, answer, live_sweep, rules_of, write_page
+from unloader.cli.watching import check_report
 from unloader.errors import ConfigError, UsageError
 from unloader.request.options import AXES
+from unloader.tuning.analysis import analyse
+from unloader.tuning.points import read_points
 
 if TYPE_CHECKING:
     from unloader.tuning.points import PointsFile
@@ -60,7 +65,6 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
         raise UsageError(
             "sweep has no points to analyse", "give a source, or a file of points with --replay"
         )
-    from unloader.cli.sweeping import answer, live_sweep
 
     answer(context, argument.url, live_sweep(context, argument, values))
 
@@ -90,10 +94,6 @@ def _check_one_curve(file: PointsFile, path: str) -> None:
 
 def _replay(values: dict[str, Any]) -> None:
     """Answer from the points of a file."""
-    from unloader.cli.sweeping import after_answer, rules_of, write_page
-    from unloader.cli.watching import check_report
-    from unloader.tuning.analysis import analyse
-    from unloader.tuning.points import read_points
 
     if values["replay"] == "":
         raise UsageError("--replay is empty", "name a file of points")
@@ -105,8 +105,6 @@ def _replay(values: dict[str, Any]) -> None:
     if values["json"]:
         render.emit_json(to_builtins(found))
     elif not values["quiet"]:
-        from unloader.cli.display.tuning_pages import analysis_text
-
         render.emit(analysis_text(found))
     for notice in () if values["quiet"] else found.notices:
         click.echo(f"unloader: notice: {render.visible(notice)}", err=True)

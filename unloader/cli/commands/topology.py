@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from unloader import api
 from unloader.cli.display import render, seats
 from unloader.cli.display.render import folded_facts, legend, ranges, terminal_width
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.cli.options.parameter import given
+from unloader.cli.options.request_of import seats_of
+from unloader.cli.options.rules import validate_seats
 from unloader.errors import OutputFailed, UsageError
 from unloader.nouns import counted
 
@@ -39,9 +42,6 @@ def command(context: click.Context, /, **values: Any) -> None:
     affinity, cpusets, quotas. With --parallelism auto, the number of workers is the number of CPUs
     that can be used in parallel.
     """
-    from unloader import api
-    from unloader.cli.options.request_of import seats_of
-    from unloader.cli.options.rules import validate_seats
 
     validate_seats(values, given(context))
     tree = _path(values, "sysfs")

@@ -6,10 +6,13 @@ from typing import Any
 
 import click
 
+from unloader import api
 from unloader.cli.display import render
 from unloader.cli.display.progress import display_for
 from unloader.cli.options.command import JobCommand, declared_options
+from unloader.cli.options.credentials import connect_to
 from unloader.cli.options.parameter import given
+from unloader.cli.options.request_of import keys_at
 from unloader.cli.options.source_argument import finished_directory
 from unloader.errors import UsageError
 from unloader.storage.place_names import PlacePath
@@ -49,15 +52,12 @@ def command(
     that a loader would read, are reported. With --strict they count as a difference. Names that
     begin with _ or . are ignored.
     """
-    from unloader.cli.options.credentials import connect_to
-    from unloader.cli.options.request_of import keys_at
 
     if source is None and values["password_prompt"]:
         raise UsageError(
             "--password-prompt needs SOURCE", "give SOURCE, or leave --password-prompt out"
         )
     spec = None if source is None else connect_to(source, values, given(context))
-    from unloader import api
 
     with display_for(values) as display:
         result = api.verify(

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from unloader.cli.display.log import LogDisplay
 from unloader.events import Event, Tick
 
 
@@ -69,7 +70,6 @@ def _choose(values: Mapping[str, Any]) -> Display:
         from unloader.cli.display.bar import BarDisplay
 
         return Ticking(BarDisplay())
-    from unloader.cli.display.log import LogDisplay
 
     if wanted == "none":
         return LogDisplay(as_json=as_json, interval_seconds=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -188,7 +189,6 @@ def _known() -> frozenset[str]:
 
 
 def _with_guess(name: str) -> str:
-    from difflib import get_close_matches
 
     near = get_close_matches(name, sorted(_known()), n=1, cutoff=0.8)
     return f"{name} (did you mean {near[0]}?)" if near else name

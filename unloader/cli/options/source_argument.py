@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.json import decode, encode
 
 from unloader.cli.options.parameter import JobOption, given_values
+from unloader.cli.options.routes import routes_of_plan
 from unloader.errors import ConfigError, PlanFailed, UsageError
 from unloader.lakehouse.lake_formats import lake_kind
 from unloader.nouns import counted
@@ -37,6 +38,7 @@ from unloader.request.locations import database_in, looks_like_source
 from unloader.request.option import of_command
 from unloader.request.options import every_option
 from unloader.request.settings import at_home
+from unloader.resolve.resolved import checked_version
 from unloader.secrets.secret_places import check_private
 from unloader.sources.registry import KINDS, url_form
 from unloader.storage.place_names import PlacePath, path_of
@@ -289,8 +291,6 @@ def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
     written, routes = values.pop(SOURCE, None), values.pop(ROUTES, None)
     ctx.obj.job_file, ctx.obj.planned = path, True
     if routes:
-        from unloader.cli.options.routes import routes_of_plan
-
         ctx.obj.routes = routes_of_plan(routes, path)
     ctx.default_map = _planned_defaults(values, path)
     source = url or written
@@ -340,7 +340,6 @@ def _load_plan(path: str) -> dict[str, Any]:
         ) from error
     except (ValueError, RecursionError) as error:
         raise _no_plan(path, f"is not JSON: {error}") from error
-    from unloader.resolve.resolved import checked_version
 
     if isinstance(document, dict) and "run_id" in document and JOB_DIGEST not in document:
         raise _record_of_run(Path(path), document)

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unloader.errors import UsageError
+from unloader.selection.choice import TableChoice
+from unloader.selection.listing import STORED
+from unloader.selection.patterns import parse_pattern, parse_schema, read_patterns
 
 if TYPE_CHECKING:
-    from unloader.selection.choice import TableChoice
     from unloader.selection.listing import Family
 
 CHOOSING = ("schema", "exclude_table", "tables_from")
@@ -52,7 +54,6 @@ def is_of_several(values: Mapping[str, Any]) -> bool:
 
 def _is_pattern(text: str) -> bool:
     # Imported on use: most names have no such letter.
-    from unloader.selection.patterns import parse_pattern
 
     return parse_pattern(text).table is None
 
@@ -65,9 +66,6 @@ def choice_of(values: Mapping[str, Any]) -> TableChoice | None:
     """
     if values["query"] is not None:
         return None
-    from unloader.selection.choice import TableChoice
-    from unloader.selection.listing import STORED
-    from unloader.selection.patterns import parse_pattern, parse_schema, read_patterns
 
     listed = values["tables_from"]
     return TableChoice(

@@ -63,6 +63,7 @@ from unloader.sources.statement import (
     select_count,
     select_list,
 )
+from writers.schema import read_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,7 +150,6 @@ class DuckDBReader:
     def _batches(
         self, extract: Extract, piece: Piece, batch_bytes: int
     ) -> Iterator[pa.RecordBatch]:
-        from writers.schema import read_schema
 
         schema = read_schema(extract.projection.schema)
         sql = selector_statement(select_list(extract.projection.columns), extract, piece.selector)

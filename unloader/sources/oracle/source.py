@@ -55,7 +55,6 @@ class OracleSource(Source):
 
     def load(self) -> None:
         """Import the reader, the driver, and what the driver imports when it first connects."""
-        import encodings.idna  # noqa: F401
 
         import cryptography.hazmat.primitives.ciphers  # noqa: F401
         import oracledb  # noqa: F401

@@ -29,6 +29,7 @@ from unloader.sources.hashing import Hasher
 from unloader.sources.many_tables import Held, error_or_none, result_or_error
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.errors import AGAIN
+from unloader.sources.postgres.keeping.client import StartedKeeper, kept_by_another
 from unloader.sources.postgres.locking import held_tables, hold_called
 from unloader.sources.postgres.reader import hasher_of, session_in
 from unloader.sources.postgres.relations import (
@@ -209,7 +210,6 @@ class PostgresCatalog:
         earlier = self._spec.session.snapshot
         if earlier is not None or seconds:
             # Loaded where it is asked for: few runs are.
-            from unloader.sources.postgres.keeping.client import StartedKeeper, kept_by_another
 
             if earlier is None:
                 self._kept = StartedKeeper(self._spec, lambda: self._cancelled)

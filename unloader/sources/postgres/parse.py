@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
+from pyarrow import csv
 
 from unloader.errors import OutputFailed, SourceError
 from unloader.sources.base import Text
 from writers.held_values import LEAST_BYTES, PIECE_BYTES, decoded, may_be_large
 from writers.large_rows import LargeRow
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _ORDINARY = r"^\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?Z?)?$"
 _FORM = re.compile(
@@ -44,8 +43,6 @@ def parse_timestamps(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     Raises:
         ValueError: A text has no value of the type; its message is the reason.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     odd = pc.fill_null(pc.invert(pc.match_substring_regex(texts, _ORDINARY)), False)
     ordinary = pc.cast(pc.if_else(odd, pa.scalar(None, texts.type), texts), kind)
@@ -97,7 +94,6 @@ class CopyParser:
 
     def __init__(self, schema: pa.Schema) -> None:
         """Prepare for batches of `schema`; binary columns arrive as bare hex text."""
-        import pyarrow as pa
 
         self._schema = schema
         self._binary = [pa.types.is_binary(field.type) for field in schema]
@@ -115,7 +111,6 @@ class CopyParser:
             OutputFailed: A value does not fit the Arrow type of its column; names every such
                 column in them.
         """
-        import pyarrow as pa
 
         table, refused = self._table(_joined(chunks))
         arrays: list[pa.Array] = []
@@ -139,7 +134,6 @@ class CopyParser:
 
         A column of dates that Arrow cannot read is read as text from then on, in all batches.
         """
-        import pyarrow as pa
 
         refused: dict[str, str] = {}
         types = dict(self._types)
@@ -165,8 +159,6 @@ class CopyParser:
                 refused[field.name] = reason
 
     def _read(self, data: pa.Buffer, types: dict[str, pa.DataType]) -> pa.Table:
-        import pyarrow as pa
-        from pyarrow import csv
 
         return csv.read_csv(
             pa.BufferReader(data),
@@ -200,7 +192,6 @@ def _joined(chunks: Sequence[Text]) -> pa.Buffer:
     The C library would keep freed memory of the size of one of its own largest pieces: with pieces
     as large as these, a wide row took twice its size while it arrived.
     """
-    import pyarrow as pa
 
     buffer = pa.allocate_buffer(sum(map(len, chunks)))
     room, at = memoryview(buffer).cast("B"), 0
@@ -216,8 +207,6 @@ def _single(column: pa.ChunkedArray) -> pa.Array:
 
 def _unhexed(array: pa.Array) -> pa.Array:
     """Return binary values for an array of hex text, decoding the value buffer in one go."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     length = len(array)
     lengths = pc.fill_null(pc.binary_length(array), 0)
@@ -235,7 +224,6 @@ def _unhexed(array: pa.Array) -> pa.Array:
 
 
 def _as_list(array: pa.Array) -> pa.Array:
-    import pyarrow as pa
 
     dense = array.drop_null()
     return pa.ListArray.from_arrays(pa.array([0, len(dense)], pa.int32()), dense)
@@ -345,7 +333,6 @@ class WideRows:
 
     def __init__(self, schema: pa.Schema, parser: CopyParser, least_bytes: int) -> None:
         """Prepare for the text of one unit."""
-        import pyarrow as pa
 
         self._schema = schema
         self._parser = parser

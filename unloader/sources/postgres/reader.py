@@ -22,6 +22,7 @@ from unloader.sources.postgres.statement import (
 )
 from unloader.sources.postgres.types import base_type, is_number
 from unloader.sources.statement import quoted, select_list
+from writers.schema import read_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +79,6 @@ class PostgresReader:
         A row whose text takes more than that comes by itself.
         """
         from unloader.sources.postgres.parse import CopyParser, WideRows
-        from writers.schema import read_schema
 
         schema = read_schema(extract.projection.schema)
         parser = CopyParser(schema)

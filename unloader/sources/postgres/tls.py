@@ -10,6 +10,8 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+import ssl
+from configparser import ConfigParser, Error
 from urllib.parse import quote
 
 from unloader.errors import ConfigError, SourceError
@@ -97,7 +99,6 @@ def _given(location: str) -> dict[str, str]:
 
 
 def _service(name: str) -> dict[str, str]:
-    from configparser import ConfigParser, Error
 
     path = os.environ.get("PGSERVICEFILE") or os.path.expanduser("~/.pg_service.conf")
     services = ConfigParser()
@@ -132,7 +133,6 @@ def _own_bundle() -> bool:
 
 
 def _system_bundle() -> str:
-    import ssl  # Takes long to load, and few need it: servers on a network without a CA named.
 
     named = ssl.get_default_verify_paths().cafile
     for path in (named, *_BUNDLES):

@@ -19,6 +19,7 @@ from unloader.errors import OutputFailed
 from unloader.model import Extract, ReadColumn
 from unloader.sources.readings import ColumnReadings, Reading
 from unloader.sources.statement import quoted
+from writers.schema import pc
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -184,7 +185,6 @@ def _merged(found: Iterator[pa.Array], columns: Sequence[ReadColumn]) -> Iterato
             reals = next(found)
             if reals.null_count < len(reals):
                 # Imported on use: they take longer than a small table.
-                from writers.schema import pc
                 from writers.text.number_texts import float_texts
 
                 array = pc.coalesce(array, float_texts(reals))

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+import pyarrow as pa
 
 from unloader.model import Projection
 from writers.schema import read_schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Rows = Sequence[tuple[object, ...]]
 
@@ -26,7 +25,6 @@ def ensure(kept: bool, sentence: str) -> None:
 
 def check_batches(batches: Sequence[pa.RecordBatch], projection: Projection) -> None:
     """Check that every batch is valid and has the very schema of the projection."""
-    import pyarrow as pa
 
     schema = read_schema(projection.schema)
     names = [column.name for column in projection.columns]
@@ -66,7 +64,6 @@ def columns_of(batches: Sequence[pa.RecordBatch], taken: Sequence[int] | None = 
 
 
 def _tuples(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
-    import pyarrow as pa
 
     columns = [
         column.cast(pa.string())

@@ -6,7 +6,9 @@ has others. Until then only this user can enter the directory of staged files.
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import stat
 from pathlib import Path
 
@@ -129,8 +131,6 @@ def _number(kind: str, name: str) -> int:
     """Return the number of a user or a group; -1 for an empty name."""
     if not name:
         return -1
-    import grp
-    import pwd
 
     try:
         if name.isdecimal():

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec import Struct
 
 from writers.parquet.native.layout import (
@@ -24,8 +26,6 @@ from writers.parquet.options import PAGE_BYTES, format_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    import pyarrow as pa
 
     from writers.files.sink import Sink
     from writers.model import ParquetFormat
@@ -48,8 +48,6 @@ def prepared(schema: pa.Schema, parquet: ParquetFormat) -> Prepared | None:
 
 @lru_cache(maxsize=8)
 def _prepared(serialized: bytes, parquet: ParquetFormat) -> Prepared | None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
     schema = pa.ipc.read_schema(pa.py_buffer(serialized))
     empty = io.BytesIO()
@@ -140,8 +138,6 @@ class ChunkWriter:
         self._plan = plan
         self._codec: Any = None
         if plan.codec != "none":
-            import pyarrow as pa
-
             self._codec = pa.Codec(_ARROW_NAMES.get(plan.codec, plan.codec), plan.level)
         self._pages: list[tuple[Page, int, pa.Buffer]] = []
 

@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
+from pyarrow import types
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,7 +123,6 @@ def forms_of(schema: pa.Schema, stored: Any) -> tuple[ColumnForm, ...] | None:
 
 
 def _form_of(field: pa.Field) -> ColumnForm | None:
-    from pyarrow import types
 
     kind, common = field.type, {"name": field.name, "nullable": field.nullable}
     if types.is_decimal128(kind):

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from msgspec import Struct
 
 from writers import __version__, built_library
@@ -45,8 +46,6 @@ from writers.parquet.native.layout import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from writers.model import SortColumn
 
 
@@ -369,7 +368,6 @@ class PageEncoder:
         return self._ready()
 
     def _ready(self) -> Iterator[Page]:
-        import pyarrow as pa
 
         out = PageOut()
         while self._library.unloader_pages_take(self._group, out):

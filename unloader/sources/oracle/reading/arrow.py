@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+from zoneinfo import available_timezones
 
 import pyarrow as pa
 from msgspec import Struct
@@ -248,7 +249,6 @@ def zone_names(zones: pa.Array) -> pa.Array:
 @lru_cache(maxsize=1)
 def _regions() -> dict[str, str]:
     # Imported on use: it looks for the data of all zones.
-    from zoneinfo import available_timezones
 
     return {name.upper(): name for name in available_timezones()}
 

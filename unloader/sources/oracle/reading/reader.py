@@ -41,7 +41,6 @@ from writers.schema import read_schema
 
 if TYPE_CHECKING:
     import oracledb
-    import pyarrow as pa
 
     from unloader.sources.oracle.connection.session import Session
     from unloader.sources.oracle.reading.fetch import FetchPlan
@@ -341,7 +340,6 @@ class LobFinder(Struct, frozen=True, kw_only=True):
             yield batch.slice(start)
 
     def _stored(self, column: int, place: Any) -> StoredLob:
-        import pyarrow as pa
 
         read = self.plan.columns[column]
         return StoredLob(

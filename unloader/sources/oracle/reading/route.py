@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from unloader.model import SourceSpec
 from unloader.sources.oracle.connection.drivers import driver_version
 from unloader.sources.oracle.connection.url import parse_location
+from unloader.sources.oracle.native import library
+from unloader.sources.oracle.native.batches import native_unless_left, tap_on
 from unloader.sources.oracle.native.columns import may_be_native, sorts_of
 from unloader.sources.oracle.native.confirmations import Peers, confirmed_sorts
 from unloader.sources.oracle.reading.batches import arrow_batches
@@ -50,7 +52,6 @@ class Route:
         ordinary = arrow_batches if way == "arrow" else tuple_batches
         if not self._may_be_native(plan, session):
             return ordinary
-        from unloader.sources.oracle.native.batches import native_unless_left
 
         tap = self._tap_on(session)
         return ordinary if tap is None else native_unless_left(tap, ordinary)
@@ -71,8 +72,6 @@ class Route:
         connection = session.connection
         if self._tap is not None and self._tap.connection is connection:
             return self._tap
-        from unloader.sources.oracle.native import library
-        from unloader.sources.oracle.native.batches import tap_on
 
         if self._spec.session.fetch == "native":
             library.library()

@@ -14,8 +14,8 @@ import time
 from enum import Enum
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from psycopg import OperationalError, pq
 from psycopg.abc import Buffer
 from psycopg.pq.abc import PGconn
@@ -24,9 +24,6 @@ from psycopg.pq.misc import find_libpq_full_path
 from unloader.sources.postgres.errors import Malformed
 from unloader.sources.postgres.statement import TextForm
 from writers import built_library
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ABI_VERSION = 3
 """Of the interface in `copy.cpp`, which has the same number."""
@@ -137,7 +134,6 @@ class Rows:
         Raises:
             Malformed: A row is not in the text form.
         """
-        import pyarrow as pa
 
         most = self._chunk_bytes
         buffer = pa.allocate_buffer(min(self._buffer_bytes, most))
@@ -205,7 +201,6 @@ class _NativeLoop:
 
     def wide(self) -> memoryview:
         """Return a row that is too long for a buffer, without a copy: it may have a gigabyte."""
-        import pyarrow as pa
 
         address, size = self.filled.wide, self.filled.wide_size
         return memoryview(pa.foreign_buffer(address, size, _Owner(address))).toreadonly()
