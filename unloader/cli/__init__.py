@@ -11,7 +11,7 @@ import sys
 import time
 
 TYPE_CHECKING = False
-"""As in `typing`, which costs milliseconds in which a signal would show a traceback."""
+"""Not from `typing`: its import takes milliseconds in which a signal would show a traceback."""
 
 _YOUNG_OBJECTS = 100_000
 """The number of new objects that starts the garbage collector."""
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; the only place where every exception ends.
 
     Args:
-        arguments: Without the program's name; None takes those of the process.
+        arguments: Without the program's name; None takes the process's arguments.
     """
     invocation: Invocation | None = None
     try:
@@ -51,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         keep_single()
         if arguments is None:
-            # The program is ours alone. What it loads and plans stays to its end, and looking for
-            # cycles in that over and over took 3 % of the CPU of a run over many tables.
+            # The program is ours alone. Its objects stay to its end. Searching them for cycles
+            # again and again took 3 % of the CPU of a run over many tables.
             gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
         from unloader.cli.group import dispatch
         from unloader.cli.invocation import Invocation

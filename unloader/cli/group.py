@@ -59,7 +59,7 @@ class Group(ShortHelp, click.Group):
         """Return the command that the first word names.
 
         Raises:
-            UsageError: There is none.
+            UsageError: The command is unknown.
         """
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             raise no_command(args[0], COMMANDS)
@@ -108,8 +108,8 @@ def _show_messages() -> None:
 def dispatch(arguments: list[str], invocation: Invocation) -> int:
     """Run the command that the arguments name, or answer the shell if it asks for completion.
 
-    click's own `main` is not used: it ends the program silently on any broken pipe, also on that
-    of a worker.
+    click's own `main` is not used: it ends the program silently on any broken pipe, also a
+    worker's.
 
     Raises:
         UsageError: An argument or a variable of ours is not in the encoding of the terminal.
@@ -147,7 +147,7 @@ such as systemd-coredump, to take the dump either: see do_coredump() in its fs/c
 
 
 def leave_none() -> None:
-    """Let neither this process nor those that it starts leave a core dump."""
+    """Forbid core dumps of this process and of the processes that it starts."""
     try:
         import resource
     except ImportError:

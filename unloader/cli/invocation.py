@@ -1,4 +1,4 @@
-"""What the end of the program must know of the command line it was started with."""
+"""Facts about the command line that the end of the program needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Invocation(Struct):
     planned: bool = False
     """That file is a plan."""
     job_values: Mapping[str, Given] = field(default_factory=dict)
-    """What the job file sets, by the keys of options, each with its place."""
+    """The settings of the job file, by the keys of options, each with its place."""
 
     routes: Sequence[Entry] = ()
     """The routes of a job file that has several."""

@@ -1,8 +1,8 @@
 """Errors in a command line, reported without the words that the user typed.
 
-click repeats what it cannot understand. That may be a password: given to an unknown option, written
-in place of a number, or split at a blank without quotes. So a refused value is shown only if it is
-a number or very like a word that belongs there.
+click repeats words that it cannot understand. Such a word may be a password: given to an unknown
+option, written in place of a number, or split at a blank without quotes. So a refused value is
+shown only if it is a number or very like a word that belongs there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The standard streams, made safe: a cron job or a daemon may start us without them, or full.
 
-Without this a file or a connection opened by us would become descriptor 1 or 2, and what is meant
-for the terminal would be written into it.
+Without this a file or a connection of the program would become descriptor 1 or 2, and text for the
+terminal would be written into it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def was_closed(descriptor: int) -> bool:
 
 
 def give_up(stream: TextIO) -> None:
-    """Write to a stream no more: what it still holds goes nowhere.
+    """Stop writing to a stream: its buffered text is dropped.
 
     The interpreter flushes the streams once more at its end, and would complain.
     """

@@ -33,7 +33,7 @@ def check_report(values: Mapping[str, Any]) -> None:
     """Find out whether the page of `--report` can be written; nothing is done without one.
 
     Raises:
-        ConfigError: A library is missing, or there is no such directory.
+        ConfigError: A library or the directory is missing.
     """
     if values["report"] is None:
         return
@@ -64,18 +64,19 @@ def write_report(values: Mapping[str, Any], manifest: dict[str, Any]) -> None:
 
 
 WATCHING = ("metrics_file", "on_success", "on_failure")
-"""Options that are None where nobody asks for what they do."""
+"""Options that are empty where their action is not requested."""
 
 
 @contextmanager
 def watched(
     values: Mapping[str, Any], request: Request | None, tables: str = ""
 ) -> Iterator[Display]:
-    """Yield the display of a run, which lets all others know, too; at the end do what was asked.
+    """Yield the display of a run, which informs all watchers; perform the requested actions at the
+    end.
 
     Args:
         values: The options by their names with underscores.
-        request: What is run; None if there is nothing to run.
+        request: The request of the run; None without a run.
         tables: Which tables are unloaded, in the words of a log, where they are several.
 
     Raises:
@@ -98,7 +99,7 @@ def watched(
 
 
 class _Watch:
-    """Hands each event to the display and to all that was asked for."""
+    """Hands each event to the display and to all watchers."""
 
     display: Display
 
@@ -121,7 +122,7 @@ class _Watch:
         self.display(event)
 
     def stopping(self, text: str) -> None:
-        """Tell that a signal asked to stop; safe within a signal handler."""
+        """Record that a signal asked to stop; safe within a signal handler."""
         self.display.stopping(text)
 
     def close(self, finished: bool) -> None:
@@ -174,7 +175,7 @@ class _Watch:
         from unloader.operations.hooks import run_hook
 
         def tell(line: str) -> None:
-            # Nobody reading what it writes is no reason to end it.
+            # A command whose output has no reader must not end the run.
             with suppress(OSError):
                 if json_lines.is_on():
                     json_lines.write("hook", {"hook": hook.event, "text": line})

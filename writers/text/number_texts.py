@@ -5,7 +5,7 @@ the shortest text that lies strictly inside the interval of numbers rounding to 
 printers, Arrow's and Python's too, also take a text on the interval's edge: the double nearest to
 1e23 is `1e+23` there and `9.999999999999999e+22` here.
 
-Infinite dates and timestamps, in columns whose metadata says that they may be (`INFINITE`).
+Infinite dates and timestamps, in columns whose metadata (`INFINITE`) allows infinity.
 
 Arrow has no infinity; PostgreSQL and DuckDB have, and write it `infinity` and `-infinity`.
 """

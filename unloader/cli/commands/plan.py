@@ -121,7 +121,7 @@ def _kept(
         kept[ROUTES] = routes
         return kept
     if planned.run.output.choice is not None:
-        # The plan stands for what was measured: another measuring might come to something else.
+        # The plan keeps the measured choice: a second measurement might choose differently.
         kept["compression"] = label(planned.run.output.compression)
     return kept
 
@@ -148,7 +148,7 @@ def _save(path: Path, document: dict[str, Any]) -> None:
     text = (render.json_text(document) + "\n").encode("utf-8")
     try:
         if path.exists() and not path.is_file():
-            path.write_bytes(text)  # A device or a pipe takes what comes.
+            path.write_bytes(text)  # A device or a pipe takes all bytes.
         else:
             write_atomically(path.resolve(), text)
     except OSError as error:
@@ -183,7 +183,7 @@ def _shown(planned: PlannedRun, settings: tuple[Setting, ...], *, every: bool) -
 
 
 def _columns(run: ResolvedTable) -> str:
-    """Return the columns that are written, where they are not those that are read."""
+    """Return the written columns, where they differ from the read columns."""
     if run.request.routes is not None or run.output.transform is None:
         return ""  # Each route has its own.
     return column_table(run.written.columns, is_text=isinstance(run.output.format, TextFormat))
@@ -239,7 +239,7 @@ def _column_counts(run: ResolvedTable) -> Iterator[tuple[str, str]]:
 
 
 def _sum(units: Sequence[int | None], table: int | None) -> int | None:
-    """Return what the units sum to, which may be chosen partitions; else the table's own number."""
+    """Return the sum over the units, which may be chosen partitions; else the table's number."""
     known = [each for each in units if each is not None]
     return sum(known) if known and len(known) == len(units) else table
 

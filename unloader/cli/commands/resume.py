@@ -61,7 +61,7 @@ def command(context: click.Context, /, destination: PlacePath, **values: Any) ->
     check_report(values)
     request = api.interrupted(destination)
     secret = secret_of(request.source, values) if request else None
-    # A variable may be set for all jobs of a machine, and the run may have had a number of its own.
+    # A variable may be set for all jobs of a machine, and the run may have had another number.
     asked = "parallelism" in on_command_line(context)
     security = values["cluster_security"]
     cluster = ClusterOptions(

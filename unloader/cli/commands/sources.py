@@ -54,7 +54,7 @@ def _entry(scheme: str) -> dict[str, Any]:
     try:
         source = source_of(scheme)
     except ConfigError as error:
-        # A broken package of somebody else must not hide the others.
+        # A broken third-party package must not hide the others.
         return _line(scheme, error.message)
     try:
         installed = version(source.driver) if source.driver else None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _MOST_NAMED = 4
-"""So many directories with runs are named in an error."""
+"""An error names at most this number of directories with runs."""
 
 
 @click.command(
@@ -120,7 +120,7 @@ def _look(destination: PlacePath) -> RunStatus:
 
 
 def _show(found: RunStatus, values: dict[str, Any], *, more: bool, last: bool = False) -> None:
-    """Write what was found: the whole of it, or with `--watch` what has room where it goes."""
+    """Write the whole status, or with `--watch` the part that fits the terminal."""
     if values["json"]:
         render.emit(json.dumps(to_builtins(found))) if more else render.emit_json(found)
     elif values["quiet"]:
@@ -128,7 +128,7 @@ def _show(found: RunStatus, values: dict[str, Any], *, more: bool, last: bool = 
     elif last or not more:
         render.emit(pages.status_page(found, datetime.now(UTC), _width()))
     elif sys.stdout.isatty():
-        # The cursor goes home and what is below it is cleared.
+        # The cursor goes home and the screen below it is cleared.
         page = pages.status_page(found, datetime.now(UTC), _width())
         render.emit(f"\x1b[H\x1b[J{_that_fits(page)}")
     else:

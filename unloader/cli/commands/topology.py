@@ -63,7 +63,7 @@ def command(context: click.Context, /, **values: Any) -> None:
 
 
 def _applicable(values: dict[str, Any], asked: frozenset[str]) -> dict[str, Any]:
-    """Return the options without what a variable says of this machine while another is shown."""
+    """Return the options; a variable that describes this machine is dropped if another is shown."""
     if values["sysfs"] and "near" not in asked:
         return {**values, "near": None}
     return values

@@ -1,1 +1,1 @@
-"""What the program shows: results on stdout, progress and messages on stderr."""
+"""The output of the program: results on stdout, progress and messages on stderr."""

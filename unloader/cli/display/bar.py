@@ -50,7 +50,7 @@ from unloader.status.tally import Figures, Running, Speeds, Tally
 
 WIDEST_CURVE, HIGHEST_CURVE = 72, 12
 LOWEST_CURVE = 4
-"""Lines; with less room there is no plot."""
+"""Lines; a smaller terminal shows no plot."""
 
 _BETWEEN = 60
 """Dots of a line from one point to the next; more than a terminal can tell apart."""
@@ -103,7 +103,7 @@ class Curve:
         ]
 
     def _joined(self) -> Iterator[tuple[float, float]]:
-        """Yield the medians, and what lies between two neighbours that differ in nothing else."""
+        """Yield the medians, and points between two neighbours that differ only in parallelism."""
         series: dict[str, list[tuple[float, float]]] = {}
         for (level, settings), speeds in sorted(self._speeds.items()):
             others = settings.replace(f"--parallelism {level}", "").strip()
@@ -133,7 +133,7 @@ _SAID = RunStarted | UnitFailed | Notice | ParallelismChanged | SettingUsed
 
 @contextmanager
 def _surviving() -> Iterator[None]:
-    """Draw on into nothing once the terminal is gone: that is no reason to lose the run."""
+    """Ignore drawing errors once the terminal is gone: the run must not be lost for that."""
     try:
         yield
     except OSError:
@@ -173,7 +173,7 @@ class BarDisplay:
             self._speeds = Speeds()
         elif isinstance(event, PointMeasured):
             self._curve.add(event)
-        # Complete tables are in the picture; what has failed must stay in sight.
+        # Complete tables are in the picture; failures must stay in sight.
         if isinstance(event, _SAID) or (isinstance(event, TableFinished) and event.error):
             self._say(EVENT_TEXTS[type(event)][1](event))
         # A phase may be over before the next redraw is due, and there are few of them.
@@ -255,7 +255,7 @@ class BarDisplay:
     def _sweep(self, figures: Figures, for_so_long: str) -> RenderableType | None:
         """Return the curve of a sweep over the run of the moment, None without a point of one."""
         size = self._console.size
-        # The run takes two lines on a narrow terminal, and the cursor stands below.
+        # The run takes two lines on a narrow terminal, and the cursor is on the line below.
         lines = self._curve.lines(size.width, size.height - 3, unicode=self._unicode)
         if not lines:
             return None
@@ -268,7 +268,7 @@ class BarDisplay:
         return self._console.encoding.lower().startswith("utf")
 
     def _checking(self, checked: Verified, text: str) -> RenderableType:
-        """Return the bar of a command that checks finished files, and what goes on."""
+        """Return the bar of a command that checks finished files, and its current step."""
         bar = ProgressBar(total=1.0, completed=verified_share(checked), width=WIDEST_BAR)
         line = Table.grid(padding=(0, 1))
         line.add_row(bar, self._cut(f"{verified_text(checked)}, {text}"))
@@ -319,7 +319,7 @@ class BarDisplay:
 
 
 def _share(figures: Figures, phase: str, for_so_long: str) -> str:
-    """Return how much of the run is done, and what goes on or how long it will take."""
+    """Return the finished share of the run, and its current step or its remaining time."""
     left = figures.seconds_left
     if phase != "unloading":
         shown = f"{phase} {for_so_long}"

@@ -28,11 +28,11 @@ _FORMS = (
     (("list", "large_list", "fixed_size_list", "struct", "map"), "JSON"),
     (("null",), "always NULL"),
 )
-"""How names of Arrow types begin, and what the default dialect makes of them."""
+"""The beginnings of Arrow types' names, and their forms in the default dialect."""
 
 
 def csv_form(output_type: str) -> str:
-    """Return what the default dialect writes of a type of Arrow; `text` for all that is text."""
+    """Return the form of an Arrow type in the default dialect; `text` for all text."""
     if output_type.startswith("timestamp"):
         return "timestamp with offset, ISO 8601" if "tz=" in output_type else "timestamp, ISO 8601"
     for beginnings, form in _FORMS:

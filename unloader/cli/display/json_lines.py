@@ -48,7 +48,7 @@ class JsonLines:
         self._stream.flush()
 
     def write(self, text: str) -> int:
-        """Take text of anybody; whole lines of it are written at once."""
+        """Take text from any code; whole lines are written immediately."""
         if not isinstance(text, str):
             # click asks in this way whether a stream takes bytes.
             raise TypeError("a text stream takes text")
@@ -65,23 +65,23 @@ class JsonLines:
             self.write(line)
 
     def flush(self) -> None:
-        """Pass on what is written; the beginning of a line waits for its end."""
+        """Pass on the written text; the beginning of a line waits for its end."""
         self._stream.flush()
 
     def finish(self) -> None:
-        """Write what had no end of line."""
+        """Write the rest without an end of line."""
         if self._unfinished:
             self.write("\n")
 
     def __getattr__(self, name: str) -> Any:
-        """Leave everything else to the stream; bytes cannot be written past us."""
+        """Leave everything else to the stream; bytes always pass through this object."""
         if name in ("buffer", "detach", "_stream"):
             raise AttributeError(name)
         return getattr(self._stream, name)
 
 
 def switch(on: bool) -> None:
-    """Make standard error JSON lines, or what it was before."""
+    """Switch standard error to JSON lines, or back."""
     stream = sys.stderr
     if on and not isinstance(stream, JsonLines):
         sys.stderr = cast(TextIO, JsonLines(stream))
@@ -97,7 +97,7 @@ def is_on() -> bool:
 def asked_for(arguments: Sequence[str]) -> bool:
     """Return whether a command line, or else the environment, asks for JSON lines.
 
-    For the time before the options are read, and for those that cannot be.
+    Used before the options are read, and when they cannot be read.
     """
     last = None
     for at, argument in enumerate(arguments):
@@ -140,7 +140,7 @@ class LineHandler(logging.Handler):
     """Writes each record as one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record; nobody reading the log is no reason to fail."""
+        """Write one record; an unread log must not fail the run."""
         facts = {"level": record.levelname, "logger": record.name, "text": self.format(record)}
         with suppress(OSError):
             write("debug", facts)

@@ -1,6 +1,6 @@
 """Progress as a log on stderr, for cron, DAGs and pipes: plain lines or JSON lines.
 
-The texts of the lines are also those of the bar and of `unloader status`.
+The bar and `unloader status` show the same texts as these lines.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ _LATER = {
 
 
 def phase_text(phase: str) -> str:
-    """Return what goes on in a phase; those before the first worker are all `planning`."""
+    """Return the text of a phase; all phases before the first worker are `planning`."""
     if phase in _PLANNING:
         return f"planning: {_PLANNING[phase]}"
     return _LATER.get(phase, phase)
 
 
 def verified_text(event: Verified) -> str:
-    """Return how much of what is checked has been."""
+    """Return the share of the verification that is done."""
     read = (
         f", {render.size(event.bytes)} of {render.size(event.of_bytes)}" if event.of_bytes else ""
     )
@@ -103,14 +103,14 @@ LONG_SECONDS = 1.0
 """A phase that lasts at least this many seconds gets a line in a log of text."""
 
 MOST_TABLE_LINES = 50
-"""With more tables than these a log of text has no line for each that is complete: it is read as a
-mail, and the lines on those that failed are to be seen."""
+"""With more tables than this, a log of text has no line for a complete table. It is read as a mail,
+and the lines on failed tables must be easy to find."""
 
 
 class LogDisplay:
     """Writes a line at the start, one every interval, one for each trouble, and one at the end.
 
-    Phases are logged, too: in a log of text those that take long, in JSON all of them.
+    Phases are logged, too: long ones in a log of text, all of them in JSON.
     """
 
     def __init__(self, *, as_json: bool, interval_seconds: float | None) -> None:
@@ -201,7 +201,7 @@ class LogDisplay:
         self._write("phase_started", f"{phase_text(phase)} ...", PhaseStarted(phase=phase))
 
     def _write(self, name: str, text: str, facts: Struct) -> None:
-        # Nobody reading the log is no reason to lose the run.
+        # A lost log must not lose the run.
         with suppress(OSError):
             if self._as_json:
                 json_lines.write(name, facts)

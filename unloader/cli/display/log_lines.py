@@ -1,7 +1,7 @@
 """The fields of the lines of a log in JSON: a contract with the programs that read them.
 
 Every line has the fields of `Head`, and the fields of the type that `LINES` has for its event. A
-new event or a new field leaves the version as it is, so readers ignore what they do not know. A
+new event or a new field leaves the version as it is, so readers ignore unknown events and fields. A
 field that is removed, or that changes its meaning, makes a new version: `json_lines.VERSION`.
 
 The schema in the docs is made with:
@@ -73,7 +73,7 @@ class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Text(Struct, frozen=True, kw_only=True):
-    """A line that has nothing but its text."""
+    """A line with only its text."""
 
     text: str
 
@@ -146,7 +146,7 @@ def schema() -> dict[str, Any]:
 
 
 def text() -> str:
-    """Return the schema as it stands in the docs."""
+    """Return the schema, as the docs contain it."""
     return json.dumps(schema(), indent=2) + "\n"
 
 

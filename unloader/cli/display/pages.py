@@ -30,12 +30,12 @@ _WAITS = {
 
 
 def status_page(status: RunStatus, now: datetime, width: int | None = None) -> str:
-    """Return all that is known of the run at a destination.
+    """Return the whole status of the run at a destination.
 
     Args:
-        status: What was found there.
+        status: The state of the destination.
         now: With a time zone.
-        width: Columns of the terminal that it goes to; None is no terminal.
+        width: Columns of the terminal; None for other outputs.
     """
     facts = _facts(status, now, width)
     parts = [render.facts((name, render.visible(text)) for name, text in facts)]
@@ -153,7 +153,8 @@ def _state(status: RunStatus, now: datetime) -> str:
     if status.state == "interrupted":
         if live is None or not live.ended:
             return "interrupted: its process was killed, or its machine went down"
-        # What its own message advised may not help any more: `next` is from what is there now.
+        # The advice of its old message may not help any more: `next` follows from the current
+        # state.
         return f"interrupted: {live.last_error.partition('. Next: ')[0]}"
     return status.state
 
@@ -175,7 +176,7 @@ def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Iterato
         )
     else:
         yield "last seen", live.updated
-        # What was done after the run was last seen is in its journal.
+        # The journal has the units that were done after the run was last seen.
         done = done if status.left is None else status.left.units
         counts = f"{done:,} of {units.total:,} done"
         if status.tables is not None:

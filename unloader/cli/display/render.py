@@ -34,7 +34,7 @@ _INVISIBLE = re.compile(
 )
 """Controls, ends of line, and what changes the direction of text or has no width."""
 _COMMANDS = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{DIRECTIONS}]")
-"""What a terminal obeys, but for tabs and ends of line."""
+"""Characters that a terminal obeys, except tabs and ends of line."""
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _IN_SQL = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\s+""")
 
@@ -44,12 +44,12 @@ def emit(text: str, *, done: str = "", asked: bool = True) -> None:
 
     Args:
         text: The result.
-        done: What is done all the same if it cannot be written, such as a run and where it is.
+        done: The work that is done even if this cannot be written, such as a run and its place.
         asked: The result is all that the caller wanted; a stdout that was closed from the start
             is an error then.
 
     Raises:
-        BrokenPipeError: Whoever read stdout has gone.
+        BrokenPipeError: The reader of stdout has gone.
         AnswerLost: It cannot be written otherwise, such as to a full disk.
     """
     if asked and was_closed(1):
@@ -75,7 +75,7 @@ def lost_answer(error: OSError, done: str = "") -> AnswerLost:
 
 
 def print_aside(text: str) -> None:
-    """Write one result to stderr, because stdout holds the data; its loss is no error."""
+    """Write one result to stderr, because stdout holds the data; its loss is not an error."""
     with suppress(OSError):
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
@@ -121,7 +121,7 @@ def _written_out(char: str) -> str:
 
 
 def statement(sql: str) -> str:
-    """Return a statement on one line; what stands in quotes keeps its blanks, written out."""
+    """Return a statement on one line; quoted text keeps its blanks, written out."""
     return visible(_IN_SQL.sub(lambda found: found[1] or " ", sql).strip())
 
 
@@ -169,7 +169,7 @@ def size(value: float | None) -> str:
 
 
 def about(text: str, what: str) -> str:
-    """Return a figure with what it is, or just that it is unknown."""
+    """Return a figure with its description, or just that it is unknown."""
     return text if text == UNKNOWN else f"{text} ({what})"
 
 
@@ -239,7 +239,7 @@ _STRIDE = re.compile(r"\b(\d+)-(\d+):(\d+)\b")
 
 
 def terminal_width() -> int:
-    """Return the columns to draw in: those of the terminal, or COLUMNS; 80 where nobody says."""
+    """Return the columns to draw in: the terminal's, or COLUMNS, or 80."""
     return max(NARROWEST, min(shutil.get_terminal_size((80, 24)).columns, WIDEST))
 
 
@@ -259,7 +259,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def legend(text: str) -> str:
-    """Return what the first stride in a text means, on a line of its own; empty if there is none.
+    """Return the meaning of the first stride in a text, on a separate line; empty without a stride.
 
     Few readers know the notation, and only where it saves much is it used.
     """

@@ -111,7 +111,7 @@ MOST_NODE_LINES = 32
 _FOLDED_NODES = frozenset({">node", ">socket", "CPUs", "cores", "not usable"})
 
 _LARGEST_MATRIX = 16
-"""Nodes of which every distance is shown."""
+"""The most nodes whose distances are all shown."""
 
 
 def node_table(topology: Topology, seats: tuple[Seat, ...], width: int) -> str:
@@ -168,7 +168,7 @@ def _likeness(node: Node) -> tuple[Hashable, ...]:
 
 
 class _Columns:
-    """The cells of one line, which may stand for several nodes."""
+    """The cells of one line, which may represent several nodes."""
 
     def __init__(self, topology: Topology, workers: Counter[int], *, bar: int) -> None:
         self._workers = workers

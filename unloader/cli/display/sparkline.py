@@ -1,8 +1,8 @@
 """A few figures as one line of characters, and some points as a plot of several lines.
 
-Both are made of plain text: what shows them may be a pipe, a log or a screen that is drawn anew.
-rich has no plots. plotext has, as one picture that it keeps for the whole process and colours by
-escape sequences of its own, so that rich could not measure it; so this is a page of own code.
+Both are plain text, for a pipe, a log or a screen that is redrawn. rich has no plots. plotext keeps
+one picture for the whole process and colours it with its own escape sequences, which rich could not
+measure. So this page is our code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BRAILLE = 0x2800
 
 
 def can_show_blocks(stream: TextIO) -> bool:
-    """Tell whether a stream takes blocks and braille."""
+    """Return whether a stream takes blocks and braille."""
     encoding = getattr(stream, "encoding", None) or "ascii"
     return encoding.lower().replace("-", "").startswith("utf")
 
@@ -36,7 +36,7 @@ def sparkline(values: Sequence[float], *, unicode: bool, most: float | None = No
     Args:
         values: None of them negative.
         unicode: Whether blocks can be shown.
-        most: What the highest character stands for; None is the largest value.
+        most: The value of the highest character; None is the largest value.
     """
     marks = _BLOCKS if unicode else _PLAIN
     top = max(values, default=0.0) if most is None else most
@@ -46,7 +46,7 @@ def sparkline(values: Sequence[float], *, unicode: bool, most: float | None = No
 
 
 def means(values: Sequence[float], most: int) -> list[float]:
-    """Return no more than so many means of neighbours, in the same order.
+    """Return at most this number of means of neighbours, in the same order.
 
     Args:
         values: All.
@@ -58,7 +58,7 @@ def means(values: Sequence[float], most: int) -> list[float]:
 
 
 def speeds_text(speeds: Sequence[float], width: int | None, *, unicode: bool) -> str:
-    """Return how a speed went on as one line, with its highest mean in figures.
+    """Return the course of a speed as one line, with its highest mean in figures.
 
     Args:
         speeds: Rows per second, over equal times; at least one.

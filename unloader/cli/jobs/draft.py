@@ -77,7 +77,7 @@ def _keys(table: SchemaTable, to: str) -> list[str]:
 
 
 def _size(table: SchemaTable) -> str:
-    """Return what is known of a table in one line; its kind is a word of the source's own."""
+    """Return the known size of a table in one line; its kind is the source's word."""
     summary = table.summary
     parts = [summary.kind]
     if summary.rows is not None:
@@ -108,9 +108,9 @@ def _usual(tables: Sequence[SchemaTable]) -> str:
 
 
 def _destinations(tables: Sequence[SchemaTable]) -> Iterator[str]:
-    """Yield a directory for each table that would share the usual one, or has none; else nothing.
+    """Yield a directory for each table that would share the usual one, or lacks one; else nothing.
 
-    Two names may come to the same directory, since not every character can stand in one.
+    Two names may give the same directory, since a directory's name cannot hold every character.
     """
     seen: set[str] = set()
     for number, each in enumerate(tables, 1):

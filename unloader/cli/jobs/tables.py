@@ -60,9 +60,8 @@ def _command(name: str) -> click.Command:
 class EntryCalls:
     """The calls of a command that the entries of a job file are.
 
-    There may be hundreds of entries, and there are more than a hundred options: what the command
-    line and the environment say, and what nobody says, is read once. Of an entry only its own keys
-    are.
+    There may be hundreds of entries, and there are more than a hundred options. So the command
+    line, the environment and the defaults are read once. Of an entry only its own keys are.
     """
 
     def __init__(self, command: str, arguments: Sequence[str]) -> None:
@@ -417,7 +416,7 @@ def _whole(planned: PlannedRun) -> str:
 
 
 def is_skipped(asked: Request | TablesRequest, values: dict[str, Any]) -> bool:
-    """Return whether a finished run of the job is left alone, and say so: see `--skip-finished`.
+    """Return whether a finished run of the job is left alone, and report it (`--skip-finished`).
 
     Nothing else follows: no command of `--on-success`, which would load the same files again.
     """

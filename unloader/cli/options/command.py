@@ -150,14 +150,14 @@ def _answer_json(ctx: click.Context, option: click.Parameter, value: bool) -> bo
 
 
 NOT_OURS = ("UNLOADER_RUN_", "UNLOADER_TEST_", "UNLOADER_FUZZ_", "UNLOADER_VENV")
-"""Beginnings of the variables that a run sets for the command at its end, and of those that the
-project's tests and examples take."""
+"""Beginnings of the variables that a run sets for the command at its end, and of the variables for
+the project's tests and examples."""
 
 
 def tell_unknown_variables(values: Mapping[str, Any]) -> None:
     """Write one notice to stderr on the variables that no option has, unless it shall be quiet.
 
-    They are no error: another version of the program may have left them behind.
+    They are not errors: another version of the program may have left them behind.
 
     Args:
         values: The options of the command by their names with underscores.

@@ -219,7 +219,7 @@ def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> Sourc
 
 
 def check_statements(values: Mapping[str, Given]) -> None:
-    """Check that no other user can read a job file with a statement that needs a password.
+    """Check that a job file with a statement that needs a password is private to its user.
 
     Such as SET ROLE ... IDENTIFIED BY ...
 

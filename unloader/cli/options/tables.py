@@ -40,7 +40,8 @@ def is_of_several(values: Mapping[str, Any]) -> bool:
     """Return whether options ask for a run over several tables, be it one table that matches.
 
     Raises:
-        UsageError: One of several names cannot be read: what they would need is no help then.
+        UsageError: One of several names cannot be read: advice on the options of several would not
+            help.
     """
     names = table_names(values)
     if values["query"] is not None or "exclude_table" not in values:
