@@ -1,7 +1,7 @@
 """Which codec a preset takes: pure rules over measured figures, without a clock.
 
-The elapsed time of a run is predicted as the largest of what it takes the processors to do all the
-work, the slowest stage of a worker to do its part, and the disk to take the bytes:
+The elapsed time of a run is predicted as the largest of three times: the processors' time for all
+the work, the slowest stage's time for a worker's part, and the disk's time for the bytes:
 
     max(CPU seconds / cores in use, stage seconds / parallelism, output bytes / disk bytes a second)
 
@@ -44,15 +44,15 @@ _PARQUET = (
     *_TEXT[1:],
 )
 CANDIDATES = {"csv": _TEXT, "parquet": _PARQUET}
-"""What a preset chooses among, lightest first. Not gzip, which zstd beats in time and size at once:
-it is for readers that know nothing else, who say so by its name."""
+"""What a preset chooses among, lightest first. Not gzip: zstd beats it in time and size. Users
+whose readers know only gzip ask for it by name."""
 
 UNMEASURED: dict[Preset, Compression] = {
     "fastest": Compression(),
     "balanced": Compression(codec="zstd", level=1),
     "smallest": Compression(codec="zstd", level=9),
 }
-"""What is taken where there are no rows to measure."""
+"""The choice without rows to measure."""
 
 
 class CodecFigures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,7 +69,7 @@ class CodecFigures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Workload(Struct, frozen=True, kw_only=True):
-    """What is to be done besides compressing, and with what."""
+    """The work besides compressing, and its resources."""
 
     fetch_seconds_per_byte: float
     """Wall seconds of one worker's fetch."""
@@ -194,7 +194,7 @@ def choose(
         preset: The preset.
         candidates: Without any, the preset takes its codec of `UNMEASURED`.
         disk: Bytes a second of the disks that were measured.
-        unmeasured: Why there are no candidates.
+        unmeasured: Why nothing was measured.
     """
     if candidates:
         chosen = pick(preset, candidates)

@@ -1,14 +1,14 @@
 """Codecs for text output: a buffer of bytes in, one whole compressed frame out.
 
-A frame is a gzip member, a zstd frame or an lz4 frame, and depends on nothing but its data and
-the level: no clock, no file name, no frame before it. A file is any number of frames, so files
-can be joined end to end and a reader may decompress the frames side by side. Parquet compresses
-inside its pages and takes only the checks from here.
+A frame is a gzip member, a zstd frame or an lz4 frame. It depends only on its data and the level:
+not on a clock, a file name or the frame before it. A file is any number of frames, so files can be
+joined end to end and a reader may decompress the frames side by side. Parquet compresses inside its
+pages and takes only the checks from here.
 
-Which library makes gzip members of which level: an accelerated one where it is installed.
+The library that makes gzip members of each level: an accelerated one where it is installed.
 
-All of them make the same format; the bytes differ from library to library, and may differ from
-one version of a library to the next or between kinds of CPU. So a run says which one it used.
+All of them make the same format; the bytes differ from library to library, and may differ from one
+version of a library to the next or between kinds of CPU. So a run records the library that it used.
 
 Measured on 8 MiB of two dialects of the reference table, of repetitive orders and of program text,
 CPU seconds of one core: isal is 4 to 6 times as fast as zlib at levels 1 to 3 and its files are as
@@ -90,7 +90,7 @@ def check_codec(format_name: str, compression: Compression, usable: tuple[str, .
     """Refuse a codec that is not among the `usable` ones, or a level the codec does not have.
 
     Raises:
-        FormatError: The message names what is possible.
+        FormatError: The message names the possible values.
     """
     check_level(compression)
     if compression.codec not in usable:
@@ -101,8 +101,8 @@ def check_codec(format_name: str, compression: Compression, usable: tuple[str, .
 
 
 def open_compressor(compression: Compression) -> Compressor:
-    """Return what makes frames; a level of None is the codec's own default: zstd 3, lz4 1, and of
-    gzip that of the library (isal 3, zlib 6).
+    """Return the maker of frames. A level of None is the codec's default: zstd 3, lz4 1, and for
+    gzip the library's default (isal 3, zlib 6).
 
     Raises:
         FormatError: Text cannot be compressed with this codec or level, or the codec is "none",
@@ -130,7 +130,7 @@ class _Gzip:
 
 
 class _Zstd:
-    """Frames with the size of their content in front and its checksum behind."""
+    """Frames with the size of their content at the start and its checksum at the end."""
 
     def __init__(self, level: int | None) -> None:
         import zstandard
@@ -152,12 +152,13 @@ class _Lz4:
         self._codec: Any = pa.Codec("lz4", compression_level=level)
 
     def frame(self, data: BytesLike) -> BytesLike:
-        # As a Buffer it would show its whole capacity, not only what was written to it.
+        # As a Buffer it would show its whole capacity, not only the written bytes.
         return bytes(self._codec.compress(data, asbytes=True))
 
 
 ISAL_LEVELS = (1, 3)
-"""isal's level 0 compresses, unlike that of the others, and is its weakest: it is never chosen."""
+"""isal's level 0 compresses, unlike the level 0 of the others, and is its weakest: it is never
+chosen."""
 
 ISAL_DEFAULT = 3
 """Without a level: on the reference rows 0.3 % larger than zlib's level 6, and 14 times as fast."""
@@ -210,7 +211,7 @@ def _zlib(level: int) -> GzipLibrary:
 
 
 def codec_library(format_name: str, compression: Compression) -> str | None:
-    """Return the library behind a codec, such as `isal 1.9.1, level 3`; None without a codec.
+    """Return the library of a codec, such as `isal 1.9.1, level 3`; None without a codec.
 
     Two runs with the same library on the same kind of machine write the same bytes.
 

@@ -1,8 +1,8 @@
 """Measures codecs and disks on a sample: CPU time per codec, wall time per disk, all bounded.
 
-CPU time is what the other processes of a busy machine disturb least, and of several repetitions
-the least is taken. A codec that is too slow for its share of the time is measured on fewer frames,
-always on one; where no time is left it is not measured at all.
+Other processes of a busy machine disturb CPU time the least. The least of several repetitions is
+taken. A codec that is too slow for its share of the time is measured on fewer frames, always on
+one; where no time is left it is not measured at all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _REPETITIONS = 3
 _ENOUGH_SECONDS = 0.1
-"""What took so long is not repeated: a disturbance is small beside it."""
+"""A measurement that took this time is not repeated: a disturbance is small beside it."""
 
 _DISK_STEP_BYTES = 8 * 1024 * 1024
 _DISK_MOST_BYTES = 256 * 1024 * 1024
@@ -42,7 +42,7 @@ def measure_text(
 
     Args:
         frames: Each as large as the frames of a run; none of them empty.
-        candidates: Quick ones first: the time left is shared among those that are left.
+        candidates: Quick ones first: the rest of the time is shared among the remaining ones.
         seconds: For all of them; what does not fit in is left out of the result.
     """
     deadline = perf_counter() + seconds

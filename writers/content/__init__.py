@@ -1,1 +1,1 @@
-"""Checksums of the values of columns, whatever the order of rows: of batches and of files."""
+"""Checksums of the values of columns, for any order of rows: of batches and of files."""

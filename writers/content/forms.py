@@ -1,6 +1,6 @@
-"""What the values of an Arrow array are, as far as their checksum must know it.
+"""The forms of an Arrow array's values, as far as their checksum must know them.
 
-A form says how the text of a value is made that is hashed; docs/verification.md defines the texts.
+A form defines the text of a value for its hash; docs/verification.md defines the texts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Kind(IntEnum):
     """Text or bytes as they are."""
     NUMBER_TEXT = 1
     HEX_TEXT = 2
-    """Text of bytes in hexadecimal digits, with `digits` characters in front."""
+    """Text of bytes in hexadecimal digits, after `digits` characters."""
     INTEGER = 3
     NATURAL = 4
     DECIMAL = 5
@@ -54,8 +54,8 @@ def form_of(kind: pa.DataType, *, text_class: str = "", infinite: bool = False) 
 
     Args:
         kind: The type.
-        text_class: What the field's metadata says that its text stands for.
-        infinite: The field's metadata says that its ends are infinity.
+        text_class: The meaning of the field's text by its metadata.
+        infinite: The ends of the field's range are infinity, by its metadata.
     """
     from pyarrow import types
 

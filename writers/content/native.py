@@ -51,7 +51,7 @@ def column_sum(loaded: ctypes.CDLL, array: pa.Array, form: Form) -> tuple[int, i
 
     Raises:
         ValueError: The array is not of the form.
-        MemoryError: There is no memory.
+        MemoryError: The memory does not suffice.
     """
     exported, result = ArrowArray(), _Result()
     flags = _UTC * form.utc | _INFINITE * form.infinite

@@ -1,6 +1,6 @@
 """Checksums of columns without the native library: the same numbers, value by value, in Python.
 
-What the native library computes is tested against this.
+The results of the native library are tested against this.
 """
 
 from __future__ import annotations

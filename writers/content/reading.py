@@ -3,7 +3,7 @@
 Parquet is read by pyarrow's reader, delimited text by pyarrow's CSV reader where that knows the
 dialect, and by `records` otherwise.
 
-Fields of delimited text in any dialect: a slow reader for those that pyarrow's does not know.
+Fields of delimited text in any dialect: a slow reader for dialects that pyarrow's does not know.
 
 It follows the description of the dialects and none of the writer's code. A record that the text
 ends in the middle of is read again once there is more.
@@ -69,17 +69,18 @@ def _left_out(schema: pa.Schema, format: TextFormat) -> dict[int, str]:
 def file_sums(
     path: Readable, spec: OutputSpec, message: str, *, header: bool, check: Check
 ) -> ContentSums:
-    """Return the checksums of a file's columns; those of columns `not_compared` are of no values.
+    """Return the checksums of a file's columns; the checksums of columns `not_compared` count no
+    values.
 
     Args:
         path: The file.
         spec: How it was written.
-        message: The schema of what was written, as `writers.schema.read_schema` takes it.
+        message: The schema of the written data, as `writers.schema.read_schema` takes it.
         header: Whether it begins with one, where the format has one.
-        check: Called now and then; what it raises ends all.
+        check: Called regularly; an error that it raises ends the reading.
 
     Raises:
-        WriteError: The file cannot be read, or is not what was written.
+        WriteError: The file cannot be read, or differs from the written data.
     """
 
     damage = (pa.ArrowException, ValueError)
@@ -351,7 +352,7 @@ _WORDS = {"true/false": "true", "t/f": "t", "1/0": "1"}
 _PREFIXES = {"prefixed-hex": 2, "hex": 0}
 
 Slices = dict[str, tuple[int, int]]
-"""Where each element of a mask stands in a text that follows it: first character, and behind."""
+"""The place of each element of a mask in a text that follows it: first character, and the end."""
 
 
 def why_not(field: pa.Field, format: TextFormat) -> str:
@@ -377,11 +378,11 @@ def values_of(texts: pa.Array, field: pa.Field, format: TextFormat) -> tuple[pa.
 
     Args:
         texts: Strings.
-        field: What was written.
+        field: The written field.
         format: How.
 
     Raises:
-        ValueError: A text is none of the type's.
+        ValueError: A text does not fit the type.
     """
 
     kind = field.type
@@ -472,7 +473,7 @@ def _slices(field: pa.Field, mask: str, format: TextFormat) -> Slices | None:
             return None
         needed |= {"HH24", "MI", "SS"}
         first, last = found.get("FF", (0, 0))
-        # Where fractions are kept, none was cut: the writer refuses what the mask leaves out.
+        # Where fractions are kept, they were written whole: the writer refuses to cut them.
         if format.fractions == "mask" and last - first < _DIGITS[field.type.unit]:
             return None
     elif text_class(field) == "timestamp":

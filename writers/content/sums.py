@@ -2,7 +2,7 @@
 
 The checksum of a column is the sum over its values, modulo 2**64, of the first eight bytes of the
 MD5 of the value's text; NULLs are counted. It does not depend on the order of rows, and the sums of
-parts of a table add up to that of the whole. docs/verification.md defines the texts.
+a table's parts add up to the whole table's sum.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ class _HashedValue:
 
 
 def prepared(array: pa.Array, field: pa.Field) -> tuple[pa.Array, Form]:
-    """Return values of a field as an array with a form; what has none becomes text first."""
+    """Return values of a field as an array with a form; a type without a form becomes text
+    first."""
     form = form_of(array.type, text_class=text_class(field), infinite=has_infinities(field))
     if form is not None:
         return array, form

@@ -1,18 +1,18 @@
-"""What the library is given of a format and its columns: the bytes that `Format::read` takes.
+"""The library's description of a format and its columns: the bytes that `Format::read` takes.
 
-All rules are those of `writers.text.marks`; the library is given the marks and what to do about
-them, and decides nothing itself. Numbers are little-endian, texts UTF-8 behind their length.
+All rules are in `writers.text.marks`; the library receives the marks and their treatment, and
+decides nothing itself. Numbers are little-endian, texts UTF-8 behind their length.
 
 Output encodings as the native encoder takes them: tables made of Python's own codecs.
 
-A character has a code here where the codec alone writes it and reads the same back, so bytes and
-refusals are those of `writers.text.dialects` by construction. Encodings in which the bytes
-of a character depend on what stands beside it are left to the plain encoder.
+A character has a code here where the codec alone writes it and reads it back unchanged. So bytes
+and refusals equal the results of `writers.text.dialects` by construction. Encodings where
+neighbours change the bytes of a character are left to the plain encoder.
 
 Masks made ready for the native encoder: what dates, times and timestamps of a column become.
 
-Names, cases and paddings are tabulated here by `writers.text.masks` itself, so the native side only
-counts years, days and seconds and puts ready texts and digits one behind the other.
+`writers.text.masks` itself tabulates names, cases and paddings here. So the native side only counts
+years, days and seconds and joins ready texts and digits.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def describe_format(schema: pa.Schema, format: TextFormat) -> tuple[bytes, tuple
 
 
 def is_known(format: TextFormat) -> bool:
-    """Tell whether the library can write records in this format at all."""
+    """Return whether the library can write records in this format at all."""
     return OutputEncoding(format.encoding).is_utf8 or charset_description(format) is not None
 
 
@@ -157,7 +157,7 @@ def _rules(format: TextFormat, *, single: bool) -> bytes:
     bare = format.enclose == "none"
     protection = _ENCLOSED if not bare else _ESCAPED if backslash else _REFUSED
     enclosed = () if bare else enclosed_escapes(format) if backslash else ((mark, mark * 2),)
-    # A backslash in front of what could run into the next mark keeps the two apart.
+    # A backslash before a text that could run into the next mark keeps the two apart.
     runs = behind_bare(format) if bare else (format.delimiter,)
     return b"".join(
         (
@@ -191,7 +191,7 @@ def _column(
     alphabet = alphabet_of(field, format)
     fixed = struct.pack(
         "<BBiiBBB",
-        # What is given as text is described as such; string or large_string is given later.
+        # Values given as text are described as text; string or large_string is given later.
         Kind.TEXT32 if kind is None else kind,
         Kind.NONE if kind is None else index,
         width,
@@ -226,7 +226,7 @@ def _shape(kind: pa.DataType) -> tuple[Kind | None, int, int]:
 
 
 def _is_rewritten(field: pa.Field, format: TextFormat) -> bool:
-    """Tell whether the text in a column stands for something that has another text."""
+    """Return whether the text in a column represents a value with another text."""
     carried = text_class(field)
     return carried == "timestamp" or (carried == "number" and format.decimal_separator != ".")
 
@@ -234,7 +234,7 @@ def _is_rewritten(field: pa.Field, format: TextFormat) -> bool:
 def _may_be(
     text: str, field: pa.Field, format: TextFormat, alphabet: frozenset[str] | None
 ) -> bool:
-    """Tell whether a value of the column may be written as this text."""
+    """Return whether a value of the column may be written as this text."""
     if alphabet is None:
         return True
     if text:
@@ -292,8 +292,8 @@ _MULTIBYTE = frozenset(
         "shift_jis",
     }
 )
-"""Those whose codes stand by themselves, unlike the JIS X 0213 family and Big5-HKSCS, where two
-characters can share a code, and unlike ISO 2022, which has states."""
+"""Encodings with a separate code for each character. In the JIS X 0213 family and Big5-HKSCS two
+characters can share a code, and ISO 2022 has states."""
 _FOUR_BYTE_LINEAR = "gb18030"
 _JOINING = {"euc_kr": "\u3164"}
 """Characters that a codec takes, on reading, for the beginning of others."""
@@ -371,7 +371,7 @@ def _code(character: str, codec: str) -> bytes:
 
 
 def _is_linear(codec: str) -> bool:
-    """Tell whether characters beyond the first plane have the codes that C++ reckons."""
+    """Return whether characters beyond the first plane have the codes that C++ computes."""
     if codec != _FOUR_BYTE_LINEAR:
         return False
     # A prime step meets every place of the four digits; the ends are met in any case.
@@ -464,7 +464,7 @@ _GROUP_DOMAINS = {
 
 
 def moment_program(kind: pa.DataType, format: TextFormat) -> bytes | None:
-    """Return what the native side needs to write values of a type as `datetime_texts` does.
+    """Return the native program that writes values of a type as `datetime_texts` does.
 
     Args:
         kind: A date, a time or a timestamp.
@@ -544,7 +544,7 @@ def _counted_year(element: Element) -> bytes:
     if kind == "ISO-YEAR":
         return _op(_NUMBER, "counted year", pad=4)
     if kind == "SYYYY":
-        # The sign is what stands in front of the four digits, or of the one.
+        # The sign is the text before the four digits, or before the one digit.
         digits = 4 if fill else 1
         sign = _lookup(
             _GROUP_DOMAINS["year"], lambda era: element_text(element, era, False)[:-digits]

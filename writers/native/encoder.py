@@ -63,11 +63,11 @@ class NativeEncoder:
         return self._plain.rows_encoded
 
     def preamble(self) -> bytes:
-        """Return what stands in front of everything else in a file: a byte order mark, if any."""
+        """Return the first bytes of a file, before everything else: a byte order mark, if any."""
         return self._plain.preamble()
 
     def header(self) -> bytes:
-        """Return the record of column names, or nothing if the format has none.
+        """Return the record of column names; empty if the format has no header.
 
         Raises:
             FormatError: A name cannot be written in this format.
@@ -90,7 +90,7 @@ class NativeEncoder:
         with self.rows(batch) as rows:
             room = min(max(2 * batch.nbytes, _LEAST_ROOM), _MOST_ROOM)
             while not rows.done:
-                # Not cleared, so what is not used costs nothing.
+                # Not cleared, so unused memory costs nothing.
                 room = max(room, rows.needed)
                 memory = memoryview(pa.allocate_buffer(room)).cast("B")
                 if count := rows.fill(memory):
@@ -132,7 +132,7 @@ class _Prepared(Struct, frozen=True):
 
 @lru_cache(maxsize=8)
 def _prepared(schema: bytes, format: TextFormat) -> _Prepared:
-    """Return what encoders need of a serialized schema: each unit of a run opens one of its own."""
+    """Return the encoder's facts about a serialized schema: each unit of a run opens an encoder."""
     columns = pa.ipc.read_schema(pa.py_buffer(schema))
     plain = PlainEncoder(columns, format)
     style = _Style(*describe_format(columns, format), columns) if is_known(format) else None
@@ -187,7 +187,8 @@ class BatchRows:
             room: Writable bytes; all of them may be overwritten.
 
         Returns:
-            Bytes of the records, 0 where the next one may need more room: see `needed`. What the
+            Bytes of the records, 0 where the next one may need more room: see `needed`. Bytes of
+            the records, 0 where the next one may need more room (`needed`).
             plain encoder had to write may end within a record where the buffer does.
 
         Raises:
@@ -196,7 +197,7 @@ class BatchRows:
         return self._fill(room, _ALL_ROWS)
 
     def next_records(self) -> memoryview:
-        """Return the next record, or the next few short ones, in memory of their own."""
+        """Return the next record, or the next few short ones, in separate memory."""
         room = memoryview(bytearray(max(self.needed, _FEW_RECORDS_ROOM)))
         return room[: self._fill(room, 1 if self.needed > _FEW_RECORDS_ROOM else _ALL_ROWS)]
 
@@ -211,11 +212,11 @@ class BatchRows:
         return count
 
     def _call(self, room: memoryview, most_rows: int) -> bool:
-        """Let the library go on; return whether it stopped because of the room."""
+        """Let the library continue; return whether it stopped for lack of room."""
         assert self._style is not None
         progress = self._progress
-        # One byte stands for all: an array type of each size would be a class of its own, and
-        # wait for the garbage collector.
+        # One byte serves all sizes: an array type of each size would be a separate class, and wait
+        # for the garbage collector.
         memory = ctypes.c_char.from_buffer(room)
         status = self._style.library.unloader_fill(
             self._records, ctypes.addressof(memory), room.nbytes, most_rows, progress
@@ -266,7 +267,7 @@ class BatchRows:
         return True
 
     def _plainly(self, done_bytes: int) -> memoryview:
-        """Return what the plain encoder makes of the batch, behind that many bytes."""
+        """Return the plain encoder's bytes of the batch, after that number of bytes."""
         self._end()
         self.needed = 1
         return memoryview(self._plain.encode(self._batch))[done_bytes:]
@@ -362,7 +363,7 @@ def library() -> ctypes.CDLL:
     """Return the library, loaded and of the right version.
 
     Raises:
-        Unusable: There is none, or it cannot be loaded, or it is of another version.
+        Unusable: The library is missing, cannot be loaded, or is another version.
     """
     return built_library.load(NAME, OVERRIDE, "unloader_", ABI_VERSION, _FUNCTIONS)
 

@@ -17,7 +17,7 @@ rows; size in MB and CPU in milliseconds of pyarrow 26 alone:
     byte split, none                   8.0     8           8.0    16       8.0     9
     byte split, zstd 1                 5.7    18           3.7    21       6.4    25
 
-So numbers take a delta encoding and no codec behind it, which finds nothing more there. All ten
+So numbers take a delta encoding and no codec after it: the codec finds nothing more there. All ten
 columns: 407 ms with zstd on every one, 367 where numbers have none, and the same size. Higher
 levels cost CPU and gain nothing.
 
@@ -28,8 +28,8 @@ text for them from the 4,097th row of a page on, without an error (SPARK-52240; 
 
 On columns whose values repeat a dictionary was 1.2 to 4 times smaller than either, and faster, up
 to about 16,000 distinct values in a row group of 122,880. Text that shares its start with the row
-before (sorted names, paths) is smaller with prefixes, and integers with few digits behind each
-other may be smaller plain; a trial on some hundred to some thousand rows finds both.
+before (sorted names, paths) is smaller with prefixes. Integers that follow each other with few
+digits may be smaller plain. A trial on some hundred to some thousand rows finds both.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _DICTIONARY_BYTES = 512 * 1024
 """Half the size at which a dictionary page is given up, as the sample misses values."""
 _TRIAL_LEAST, _TRIAL_MOST = 512, 4096
 _TRIAL_SHARE = 128
-"""One row in so many is written for trial; there are two, which took 2 % of the time."""
+"""One row in this number is written for trial; the two trials took 2 % of the time."""
 _BETTER = 0.95
 """A second encoding must make a column smaller than this part of the usual one's size."""
 _PACKED = 0.98
@@ -119,7 +119,7 @@ def column_options(
     names = [field.name for field in table.schema if paths.count(field.name) == 1]
     first = {name: _usual(table, name, parquet) for name in names}
     second = _alternatives(table, first, parquet)
-    # Deltas come in blocks of 128 behind the first value; a block with a gap looks compressible.
+    # Deltas come in blocks of 128 after the first value; a block with a gap looks compressible.
     rows = min(_TRIAL_MOST, table.num_rows // _TRIAL_SHARE) // 128 * 128 + 1
     stored: set[str] = set()
     if rows >= _TRIAL_LEAST and names:
@@ -145,7 +145,7 @@ def column_options(
 
 
 def repeats(column: pa.ChunkedArray) -> bool:
-    """Tell whether a dictionary pays for this column, from rows spread evenly over it."""
+    """Return whether a dictionary pays for this column, from rows spread evenly over it."""
     import pyarrow as pa
 
     rows = len(column)
@@ -166,7 +166,7 @@ def repeats(column: pa.ChunkedArray) -> bool:
 
 
 def _spread(column: pa.ChunkedArray, most: int) -> pa.ChunkedArray:
-    """Return at most so many rows, spread evenly; the chunks do not matter."""
+    """Return at most this number of rows, spread evenly; the chunks do not matter."""
     import pyarrow as pa
 
     step = -(-len(column) // most)
@@ -266,5 +266,5 @@ def _trial(
 
 
 def _cost(sizes: _Sizes, rows: int, all_rows: int) -> float:
-    """Return the bytes that a sample's column stands for; a dictionary serves all rows."""
+    """Return the bytes that a sample's column represents; a dictionary serves all rows."""
     return sizes.packed - sizes.dictionary * (1 - rows / all_rows)

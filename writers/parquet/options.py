@@ -38,7 +38,7 @@ _FALSE_POSITIVES = 0.01
 
 @cache
 def supported(option: str) -> bool:
-    """Tell whether the installed pyarrow knows this option."""
+    """Return whether the installed pyarrow knows this option."""
     import pyarrow.parquet as pq
 
     return option in signature(pq.ParquetWriter.__init__).parameters
@@ -48,7 +48,7 @@ def check_options(parquet: ParquetFormat) -> None:
     """Refuse a format that contradicts itself or that the installed pyarrow cannot write.
 
     Raises:
-        FormatError: The message names what is possible.
+        FormatError: The message names the possible values.
     """
     if parquet.version not in _VERSIONS:
         raise FormatError(
@@ -136,8 +136,8 @@ def compression_options(
     Args:
         compression: The codec and its level.
         paths: Of all columns in the file.
-        stored: Those that stay as they are, for they do not get smaller.
-        floating: Those of plain floating point.
+        stored: Columns that stay uncompressed, for they do not get smaller.
+        floating: Columns of plain floating point.
     """
     codec, level = compression.codec, compression.level
     usual = _ZSTD_LEVEL if level is None and codec == "zstd" else level

@@ -5,7 +5,7 @@ counted row by row: the values of a batch, without what a batch adds (validity, 
 
 Whether rows are in the order that is declared for them: a file must not promise another.
 
-The order is that of Parquet's statistics: numbers by value, text and bytes by their bytes. A
+Values are ordered as in Parquet's statistics: numbers by value, text and bytes by their bytes. A
 database that sorts text by a language's rules has another one, and so has NaN none at all.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 PAGE_ROWS = 1024
-"""Arrow looks after so many values of a chunk whether a page is full; the default of its
+"""After this number of values of a chunk Arrow checks whether a page is full; the default of its
 `write_batch_size`."""
 
 
@@ -100,7 +100,7 @@ class RowGroups:
 
 
 def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch in one piece of memory of its own.
+    """Return a batch in one separate piece of memory.
 
     Drivers make columns in memory that they let grow, many times as many pieces as there are
     batches; kept among the pieces of batches to come they tore up the C library's heap, which grew
@@ -110,7 +110,7 @@ def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
 
     try:
         return pa.ipc.read_record_batch(batch.serialize(), batch.schema)
-    except pa.ArrowException:  # Dictionaries are no part of such a message.
+    except pa.ArrowException:  # Such a message does not hold dictionaries.
         return batch
 
 
@@ -241,7 +241,7 @@ class OrderCheck:
 
 
 def sorting_columns(paths: list[str], columns: tuple[SortColumn, ...]) -> list[Any] | None:
-    """Return the order as pyarrow tells it in a file; None where there is none.
+    """Return the order that pyarrow records in a file, or None.
 
     Args:
         paths: Of all columns in the file.

@@ -155,7 +155,7 @@ class ParquetWriter:
     @property
     def stages(self) -> StageSeconds:
         """Wall seconds so far; waiting for the destination while encoding counts as encoding."""
-        # What the sink takes is compressed already.
+        # The sink receives compressed bytes.
         return replace(self._files.stages(self._encode_seconds), uncompressed_bytes=None)
 
     def _encode(self, batch: pa.RecordBatch) -> None:
@@ -225,7 +225,7 @@ def opener(
         spec: Its format is `parquet`.
         parquet: The format.
         paths: Of all columns in the file.
-        options: How the columns are encoded; empty where there are no rows.
+        options: The encoding of the columns; empty without rows.
     """
     native = _native(schema, spec, parquet, options) if options else None
     return native or (lambda sink: ArrowFile(sink, schema, spec, parquet, paths, options))
@@ -328,7 +328,7 @@ class ArrowFile:
         self.rows += table.num_rows
 
     def close(self) -> None:
-        """Write what comes behind the row groups."""
+        """Write the parts after the row groups."""
         self._writer.close()
 
     def give_up(self) -> None:

@@ -1,1 +1,1 @@
-"""Parquet files whose pages are encoded by a native library; pyarrow decides what is in them."""
+"""Parquet files whose pages are encoded by a native library; pyarrow decides their contents."""

@@ -114,7 +114,7 @@ class NativeFile:
         self._sink.write(self._common.footers.footer(self._groups, indexes, order))
 
     def give_up(self) -> None:
-        """Write nothing any more; what is held is let go with the file."""
+        """Stop writing; the file releases its memory."""
 
     def _add(self, pages: Iterable[Page]) -> None:
         for page in pages:
@@ -150,7 +150,7 @@ class ChunkWriter:
         self._pages.insert(0 if page.dictionary else len(self._pages), (page, size, data))
 
     def write(self, sink: Sink) -> Chunk:
-        """Write the chunk and begin anew."""
+        """Write the chunk and begin the next one."""
         chunk = Chunk(plan=self._plan, start=sink.bytes_accepted)
         row = 0
         for page, size, data in self._pages:

@@ -1,4 +1,4 @@
-"""What is in a file and where: row groups, column chunks and pages that are written.
+"""The layout of a file: its row groups, column chunks and written pages.
 
 The least and greatest values of pages and column chunks.
 
@@ -6,10 +6,10 @@ Readers skip pages, row groups and files by these bounds. So bounds must cover e
 left out. NaN is in no bounds, and readers take it for greater than all numbers, or for different
 from them. A page with NaN therefore has no bounds, and neither has its column chunk.
 
-Which columns the native library can encode, and what it is told of them.
+The columns that the native library can encode, and their description for it.
 
-pyarrow decides the physical type: its own schema of the file is asked, and a column that it would
-store otherwise than the library is none that the library knows.
+pyarrow decides the physical type, by its schema of the file. The library cannot write a column that
+pyarrow would store in another way.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _ENCODINGS = {
     Physical.BYTE_ARRAY: _NUMBER_ENCODINGS | {Encoding.DELTA_BYTE_ARRAY},
     Physical.FIXED_LEN_BYTE_ARRAY: _NUMBER_ENCODINGS,
 }
-"""What the library can do."""
+"""The encodings of the library."""
 
 
 class ColumnForm(Struct, frozen=True, kw_only=True):
@@ -151,7 +151,7 @@ def _decimal(precision: int, common: dict[str, Any]) -> ColumnForm:
     return ColumnForm(
         source=Source.DECIMAL,
         physical=Physical.FIXED_LEN_BYTE_ARRAY,
-        # As many bytes as hold the largest number of so many digits, and a sign.
+        # Enough bytes for the largest number of these digits, and a sign.
         width=(10**precision).bit_length() // 8 + 1,
         **common,
     )
@@ -233,7 +233,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 class ChunkRecord(Struct, frozen=True, kw_only=True):
-    """What the end of the file has of a column chunk, encoded: it is held until then."""
+    """The entry of a column chunk in the file's end, encoded and held until then."""
 
     metadata: Value
     column_index: bytes | None
@@ -309,13 +309,13 @@ def structure(fields: Iterable[tuple[int, Value | None]]) -> Value:
 
 
 def several(values: Iterable[Value], *, kind: int = _STRUCT) -> Value:
-    """Return a list of values of one type; `kind` is that of an empty one."""
+    """Return a list of values of one type; `kind` is the type of an empty list."""
     listed = list(values)
     if listed:
         kind = listed[0][0]
     if kind == _FALSE:
         kind = _TRUE
-    # Of truth values only the type tells which.
+    # Only the type distinguishes the two truth values.
     data = [bytes([each[0]]) if each[0] in (_TRUE, _FALSE) else each[1] for each in listed]
     count = len(data)
     head = bytes([count << 4 | kind]) if count < 15 else bytes([0xF0 | kind]) + _varint(count)
@@ -326,7 +326,7 @@ def fields_of(data: bytes) -> dict[int, Value]:
     """Return the fields of an encoded structure as they are, by their numbers.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The bytes are not a struct.
     """
     found: dict[int, Value] = {}
     at = number = 0

@@ -62,7 +62,7 @@ _VERSION, _SCHEMA, _ROWS, _GROUPS, _KEYS, _CREATED_BY, _ORDERS = range(1, 8)
 
 
 def page_header(page: Page, *, uncompressed: int, compressed: int) -> bytes:
-    """Return what stands in front of a page."""
+    """Return the header of a page."""
     data = dictionary = None
     if page.dictionary:
         dictionary = structure([(1, int32(page.rows)), (2, int32(page.encoding))])
@@ -87,7 +87,7 @@ def page_header(page: Page, *, uncompressed: int, compressed: int) -> bytes:
 
 
 def row_group(rows: int, chunks: Sequence[Chunk], *, statistics: bool) -> RowGroup:
-    """Return what the end of a file has of a row group.
+    """Return the entry of a row group in the file's end.
 
     Args:
         rows: Of the row group.
@@ -126,7 +126,7 @@ def _recorded(chunk: Chunk, statistics: bool) -> ChunkRecord:
 
 
 def _column_index(chunk: Chunk, order: int) -> bytes:
-    """Return the bounds of a chunk's pages, all of which have some or are NULL."""
+    """Return the bounds of a chunk's pages; each page has bounds or is NULL."""
     each = [page.bounds for page in chunk.pages]
     return structure(
         [
@@ -294,7 +294,7 @@ _DICTIONARY = 2
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """The bytes of a page, not yet compressed, and what is in them."""
+    """The uncompressed bytes of a page, and its counts."""
 
     column: int
     dictionary: bool
@@ -313,8 +313,8 @@ class PageEncoder:
     Args:
         forms: Of all columns.
         encodings: One for each.
-        page_bytes: A page ends with the row that brings it to so many bytes, or up to 1,023 rows
-            later where rows are small.
+        page_bytes: A page ends with the row that brings it to this size, or up to 1,023 rows later
+            where rows are small.
         bounds: Whether pages have their least and greatest value.
     """
 
@@ -338,7 +338,7 @@ class PageEncoder:
             raise WriteError("the native library cannot encode these columns.", _PLAIN)
 
     def __del__(self) -> None:
-        """Let the memory go."""
+        """Release the memory."""
         if group := self.__dict__.pop("_group", None):
             self._library.unloader_pages_close(group)
 
@@ -423,7 +423,7 @@ OVERRIDE = "UNLOADER_NATIVE_PAGES_LIBRARY"
 
 
 class ColumnSpec(ctypes.Structure):
-    """What the library is told of a column; as `page.h` has it."""
+    """The library's description of a column, as in `page.h`."""
 
     _fields_ = tuple(
         (name, ctypes.c_int32)
@@ -473,7 +473,7 @@ def library() -> ctypes.CDLL:
     """Return the library, loaded and of the right version.
 
     Raises:
-        Unusable: There is none, or it cannot be loaded, or it is of another version.
+        Unusable: The library is missing, cannot be loaded, or is another version.
     """
     return built_library.load(NAME, OVERRIDE, "unloader_pages_", ABI_VERSION, _FUNCTIONS)
 
