@@ -27,9 +27,9 @@ class Writer(Protocol):
         """
 
     def write_large(self, row: LargeRow) -> None:
-        """Encode one row whose large values come in pieces, behind the rows written so far.
+        """Encode one row whose large values come in pieces, after the rows written so far.
 
-        The bytes are those of a batch of the same row. A format that cannot write a value in
+        The bytes equal the bytes of a batch of the same row. A format that cannot write a value in
         pieces collects it up to `writers.large_rows.COLLECTED_BYTES`.
 
         Raises:

@@ -18,7 +18,7 @@ from typing import Any
 from writers.errors import FormatError
 
 Signature = tuple[Any, tuple[Any, ...]]
-"""The type of a function's result, None for none, and those of its arguments."""
+"""The type of a function's result, None without one, and the types of its arguments."""
 
 
 class Unusable(FormatError):
@@ -26,7 +26,7 @@ class Unusable(FormatError):
 
 
 class ArrowArray(ctypes.Structure):
-    """An array of Arrow's C data interface, of which only the size matters here."""
+    """An array of Arrow's C data interface; only its size matters here."""
 
     _fields_ = (("content", ctypes.c_uint64 * 10),)
 
@@ -36,8 +36,8 @@ def find(name: str, override: str) -> Path | None:
 
     Args:
         name: Of the library, as of a module.
-        override: Environment variable that names the file of another build, such as one for a
-            sanitizer; empty stands for none.
+        override: Environment variable that names the file of another build, such as a build with a
+            sanitizer; empty for none.
     """
     if (named := os.environ.get(override)) is not None:
         return Path(named) if named else None
@@ -73,7 +73,7 @@ def load(
     Args:
         name: Of the library, as of a module.
         override: As for `find`.
-        prefix: What the names of all its functions begin with.
+        prefix: The common beginning of its functions' names.
         abi_version: What its function `abi_version` must return.
         functions: Name without the prefix to signature.
 

@@ -2,7 +2,7 @@
 
 
 class WriteError(Exception):
-    """Output could not be written: the message names the file and what the system said."""
+    """Output could not be written: the message names the file and the system's error."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
@@ -20,7 +20,8 @@ class FormatError(WriteError):
 
 
 class SchemaMismatch(WriteError):
-    """A batch has other columns than its writer was opened with: a fault of whoever read them."""
+    """A batch has other columns than its writer was opened with: a fault of the code that read
+    them."""
 
 
 class ValueNotRepresentable(WriteError):
@@ -32,4 +33,4 @@ class StoreFailed(WriteError):
 
 
 class Superseded(StoreFailed):
-    """An object or upload in the store is not what it was, or what was sent."""
+    """An object or upload in the store has changed, or differs from the sent data."""

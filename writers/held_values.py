@@ -73,12 +73,12 @@ def decoded(pieces: Iterator[bytes], column: str) -> Iterator[str]:
 
 
 def may_be_large(field: pa.Field) -> bool:
-    """Return whether the values of a column can be those of a `LargeRow`."""
+    """Return whether a `LargeRow` can hold the values of a column."""
     return is_long(field.type) and text_class(field) != "timestamp"
 
 
 def held_row(row: pa.RecordBatch) -> LargeRow | None:
-    """Return a batch of one row with its long values lent, None if it has none.
+    """Return a batch of one row with its long values lent, None without long values.
 
     The bytes that a writer makes of the two are the same.
     """

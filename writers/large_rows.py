@@ -1,6 +1,6 @@
 """Rows with values too large to lie in memory: what a source hands over beside batches.
 
-A row of this kind stands for a batch of one row. Its large values come in pieces and can be read
+A row of this kind represents a batch of one row. Its large values come in pieces and can be read
 more than once, since some formats must know a value, or its length, before they write it.
 """
 
@@ -131,7 +131,7 @@ def check_collectable(batch: pa.RecordBatch) -> None:
 def _collected(value: LargeValue, field: pa.Field) -> pa.Array:
     import pyarrow as pa
 
-    # One buffer that grows: pieces and their sum would be there at once.
+    # One buffer that grows: otherwise the pieces and their sum would be in memory together.
     collected = bytearray()
     for piece in value.pieces():
         collected += piece.encode() if isinstance(piece, str) else piece

@@ -1,4 +1,4 @@
-"""What a writer is given and what it reports: plain data, picklable, JSON-able.
+"""The input of a writer and its reports: plain data, picklable, JSON-able.
 
 Everything here crosses the process boundary, so nothing holds a file, a thread or an Arrow object.
 """
@@ -19,14 +19,14 @@ EncoderChoice = Literal["auto", "native", "plain"]
 
 
 class FixedField(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a column stands in records of fixed width."""
+    """The place of a column in records of fixed width."""
 
     start: int
     """Of its first byte in the record, from 0."""
     width: int
     """Bytes in the output encoding."""
     right: bool = False
-    """Numbers stand at the right end of their field, everything else at the left."""
+    """Numbers are at the right end of their field, everything else at the left."""
     padded: bool = False
     """The database pads the column with blanks itself (CHAR), so blanks at a value's end mean
     nothing; in other columns a value that ends in a blank is refused."""
@@ -37,8 +37,8 @@ class TextFormat(
 ):
     """One dialect of delimited text.
 
-    NULL is the bare `null` text. A value that would read as NULL is enclosed, or refused where
-    `enclose` is none.
+    NULL is the bare `null` text. A value that would read as NULL is enclosed, or refused if
+    `enclose` is `none`.
     """
 
     delimiter: str = ","
@@ -53,8 +53,8 @@ class TextFormat(
     header: bool = True
     trailing_delimiter: bool = False
     record_length_digits: int = 0
-    """Width of the record length in front of each record, 0 for none: bytes after the prefix,
-    the end of line included, in the output encoding (SQL*Loader's `"var n"`)."""
+    """Width of the record length before each record, 0 for none. It counts bytes after the prefix,
+    with the end of line, in the output encoding (SQL*Loader's `"var n"`)."""
     encoding: str = "utf-8"
     date_format: str | None = None
     """An Oracle mask, or None for ISO 8601 (`2024-01-31`)."""
@@ -72,11 +72,9 @@ class TextFormat(
     binary: BinaryForm = "prefixed-hex"
     r"""prefixed-hex is `\x6869`, the form PostgreSQL reads back."""
     substitute: str | None = None
-    """What is written for a character that the encoding lacks; None refuses the value."""
+    """The substitute for a character that the encoding lacks; None refuses the value."""
     guard_formulas: bool = False
-    """A quote in front of texts that a spreadsheet takes for formulas, see
-    `writers.text.enclosing`.
-    """
+    """A quote before texts that a spreadsheet takes for formulas (`writers.text.enclosing`)."""
     refused: str = ""
     """Characters that no value may hold, because the program that loads the files cannot."""
     eol_ends_always: bool = False
@@ -107,7 +105,7 @@ class ParquetFormat(
     row_group_rows: int = 1024 * 1024
     """Of one row group at most."""
     row_group_bytes: int = 32 * 1024 * 1024
-    """A row group ends with the row that brings it to so many bytes, as they lie in memory."""
+    """A row group ends with the row that brings it to this number of bytes in memory."""
     version: str = "2.6"
     data_page_version: str = "1.0"
     dictionary: bool = True
@@ -200,10 +198,10 @@ class OutputSpec(Struct, frozen=True, kw_only=True):
 
 
 class FinalNames(Struct, frozen=True, kw_only=True):
-    """The final names of a unit's files, in an object store that shows no upload by itself."""
+    """The final names of a unit's files, in an object store that shows only completed uploads."""
 
     place: str
-    """As `writers.objects.location` writes it."""
+    """In the form of `writers.objects.location`."""
     name: Callable[[int], str]
     """Returns the name of a file by its number, from 0; picklable."""
 
@@ -218,7 +216,7 @@ class UploadedPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class UncompletedUpload(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An object whose parts are all in the store; nobody sees it until the upload is completed."""
+    """An object whose parts are all in the store; it is invisible until the upload is completed."""
 
     name: str
     """Of the object, in its place."""
@@ -239,7 +237,7 @@ class WrittenFile(
     """A closed, synced file; see `OutputSpec.synced_from_bytes`."""
 
     path: str
-    """Relative to the directory it lies in."""
+    """Relative to its directory."""
     rows: int
     bytes: int
     checksum: str
@@ -264,7 +262,7 @@ class StageSeconds(Struct, frozen=True, kw_only=True):
     """Wall seconds a writer spent in its stages, and what went through them."""
 
     encode_s: float = 0.0
-    """Without compressing, but for Parquet, which compresses while it encodes."""
+    """Without compressing, except for Parquet, which compresses while it encodes."""
     write_s: float = 0.0
     compress_s: float = 0.0
     compress_cpu_s: float = 0.0
@@ -274,13 +272,13 @@ class StageSeconds(Struct, frozen=True, kw_only=True):
     write_cpu_s: float = 0.0
     """CPU seconds of writing, checksums included; of the files that are closed."""
     own_cpu_s: float = 0.0
-    """Of both, what the thread took that encodes: it writes the smallest files itself."""
+    """The encoding thread's part of both: it writes the smallest files itself."""
     write_delay_s: float = 0.0
     """Seconds that writing was ready and had no CPU; 0 where the system does not tell."""
     compress_delay_s: float = 0.0
     """The same of compressing."""
     encode_blocked_s: float = 0.0
-    """Wall seconds that encoding stood still because nothing took its output."""
+    """Wall seconds that encoding waited because its output was not taken."""
     compress_blocked_s: float = 0.0
     """The same of compressing."""
     longest_blocked_s: float = 0.0

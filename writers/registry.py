@@ -1,4 +1,4 @@
-"""Formats by name: which there are, what they can be compressed with, who writes them.
+"""Formats by name: the known formats, their codecs and their writers.
 
 Other packages add a format through the entry-point group `unloader.formats`: the name is the
 format's, the value a class made with `(spec, schema, stem)` that implements
@@ -62,7 +62,7 @@ def _installed() -> dict[str, Any]:
 
 
 def formats() -> tuple[str, ...]:
-    """Return the names of all formats, ours first, then those of other packages."""
+    """Return the names of all formats, ours first, then the formats of other packages."""
     return (*FORMATS, *sorted(_installed().keys() - FORMATS.keys()))
 
 
@@ -98,7 +98,7 @@ def open_encoded_writer(spec: OutputSpec, stem: str, header: bytes = b"") -> Enc
         header: Bytes the file begins with.
 
     Raises:
-        FormatError: The format is no text, or the codec is impossible.
+        FormatError: The format is not a text format, or the codec is impossible.
         WriteError: The file cannot be created.
     """
     from writers.text.text_writer import EncodedTextWriter
@@ -110,7 +110,7 @@ def load(output_format: str | TextFormat | ParquetFormat) -> None:
     """Import what writes files of a format, ahead of its first use.
 
     Raises:
-        FormatError: There is no such format.
+        FormatError: The format is unknown.
     """
     name = name_of(output_format)
     _load(name)
@@ -128,10 +128,10 @@ def extension(
     """Return the extension of files: `csv`, `csv.gz`, `csv.zst`, `csv.lz4` or `parquet`.
 
     Text whose fields are separated by tabs has `tsv` in place of `csv`, and encrypted text has
-    `.age` behind the rest.
+    `.age` at the end.
 
     Raises:
-        FormatError: There is no such format, or the codec does not go with it.
+        FormatError: The format is unknown, or the codec does not go with it.
     """
     name = name_of(output_format)
     check(name, compression)
@@ -145,7 +145,7 @@ def check(output_format: str | TextFormat | ParquetFormat, compression: Compress
     """Refuse a codec this format cannot use, or a level that codec does not have.
 
     Raises:
-        FormatError: The message names what is possible.
+        FormatError: The message names the possible values.
     """
     name = name_of(output_format)
     check_codec(name, compression, CODECS.get(name) or tuple(_load(name).codecs))
@@ -165,8 +165,9 @@ def check_encoder(output_format: TextFormat | ParquetFormat, choice: EncoderChoi
 def codecs() -> tuple[dict[str, Any], ...]:
     """Return each codec with the formats that can use it and its levels.
 
-    Keys are `codec`, `formats` (names), `levels` (lowest and highest, or None) and `library`: what
-    compresses text with it here, None for those that Parquet alone uses, and for none.
+    Keys are `codec`, `formats` (names), `levels` (lowest and highest, or None) and `library`. The
+    library compresses text with the codec here; None for codecs that Parquet alone uses, and
+    without a codec.
     """
     return tuple(
         {
@@ -183,7 +184,7 @@ def name_of(output_format: object) -> str:
     """Return the name of a format that is given by name, by its options or by its class.
 
     Raises:
-        FormatError: There is no such format.
+        FormatError: The format is unknown.
     """
     if isinstance(output_format, TextFormat):
         return "csv"

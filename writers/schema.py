@@ -69,9 +69,9 @@ def check_schema(batch: pa.RecordBatch, schema: pa.Schema) -> None:
 def text_class(field: pa.Field) -> str:
     """Return what a column holds by its metadata: one of the words below, or nothing.
 
-    Values that no Arrow type holds exactly are carried as text; the key `text_class` of their
-    field says what they are: a `number`, a `timestamp` that follows a mask, a `moment` (a date, or
-    a timestamp) whose text is final. Timestamps that are `date` follow the mask for dates.
+    Values that no Arrow type holds exactly are carried as text. The key `text_class` of their field
+    names their class: a `number`, a `timestamp` that follows a mask, or a `moment` (a date, or a
+    timestamp) whose text is final. Timestamps that are `date` follow the mask for dates.
     """
     return field.metadata.get(b"text_class", b"").decode() if field.metadata else ""
 
@@ -87,7 +87,7 @@ minus infinity, as DuckDB has it."""
 
 
 def has_infinities(field: pa.Field) -> bool:
-    """Tell whether values of a column may be infinite, see `INFINITE`."""
+    """Return whether values of a column may be infinite (`INFINITE`)."""
     return bool(field.metadata) and field.metadata.get(b"infinite") == b"extremes"
 
 
@@ -107,7 +107,8 @@ def in_microseconds(schema: pa.Schema) -> pa.Schema:
 
 
 def with_field_ids(schema: pa.Schema, ids: Sequence[int]) -> pa.Schema:
-    """Return a schema whose fields have Parquet's own numbers; none are added where there are none.
+    """Return a schema whose fields have Parquet's own numbers; none are added to fields without
+    numbers.
 
     Args:
         schema: Without nested columns, if there are numbers.
@@ -127,7 +128,7 @@ def with_field_ids(schema: pa.Schema, ids: Sequence[int]) -> pa.Schema:
 
 
 class _Functions:
-    """Stands for the module `pyarrow.compute`."""
+    """Replaces the module `pyarrow.compute`."""
 
     def __getattr__(self, name: str) -> Any:
         import pyarrow.compute

@@ -9,9 +9,9 @@ decide.
 
     1. From few places the number is doubled as long as that gains.
     2. Then the step is halved and tried upwards and downwards from the best number, down to one
-       place. Numbers beyond one that was found no better are not tried, nor those that could not
-       keep up if the rate grew in proportion from a smaller number on. Where nothing is known
-       beyond a number that was better the step is doubled again.
+       place. Numbers beyond a number without gain are not tried. Numbers that could not keep up
+       even if the rate grew in proportion from a smaller number are not tried, either. Where
+       nothing is known beyond a number that was better the step is doubled again.
     3. The best number stays. It is tried again after a while, which doubles each time nothing
        was gained, and immediately if the rate has changed without it: by then another load has come
        or gone, or the rows are others.
@@ -36,8 +36,8 @@ WINDOW_SECONDS = 0.5
 """Shortest time over which a rate is taken. Workers report several times a second."""
 
 REPORTS_A_PLACE = 2
-"""Each place has come with rows so often in a window, on average: where a batch takes seconds, a
-window with one and a window without say nothing."""
+"""Each place has reported rows this number of times in a window, on average. Where a batch takes
+seconds, a window with one and a window without say nothing."""
 
 MOST_WINDOWS = 30
 """As many are kept; older ones were of another table, or of another load."""
@@ -52,7 +52,7 @@ class RowCount(Struct):
     reports: int = 0
     """How often some came."""
     heard: set[int] = field(default_factory=set)
-    """Places from which some came since somebody emptied it."""
+    """Places that reported rows since the set was last emptied."""
     _by_place: dict[int, int] = field(default_factory=dict)
     """Rows of the attempt at a place."""
 
@@ -62,7 +62,7 @@ class RowCount(Struct):
 
     def reached(self, place: int, rows: int) -> None:
         """Note how many rows the attempt at a place has now."""
-        # A unit that is read anew reports rows once more; they count when they are new.
+        # A unit that is read again reports rows again; only new rows count.
         new = rows - self._by_place.get(place, 0)
         if new > 0:
             self.rows += new
@@ -138,10 +138,10 @@ class Windows:
 
 
 TOLERANCE = 0.02
-"""Of the rate. Fewer places for so little less are worth it to whoever shares the database."""
+"""Of the rate. A user who shares the database gladly trades this small loss for fewer places."""
 
 FEW = 2
-"""Places to begin with where nobody says how many."""
+"""The first number of places, if the user sets none."""
 
 HOLD_SECONDS, LONGEST_HOLD_SECONDS = 60.0, 960.0
 """Between two searches in which nothing changed. A search costs a few seconds at a slower number:
@@ -158,7 +158,7 @@ _BASE_ERROR, _FIRST_ERROR = 0.03, 0.15
 """The rate that others are compared with is known as well as this, or has had time to be. The first
 steps double the number: differences are larger, and time with too few places costs most."""
 _HOPELESS = 0.10
-"""What was so much worse is not tried again until the rate itself has changed."""
+"""A number that was this much worse is not tried again until the rate itself has changed."""
 _SHORTEST_HOLD_SECONDS = 15.0
 
 Verdict = Literal["better", "worse", "same"]
@@ -190,7 +190,7 @@ def compare(base: Measurement, other: Measurement) -> Verdict | None:
 
 
 class Climber(Struct):
-    """The number that is tried now, and what is known of others."""
+    """The number that is tried now, and the measurements of others."""
 
     most: int
     level: int = 0
@@ -198,17 +198,17 @@ class Climber(Struct):
     _base: int = 0
     """The best number so far."""
     _found: Measurement | None = None
-    """What was measured with it; None if that is not known well enough."""
+    """The measurement at this number; None if it is not certain enough."""
     _step: int = 0
     _doubling: bool = True
     _seen: dict[int, Measurement] = field(default_factory=dict)
-    """All that was measured in this search."""
+    """All measurements of this search."""
     _hopeless: set[int] = field(default_factory=set)
-    """Numbers that were much worse when the rate was what it is."""
+    """Numbers that were much worse at the current rate."""
     _unreached: set[int] = field(default_factory=set)
     """Numbers that never were at work in this search."""
     _settled: float | None = None
-    """When the search ended; None while it goes on."""
+    """When the search ended; None during the search."""
     _hold: float = HOLD_SECONDS
     _moved: bool = False
     """This search has found another number."""
@@ -229,7 +229,7 @@ class Climber(Struct):
         return self._base
 
     def begin_at(self, level: int) -> None:
-        """Go on from another number, as somebody has set it."""
+        """Continue from another number, set by the user."""
         self.level = self._base = max(1, min(level, self.most))
         self._search_again()
 
@@ -244,7 +244,7 @@ class Climber(Struct):
         self.level = self._base
 
     def consider(self, here: Measurement, most: int, now: float) -> Move | None:
-        """Take what is measured at `level` so far; return the move to another level, if any.
+        """Take the measurement at `level` so far; return the move to another level, if any.
 
         Args:
             here: With `level` places at work.
@@ -329,7 +329,7 @@ class Climber(Struct):
         if not self._is_in_reach(level):
             return False
         if level > self._base:
-            # What lies behind a number that was no better is no better, either.
+            # Numbers beyond a number without gain bring no gain, either.
             return all(level < each for each in known if each > self._base)
         return all(level > each for each in known if each < self._base)
 

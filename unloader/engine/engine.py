@@ -49,7 +49,7 @@ class Work(Generic[U]):
         return True
 
     def note(self, text: str) -> None:
-        """Take one line that the user should know."""
+        """Take one line for the user."""
 
     def limited(self, places: int, *, raises: bool) -> None:
         """Note that the source lets only a number of places work from now on.
@@ -236,7 +236,7 @@ class Engine(Struct, Generic[U]):
     def _stop_overdue(self, executor: Executor) -> float:
         """Stop attempts that have passed a limit; return in how many seconds the next one may."""
         reasons: dict[int, AttemptFailure] = {}
-        # An attempt that is sent now has all its time: the limits are the least of what is left.
+        # An attempt that is sent now has all its time: the limits are the least remaining time.
         soonest = min(self.stall_seconds or math.inf, self.attempt_seconds or math.inf)
         for place, sent in self._sent.items():
             attempt = self.schedule.running(place)

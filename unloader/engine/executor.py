@@ -99,7 +99,7 @@ class Executor(Protocol):
     def tell(self, place: int, payload: object) -> None:
         """Send the task at a place a payload while it runs.
 
-        Nothing happens where there is no task any more, or one that does not listen.
+        Nothing happens if the task has ended or does not listen.
         """
 
     def places(self) -> Collection[int]:

@@ -37,8 +37,8 @@ class LocalExecutor:
 
         Args:
             seating: One seat a place, as many as there may ever be.
-            entry: The function that does the tasks: see `numa.pool.Pool`. An `AttemptFailure` that
-                it returns is no result.
+            entry: The function that does the tasks: see `numa.pool.Pool`. A returned
+                `AttemptFailure` counts as a failure.
             limits: When a process is replaced; None is the defaults.
             warm_up: See `numa.pool.Pool`.
             looks: Look where the processes really are.

@@ -120,7 +120,7 @@ _SETTLE_SECONDS = 1.0
 
 
 class Capacity(Struct):
-    """How many places may work at once when the source takes no more sessions.
+    """The number of places that may work together when the source takes no more sessions.
 
     Nothing is limited until the source refuses a session. Then the places that have one work on,
     and now and then one more is tried.
@@ -171,7 +171,7 @@ class Capacity(Struct):
         return True
 
     def news(self, now: float, *, at_end: bool = False) -> int | None:
-        """Return the limit once after each change, when it has settled; None if there is no news.
+        """Return the limit once after each change, when it has settled; None without a change.
 
         Args:
             now: As everywhere.
@@ -308,7 +308,7 @@ class Schedule(Struct, Generic[U]):
         return assignment
 
     def gives(self, now: float) -> bool:
-        """Return whether there is something for an idle place now, whichever it is.
+        """Return whether any idle place can get work now.
 
         So the caller need not ask for each of thousands that have nothing to do.
         """
@@ -333,7 +333,7 @@ class Schedule(Struct, Generic[U]):
         return sorted(places, key=lambda place: (place not in self._connected, place))
 
     def finished(self, place: int) -> Attempt[U]:
-        """Note that the unit at a place is done; return what it was."""
+        """Record that the unit at a place is done; return the unit."""
         self._connected.add(place)
         self._places.worked(place)
         return self._ended(place)
@@ -396,9 +396,9 @@ class Schedule(Struct, Generic[U]):
     ) -> Verdict[U]:
         """Note that the process at a place ended in an attempt.
 
-        A place that loses different units in a row, while others do not, is at fault itself: it
-        waits longer and longer, and what it loses is not counted. A unit comes back to the place
-        that lost it only if there is nothing else to do.
+        A place that loses different units in a row, while others do not, is at fault itself. It
+        waits longer and longer, and its losses are not counted. A unit comes back to the place that
+        lost it only if there is nothing else to do.
         """
         lost = replace(self._running[place], lost_at=place)
         self._running[place] = lost

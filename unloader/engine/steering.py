@@ -1,15 +1,15 @@
-"""How many places work at a time: limits, the control that follows them, and what is carried out.
+"""How many places work at a time: limits, the control that follows them, and the orders to places.
 
-Limits and control are pure: what was measured, the rows and the time go in, a number and the steps
-to it come out. Each limit returns how many places it allows, and why. One place works under any
-limit, so that a run comes to its end and its snapshot does not grow old for nothing; to end it
-there is `unloader stop`. Where a source refuses sessions, the schedule counts them itself, and the
-lower number wins; here that only bounds the search.
+Limits and control are pure: measurements, the rows and the time go in, a number and the steps to it
+come out. Each limit returns how many places it allows, and why. One place works under any limit, so
+that a run ends and its snapshot does not grow old for nothing. `unloader stop` ends the run. Where
+a source refuses sessions, the schedule counts them itself, and the lower number wins; here that
+only bounds the search.
 
-Usually a place that is too many ends its unit and gets no other. A unit may take an hour, though,
-and a limit holds within seconds: then the fetch of the places with the highest numbers is held up
-until there is room for them again. Work that has begun continues before anything new begins. Idle
-places give their sessions back after a while, so that a database sees as many as there are at work.
+Usually a surplus place ends its unit and gets no further one. A unit may take an hour, though, and
+a limit holds within seconds: then the fetch of the places with the highest numbers is held up until
+there is room for them again. Work that has begun continues before anything new begins. Idle places
+give their sessions back after a while, so that a database sees as many as there are at work.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class LoadLimit(Struct):
     held: Held | None = None
     _others: deque[int] = field(default_factory=lambda: deque(maxlen=5))
     _is_blind: bool = False
-    """There was no count when the limit was last set."""
+    """The limit was last set without a count."""
 
     def take(self, others: int) -> None:
         """Take a count of the active sessions that are not the run's, about one a second.
@@ -191,7 +191,7 @@ class Concurrency(Struct, kw_only=True):
     _told_limit: Held | None = None
 
     def __post_init__(self) -> None:
-        """Begin with what is asked for, or with few places."""
+        """Begin with the requested number, or with few places."""
         if self.wanted is None:
             self._climber = Climber(self.most, self.first)
         asked = self._asked
@@ -217,7 +217,7 @@ class Concurrency(Struct, kw_only=True):
 
     @property
     def settled(self) -> bool:
-        """Whether no other number is being tried."""
+        """Whether no further number is being tried."""
         return self._climber is None or self._climber.settled
 
     def ask(self, wanted: int | None, now: float, by: str) -> None:
@@ -246,10 +246,10 @@ class Concurrency(Struct, kw_only=True):
     def decide(
         self, limits: Mapping[str, Held], at_work: int, sessions: int | None, now: float
     ) -> None:
-        """Decide anew; several times a second.
+        """Decide again; several times a second.
 
         Args:
-            limits: By name, those that allow fewer places than there are.
+            limits: By name, the limits that allow fewer places than exist.
             at_work: Places that have an attempt which is not held up.
             sessions: How many the source lets work, where it has refused a session.
             now: As everywhere.
@@ -297,7 +297,7 @@ class Concurrency(Struct, kw_only=True):
             climber.give_up_trial()
             self._go_back(climber, "a limit allows fewer workers than the trial had", now)
         if self.limit is not None:
-            # Some may be at work still; what comes meanwhile is not what their number brings.
+            # Some places may still work; rows that arrive meanwhile do not measure the new number.
             self._windows.interrupt()
             self._measured_at = 0
             return
@@ -324,7 +324,7 @@ class Concurrency(Struct, kw_only=True):
             self._step(places, move.cause, move.reason, now, here.rows_per_second)
 
     def _is_told_apart(self, at_work: int, now: float) -> bool:
-        """Return whether rows that come now are those of as many places as are at work."""
+        """Return whether new rows come from exactly the working places."""
         if len(self.count.heard) < at_work:
             return now >= self._quiet_until + _PATIENCE_SECONDS
         return now >= self._quiet_until
@@ -369,11 +369,11 @@ class Concurrency(Struct, kw_only=True):
 
 
 GRACE_SECONDS = 2.0
-"""Units that end within that time make room by themselves."""
+"""Units that end within this time make room without a pause."""
 
 
 class Orders(Struct, frozen=True, kw_only=True):
-    """What is to be told to places."""
+    """The orders to places."""
 
     pause: tuple[int, ...] = ()
     resume: tuple[int, ...] = ()
@@ -392,7 +392,7 @@ class Pauses(Struct):
             running: Places with an attempt.
             allowed: How many may be at work.
             now: As everywhere.
-            urgent: A limit says so, and not only the search for the best number.
+            urgent: A limit asks for it, and not only the search for the best number.
         """
         self.held &= set(running)
         working = sorted(set(running) - self.held)
@@ -419,7 +419,7 @@ class Pauses(Struct):
 
 
 _IDLE_SECONDS = 5.0
-"""A place that is idle for so long, as fewer are to work, gives its session back."""
+"""A place that is idle for this time, as fewer are to work, gives its session back."""
 
 
 class Steering(Struct, Generic[U], kw_only=True):

@@ -27,7 +27,7 @@ _ANY = {"date": r"\d{8}", "run_id": r"\d{8}T\d{6}Z-[0-9a-f]+"}
 
 
 class DirectoryValues(Struct, frozen=True, kw_only=True):
-    """What the fields stand for in one run."""
+    """The values of the fields in one run."""
 
     schema: str
     table: str
@@ -82,7 +82,8 @@ def home_template(place: str) -> str:
 
 
 def above(place: str, parts: int) -> str:
-    """Return so many parts of a directory, or of a place in an object store with its options."""
+    """Return this number of parts of a directory, or of a place in an object store with its
+    options."""
     directory, options = _options_apart(place)
     return "/".join(directory.rstrip("/").split("/")[:parts]) + options
 
@@ -97,8 +98,8 @@ def is_dated(place: str) -> bool:
 def directory_name(place: str, values: DirectoryValues) -> str:
     """Return the directory of one run; characters that are unsafe in a name become `%XX`.
 
-    So does a dot, an underscore or a hyphen that a value would put in front of a name: no value
-    leads out of the directory, or is taken for a hidden file or an option.
+    A dot, an underscore or a hyphen at the start of a name is replaced, too. So no value leads out
+    of the directory, or is taken for a hidden file or an option.
 
     Raises:
         ConfigError: A name is empty.
@@ -109,7 +110,7 @@ def directory_name(place: str, values: DirectoryValues) -> str:
 
 
 def beside(place: str, values: DirectoryValues) -> tuple[str, re.Pattern[str]]:
-    """Return where the directories of all runs lie, and how those of this table are named.
+    """Return the place of the directories of all runs, and the pattern of this table's names.
 
     Args:
         place: For which `is_dated` holds.
@@ -120,11 +121,11 @@ def beside(place: str, values: DirectoryValues) -> tuple[str, re.Pattern[str]]:
 
 
 def existing(place: str, date: str, inside: Callable[[str], Sequence[str]]) -> tuple[str, ...]:
-    """Return the directories that are there and may be those of runs, the newest first.
+    """Return existing directories that may belong to runs, the newest first.
 
     Args:
-        place: A directory of `--to`; its fields may be those of any table and any run.
-        date: The day that `{date}` stands for.
+        place: A directory of `--to`; its fields may have the values of any table and any run.
+        date: The value of `{date}`.
         inside: Returns the names of the places in one: see `Storage.levels`.
     """
     directory, options = _options_apart(place)
@@ -140,15 +141,15 @@ def existing(place: str, date: str, inside: Callable[[str], Sequence[str]]) -> t
             for name in inside((each or ("/" if number else ".")) + options)
             if pattern.fullmatch(name)
         ]
-    # The id of a run begins with the time of its start.
-    # A prefix is not looked at here: whoever looks for a run there finds none.
+    # The id of a run begins with the time of its start. A prefix is not checked here: a later
+    # search for a run there finds nothing.
     return tuple(
         each + options for each in reversed(found) if is_location(place) or os.path.isdir(each)
     )
 
 
 def _options_apart(place: str) -> tuple[str, str]:
-    """Return a place without and with nothing but the options of an object store."""
+    """Return a place without the options of an object store, and the options alone."""
     if not is_location(place):
         return place, ""
     directory, mark, options = place.partition("?")

@@ -26,7 +26,7 @@ MAX_BYTES = 255
 
 
 class NameValues(Struct, frozen=True, kw_only=True):
-    """What the fields of a template stand for in one file."""
+    """The values of a template's fields in one file."""
 
     schema: str
     table: str
@@ -120,7 +120,7 @@ def too_long(what: str, name: str, option: str) -> OutputFailed:
     """Return the error for a name with more bytes than file systems take.
 
     Args:
-        what: What has the name: a file or a directory.
+        what: The kind of thing with the name: a file or a directory.
         name: The name.
         option: The option that made it.
     """
@@ -156,7 +156,7 @@ def check_distinct(names: Iterable[str]) -> None:
 
 
 def safe_part(text: str) -> str:
-    """Return a text as a part of a name of a file or directory; what is unsafe becomes `%XX`.
+    """Return a text as a part of a name of a file or directory; unsafe characters become `%XX`.
 
     Unsafe are slashes, backslashes, control characters and what changes the direction of text.
     """
@@ -171,7 +171,7 @@ def safe_start(name: str) -> str:
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str:
-    """Return a template with what its fields stand for; `*` for those that are not told."""
+    """Return a template with its fields filled; `*` for fields without a value."""
     found = []
     for literal, field in _pieces(template):
         found.append(literal)

@@ -85,20 +85,20 @@ def parse_source(
 
     A place that is given comes before the variable UNLOADER_PASSWORD, and that before a credential
     of systemd with the usual name; without any the driver's own ways (a wallet, `.pgpass`, a
-    service file) are left. The location is the URL as it was written, but for the colon of an
+    service file) are left. The location is the URL as it was written, except for the colon of an
     empty password.
 
     Args:
         url: As the user wrote it.
-        kinds: Each scheme there is, and the kind of source it stands for.
+        kinds: Each scheme, and its kind of source.
         form_of: How the URLs of a kind are written.
         password_file: Where the password is, if in a file.
-        keyring: `SERVICE` or `SERVICE/USER` of the password, if in a keyring; without a user it is
-            that of the URL.
+        keyring: `SERVICE` or `SERVICE/USER` of the password, if in a keyring; without a user the
+            URL's user applies.
 
     Raises:
-        UsageError: Not a URL, a password inside it, a file path that is not absolute, or nobody
-            whose password the keyring could have.
+        UsageError: Not a URL, a password inside it, a file path that is not absolute, or a keyring
+            without a user.
         ConfigError: No source has the scheme, or the password file cannot be read or can be read
             by others.
     """
@@ -134,7 +134,8 @@ def parse_source(
 def secret_reference(password_file: Path | None = None) -> SecretReference:
     """Return where the password is found: the file, else UNLOADER_PASSWORD, else nowhere.
 
-    Nowhere is a credential of systemd, if there is one. What the file holds is hidden from now on.
+    Nowhere is a credential of systemd, if there is one. Otherwise a credential of systemd is used,
+    if it exists. The contents of the file are hidden from now on.
 
     Raises:
         ConfigError: The password file cannot be read, or others can read it.
@@ -170,8 +171,8 @@ def holds_password(url: str) -> bool:
 def looks_like_source(place: str, known_schemes: Collection[str]) -> bool:
     """Return whether a text where a path belongs is a database's URL or a login.
 
-    A path that begins with a slash or a dot is a path, whatever it holds. A place in an object
-    store is none of them; `writers.objects.location.Location` refuses credentials in it.
+    A path that begins with a slash or a dot is a path, with any contents. A place in an object
+    store is not such a source; `writers.objects.location.Location` refuses credentials in it.
     """
     if is_location(place):
         return False
@@ -205,7 +206,7 @@ def keyring_reference(written: str, url: str) -> SecretReference:
 
 
 def database_in(path: str) -> str:
-    """Return the kind of the database in a file, by its first bytes; empty if it has none."""
+    """Return the kind of the database in a file, by its first bytes; empty without a database."""
     try:
         with open(open_regular(path, follow=True), "rb") as file:
             start = file.read(16)
@@ -219,7 +220,8 @@ def database_in(path: str) -> str:
 def _unknown(
     url: str, scheme: str, kinds: Mapping[str, str], form_of: Callable[[str], UrlForm]
 ) -> UsageError | ConfigError:
-    """Return the error for what is no URL of a known kind; all it shows is a word of ours."""
+    """Return the error for a text that is not a URL of a known kind; it shows only words of this
+    program."""
     if scheme in FOREIGN_SCHEMES or (scheme and "://" in url):
         whose = f"{scheme}:" if scheme in FOREIGN_SCHEMES else "the scheme of the source URL"
         known = ", ".join(sorted(set(kinds.values())))
@@ -260,7 +262,7 @@ def _names_server(form: UrlForm, rest: str) -> bool:
     if not rest.startswith("//"):
         return False
     head, asked, query = rest[2:].partition("?")
-    # A descriptor may hold an @ of its own, in a certificate's name for instance.
+    # A descriptor may hold an @ itself, in a certificate's name for instance.
     user, at, target = head.partition("@(") if "@(" in head else head.rpartition("@")
     target = "(" + target if at == "@(" else target
     plain = _QUOTED.sub("", unquote(user)).strip("/")
@@ -272,7 +274,8 @@ def _names_server(form: UrlForm, rest: str) -> bool:
     settings = [item for item in query.split("&") if item] if asked else []
     if not all(_SETTING.fullmatch(item) for item in settings):
         return False
-    # `//scott:12?x=y@host`: the password has a question mark, and what follows it is no setting.
+    # `//scott:12?x=y@host`: the password has a question mark, and the text after it does not hold
+    # settings.
     return bool(at) or all("@" not in item or item.startswith("user=") for item in settings)
 
 

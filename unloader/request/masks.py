@@ -25,11 +25,11 @@ _KEY_PLACE = re.compile(
 def parse_mask(item: str) -> Mask:
     """Return the mask that `COLUMN=METHOD,PARAMETER=VALUE,...` means.
 
-    A value with a comma in it stands in double quotes, and a double quote in such a value is
-    written twice.
+    A value with a comma in it is in double quotes, and a double quote in such a value is written
+    twice.
 
     Raises:
-        ValueError: There is no such method or parameter, one is missing, or a value is none.
+        ValueError: A method or parameter is unknown, one is missing, or a value is invalid.
     """
     column, text = parse_assignment(item)
     parts = list(_parts(column, text))
@@ -68,7 +68,7 @@ def quoted_value(text: str) -> str:
 
 
 def _parts(column: str, text: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the words between commas, each with its value; None where it has none."""
+    """Yield the words between commas, each with its value or None."""
     at = 0
     while at <= len(text):
         match = _PARAMETER.match(text, at)

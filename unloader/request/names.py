@@ -14,7 +14,7 @@ from unloader.model import NamePart, TableName, TableSummary
 _PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".]*[^".\s]))\s*')
 """One part with the blanks around it."""
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
-"""A name that needs no quotes, but for its case."""
+"""A name that needs no quotes, apart from its case."""
 
 _WILD = re.compile(r"[*?\[]")
 
@@ -37,7 +37,7 @@ def parse_table(text: str) -> TableName:
         position = match.end() + 1
         if text[match.end() : position] != ".":
             break
-    # One past the end: the last part ended with the text, not with a dot or rubbish behind it.
+    # One past the end: the last part ended with the text, not with a dot or rubbish after it.
     if position != len(text) + 1 or not 1 <= len(parts) <= 2:
         raise UsageError(
             f"{text!r} is not a table name",
@@ -82,8 +82,8 @@ def meant(part: NamePart, candidates: Iterable[str], folding: Folding) -> tuple[
 def matching(part: NamePart, candidates: Iterable[str], folding: Folding) -> tuple[str, ...]:
     """Return the candidates that `part` may mean, best kind of match only.
 
-    That is the name that the database would read. Only where it would find none a plain part means
-    the name as it was typed, otherwise whatever equals it without regard to case.
+    That is the name that the database would read. Only where the database would find none, a plain
+    part means the name as it was typed, otherwise any name that equals it without regard to case.
     """
     names = tuple(candidates)
     found = meant(part, names, folding)
@@ -103,8 +103,8 @@ def resolve(
 ) -> TableSummary:
     """Return the one table that a typed name means.
 
-    Without a schema it is in one of the default schemas, the first that has what the database would
-    read. Only where none has, another spelling counts. No other schema is looked into.
+    Without a schema, the table is in the first default schema that has the name that the database
+    would read. Only where none has, another spelling counts. No further schema is searched.
 
     Raises:
         SourceError: No such table, or several; the message names them.
@@ -131,7 +131,7 @@ def resolve(
 def no_such_table(
     wanted: TableName, tables: Sequence[TableSummary], folding: Folding, where: str
 ) -> SourceError:
-    """Return the error for a name that means no table, with those of that name elsewhere."""
+    """Return the error for a name without a table, with the tables of that name elsewhere."""
     name = wanted.name.text.casefold()
     near = [table for table in tables if table.name.casefold() == name][:5]
     hint = "list the tables with: unloader describe SOURCE"
@@ -151,7 +151,7 @@ def _listed(tables: Sequence[TableSummary], folding: Folding) -> str:
 
 
 def typed(name: str, folding: Folding) -> str:
-    """Return a name as somebody would type it who means just this one."""
+    """Return a name as a user types it to mean just this one."""
     plain = _PLAIN.fullmatch(name) and (folding == "any" or folded(name, folding) == name)
     return name if plain else '"' + name.replace('"', '""') + '"'
 
@@ -161,8 +161,8 @@ def choose_columns(
 ) -> tuple[str, ...]:
     """Return the chosen column names: in the order asked for, or in table order without one.
 
-    Both lists take patterns. Of one in `include` the columns come in table order, and those that
-    came before it not once more.
+    Both lists take patterns. The columns of a pattern in `include` come in table order, without the
+    columns that came before it.
 
     Raises:
         UsageError: An unknown or ambiguous name, one named twice, a pattern that matches nothing,
@@ -208,7 +208,7 @@ def one_column(names: Sequence[str], wanted: str, folding: Folding) -> str:
     """Return the one column that a typed name means; quotes and case are as for tables.
 
     Raises:
-        UsageError: There is none, or several.
+        UsageError: No column matches, or several.
     """
     found = matching(_typed_part(wanted), names, folding)
     if len(found) == 1:
@@ -248,8 +248,8 @@ def matching_any(names: Iterable[str], patterns: Sequence[str]) -> frozenset[str
 def matching_partitions(names: Iterable[str], patterns: Sequence[str]) -> frozenset[str]:
     """Return the partitions that a pattern of `--partition` matches.
 
-    The name of one that has sub-partitions stands for them. One that is listed itself has none,
-    and `a` does not mean another that is named `a/b`.
+    The name of a partition with sub-partitions means the sub-partitions. A listed partition has no
+    sub-partitions, and `a` does not mean another that is named `a/b`.
     """
     known = frozenset(names)
     above = (f"{pattern}/*" for pattern in patterns if pattern not in known)

@@ -133,7 +133,7 @@ def _axis(one: Option) -> Option:
 def fields_of(owner: type[Struct], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a Struct that options set.
 
-    An option that is None leaves its field's default; one that the format does not know is passed
+    An empty option leaves its field's default. An option that the format does not know is passed
     over, since a variable may set it for all jobs of a machine.
 
     Args:

@@ -411,9 +411,10 @@ INDEXES = {
     "JOB_COMPLETION_INDEX": 1,
     "AWS_BATCH_JOB_ARRAY_INDEX": 1,
 }
-"""Variables of Slurm arrays, indexed jobs of Kubernetes and array jobs of AWS Batch, and what makes
-a part of their number: the last two count from 0. Slurm counts from what the user says; a task
-that is submitted again keeps its number, but not what the first one was, so that must be 1."""
+"""Variables of Slurm arrays, indexed jobs of Kubernetes and array jobs of AWS Batch, each with the
+number to add for a part: the last two count from 0. Slurm counts from a number that the user
+chooses. A task that is submitted again keeps its number, but not the first number, so the first
+must be 1."""
 
 PART_PATTERN = r"([0-9]+|auto)/[0-9]+"
 

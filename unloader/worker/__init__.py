@@ -1,1 +1,1 @@
-"""One work unit in a process of its own: fetch, encode, write."""
+"""One work unit in a separate process: fetch, encode, write."""

@@ -1,4 +1,4 @@
-"""A writer that drops what is fetched: rows are counted, and nothing is encoded.
+"""A writer that drops the fetched rows: it counts them and encodes nothing.
 
 For `--to null:rows`, which shows how fast the source alone is.
 """
@@ -43,7 +43,7 @@ class Dropped:
             self.bytes_written += sum(len(piece) for piece in value.pieces())
 
     def close(self, rows: int | None = None) -> tuple[WrittenFile, ...]:
-        """Return the count as that of a file; of text, `rows` is what the source has counted."""
+        """Return the count as a file's count; for text, `rows` is the source's count."""
         count = self._rows if rows is None else rows
         return (WrittenFile(path=self._name, rows=count, bytes=self.bytes_written, checksum=""),)
 

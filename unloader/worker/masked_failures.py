@@ -1,8 +1,8 @@
 """Failures of runs whose columns are masked: no text of theirs shows a value that was read.
 
-Errors of our own steps and writers name columns and show no value. What a database or its driver
-says of a row may show any, so its words are left out: its codes and the columns that it names stay.
-Errors that another attempt may get past are about sessions and not about rows.
+Errors of unloader's steps and writers name columns and show no value. A message of a database or
+its driver about a row may show any value. So its words are left out, and its codes and the columns
+that it names stay. Errors that another attempt may get past are about sessions and not about rows.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def masks_any(transforms: Iterable[TransformOptions | None]) -> bool:
 
 
 def failure_without_values(error: BaseException, columns: Iterable[ReadColumn]) -> AttemptFailure:
-    """Return an exception as data, without what it may show of values.
+    """Return an exception as data, without the parts that may show values.
 
     Args:
         error: What ended an attempt.
-        columns: Those that are read.
+        columns: The read columns.
     """
     known = translate(error)
     if known is None:
@@ -60,11 +60,11 @@ def failure_without_values(error: BaseException, columns: Iterable[ReadColumn]) 
 
 @contextmanager
 def source_words_left_out(masked: bool, columns: Iterable[ReadColumn]) -> Iterator[None]:
-    """Leave out of an error of the block what it may show of values.
+    """Leave out of an error of the block the parts that may show values.
 
     Args:
         masked: Columns are; else every error comes through as it is.
-        columns: Those that are read.
+        columns: The read columns.
     """
     try:
         yield
@@ -74,7 +74,8 @@ def source_words_left_out(masked: bool, columns: Iterable[ReadColumn]) -> Iterat
         known = error_of(failure_without_values(error, columns))
     else:
         return
-    # Not from within the block, nor as what came of it: with --debug its text would be shown, too.
+    # Raised outside the block and without a cause: with --debug the cause's text would be shown,
+    # too.
     raise known from None
 
 
@@ -87,7 +88,8 @@ def _named(text: str, columns: Iterable[ReadColumn]) -> str:
 
 
 def _is_of_source(trace: TracebackType | None) -> bool:
-    """Tell whether a source raised it: after the last frame of the worker comes one of a source."""
+    """Return whether a source raised it: a frame of a source follows the last frame of the
+    worker."""
     found = False
     for name in _modules(trace):
         found = name.startswith(_SOURCES) or (found and not name.startswith(_WORKER))
@@ -101,6 +103,6 @@ def _modules(trace: TracebackType | None) -> Iterator[str]:
 
 
 def _frames(error: BaseException) -> str:
-    """Return where an error was raised, without its text and that of those behind it."""
+    """Return where an error was raised, without its text and the texts of its causes."""
     frames = "".join(traceback.format_tb(error.__traceback__))
     return f"Traceback (most recent call last):\n{frames}{type(error).__name__}\n"

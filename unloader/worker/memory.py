@@ -1,6 +1,6 @@
-"""What is particular to a worker's process: how it manages memory, and how much it has used.
+"""The special settings of a worker's process: how it manages memory, and its peak use.
 
-All settings here were measured on the reference table; none of them changes what is written.
+All settings here were measured on the reference table; none of them changes the written files.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _ALLOCATION = (
     ("MALLOC_MMAP_THRESHOLD_", _M_MMAP_THRESHOLD, _MAPPED_BYTES),
     ("MALLOC_TRIM_THRESHOLD_", _M_TRIM_THRESHOLD, _KEPT_BYTES),
 )
-"""What the user may have set, and what is asked of `mallopt` where it is not."""
+"""The user's possible settings, and the request to `mallopt` without them."""
 _YOUNG_OBJECTS = 50_000
 
 
 def keep_single() -> None:
-    """Have no library start threads that nobody needs; called before Arrow is imported.
+    """Keep libraries from starting unneeded threads; called before Arrow is imported.
 
     A process with several threads cannot be forked.
     """
@@ -49,13 +49,13 @@ def keep_single() -> None:
 def tune() -> None:
     """Settle how memory is managed; called before Arrow is imported and before there are threads.
 
-    Arrow has an allocator of its own: out of the C library's heap it, and what drivers take from
-    there, left more and more gaps between each other. The C library keeps one heap for all threads,
-    and in it no piece of 256 KiB or more: a wide row that came in such pieces took twice its size.
-    It gives the end of its heap back once 8 MiB are free there: at the usual 128 KiB each batch of
-    a driver that takes its buffers from it came in memory that the kernel had to clear anew. The
-    garbage collector looks seldom: fetched rows are no cycles, and looking for some took 3 % of
-    the CPU.
+    Arrow has a separate allocator: in the C library's heap, its pieces and the drivers' pieces left
+    more and more gaps between each other. The C library keeps one heap for all threads, and in it
+    no piece of 256 KiB or more: a wide row that came in such pieces took twice its size. It gives
+    the end of its heap back once 8 MiB are free there. At the usual 128 KiB, each batch of a driver
+    that takes its buffers from the heap came in memory that the kernel had to clear again. The
+    garbage collector looks seldom: fetched rows hold no cycles, and the search for cycles took 3 %
+    of the CPU.
     """
     keep_single()
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "mimalloc")
@@ -69,8 +69,8 @@ def tune() -> None:
 def peak_rss_bytes() -> int:
     """Return the most memory this process has had resident so far.
 
-    From VmHWM in /proc/self/status where there is one: `ru_maxrss` begins with what the parent had
-    when it started us.
+    From VmHWM in /proc/self/status, if the file exists: `ru_maxrss` begins with the parent's size
+    when it started this process.
     """
     try:
         # By calls of the system: this is asked for after each unit, and most units are small.

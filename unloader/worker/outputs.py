@@ -1,7 +1,7 @@
 """The outputs of a unit while it is written: each has its own columns, rows and writer.
 
-All take each batch in turn, in one thread: the slowest of them holds up the fetch, so memory is
-that of the batches in flight and of the writers' buffers, however many outputs there are.
+All take each batch in turn, in one thread: the slowest of them holds up the fetch. So memory is the
+batches in flight and the writers' buffers, for any number of outputs.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class UnitOutput:
         """Take the task; `open` comes next.
 
         Args:
-            task: What it is.
+            task: The unit's task.
             projection: The columns of the scan, and which of them it takes.
             schema: Of the scan.
-            open_file: Opens the writer of its own columns.
+            open_file: Opens the writer of the output's columns.
             checksums: Add up the values that it keeps, if it does not keep all rows.
         """
         self.number, self.route = task.number, task.route
@@ -115,7 +115,7 @@ class UnitOutput:
             self._write_held()
 
     def _write_held(self) -> None:
-        """Write what the filter keeps of the batches that wait for it, each as a batch."""
+        """Write the kept rows of the batches that wait for the filter, each as a batch."""
         assert self._filter is not None
         assert self.filtered is not None
         held = self._held.take()
@@ -158,7 +158,8 @@ class UnitOutput:
             scanned: Rows of the unit.
 
         Raises:
-            VerifyMismatch: The rows in the files and those left out are not those that were read.
+            VerifyMismatch: The rows in the files and the omitted rows do not add up to the read
+                rows.
         """
         if self._filter is not None:
             self._write_held()
@@ -225,7 +226,7 @@ class Outputs:
         """Do something with each that is left.
 
         Raises:
-            Exception: Whatever went wrong, if it is not that of one output, or the last one's.
+            Exception: Any error that does not belong to one output, or the last output's error.
         """
         if len(self.all) == 1 and not self.all[0].route:
             do(self.all[0])
@@ -289,7 +290,7 @@ class RowFilter:
         Args:
             condition: In DuckDB's SQL; it was checked before the run.
             schema: Of the scan.
-            columns: Those that the condition looks at, by their places there.
+            columns: The columns of the condition, by their places there.
         """
         # Imported here: pyarrow must not be imported before the worker's memory is tuned.
 

@@ -1,6 +1,6 @@
 """The worker's side of an executor: takes tasks, answers with plain data.
 
-Runs in a process of its own, bound to its seat before this module is imported. It keeps its
+Runs in a separate process, bound to its seat before this module is imported. It keeps its
 connection from unit to unit and prints nothing.
 """
 
@@ -56,8 +56,8 @@ class _Process(Struct):
             self.drop()
             self.reader = source_of(source.kind).open_reader(source, snapshot)
             self.key = (source, snapshot)
-            # So the database sees its session closed, and no connection that breaks off. A fork
-            # server has none.
+            # So the database sees its session closed, not a broken connection. A fork server does
+            # not have sessions.
             atexit.register(release)
         return self.reader
 
@@ -85,7 +85,7 @@ def release() -> None:
 def work(
     task: UnitTask | BundleTask | Preload | Release | Proof, report: Callable[[object], None]
 ) -> UnitResult | BundleResult | AttemptFailure | None:
-    """Do what the parent sent: unload units, get ready for the first one, or end the session."""
+    """Do the parent's order: unload units, get ready for the first one, or end the session."""
     guard_streams()  # A driver may warn.
     if isinstance(task, UnitTask):
         return run_unit(task, report)
@@ -116,8 +116,8 @@ def _load(wanted: Preload) -> None:
 def run_unit(task: UnitTask, report: Report) -> UnitResult | AttemptFailure:
     """Unload one unit into staged files; every error comes back as data.
 
-    After a failure nothing of the attempt is left in the staging directory, and the connection is
-    dropped: whatever state it was in, the next attempt begins with a new one.
+    A failed attempt leaves nothing in the staging directory. The connection is dropped in any
+    state: the next attempt begins with a new one.
     """
     try:
         return _unload(task, report)
@@ -157,7 +157,7 @@ def _failure(task: UnitTask, error: Exception) -> AttemptFailure:
     given = (("--where", task.extract.where), ("--query", task.extract.query))
     options = " and ".join(option for option, sql in given if sql is not None)
     if options and found.hint == SourceError.usual_hint:
-        # What the user wrote is a likelier cause than the database.
+        # The user's options are a likelier cause than the database.
         return replace(found, hint=f"check that {options} works for every row, and {found.hint}")
     return found
 
@@ -176,7 +176,8 @@ def _failure_as_shown(task: UnitTask, error: Exception) -> AttemptFailure:
 def _worth_waiting(task: UnitTask, error: Exception, failure: AttemptFailure) -> AttemptFailure:
     """Return the failure, as one that may pass where the run waits for room on a full disk.
 
-    Most writes wait themselves. This is for what the system reports when it syncs or makes a file.
+    Most writes wait themselves. This is for errors that the system reports when it syncs or makes a
+    file.
     """
     if not any(output.spec.min_free_bytes for output in task.outputs):
         return failure

@@ -54,12 +54,12 @@ class Progress(Struct):
             self.waits("source" if share > 0.5 else "nothing")
 
     def held_up(self, waits: bool) -> None:
-        """Report that the fetch waits for an order to go on, or goes on."""
+        """Report that the fetch waits for an order to continue, or continues."""
         self._is_held_up = waits
         self.waits("nothing")
 
     def waits(self, what: Waits) -> None:
-        """Report what the work is waiting for; it counts as progress, so only a change is told."""
+        """Report the reason for a wait; it counts as progress, so only a change is reported."""
         what = "limit" if self._is_held_up else what
         self.last = UnitAdvanced(
             worker=member.number,
@@ -81,7 +81,7 @@ class Progress(Struct):
             self.report(replace(known, waiting_for=what, waits_for="destination"))
 
     def ends(self) -> None:
-        """Tell that all rows are with the writers, which may take their time to end."""
+        """Report that the writers have all rows; they may need time to end."""
         if self._is_due():
             self.waits("destination")
 

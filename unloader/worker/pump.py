@@ -1,9 +1,9 @@
 """Fetch and write at the same time: one thread fetches, the caller's thread consumes.
 
 The queue between them holds a fixed number of items, so a slow writer stops the fetch and a slow
-source idles the writer. Where items are large their bytes count as well: nothing is fetched while
-those that are waiting and the one being consumed take the limit or more. Memory is then that limit
-and one item, for a unit of any size.
+source idles the writer. Where items are large their bytes count as well. Nothing is fetched while
+the waiting items and the one being consumed take the limit or more. Memory is then that limit and
+one item, for a unit of any size.
 
 A thread costs more than most small tables have to be fetched. Where little is expected the caller's
 thread fetches, too, until more has come than that.
@@ -32,11 +32,11 @@ DEPTH = 2
 _POLL_SECONDS = 0.1
 
 LITTLE_BYTES = 4 * 1024 * 1024
-"""So much is fetched and written one after the other where no more is expected (guess: some 20
+"""If no more is expected, this amount is fetched and written one after the other (guess: some 20
 milliseconds that might have overlapped)."""
 
 STILL_SECONDS = 1.0
-"""After this wait for the other stage, a stage reports once what it waits for."""
+"""After this wait for the other stage, a stage reports once why it waits."""
 
 Waits = Callable[[Literal["source", "destination"]], None]
 
@@ -61,9 +61,9 @@ class Pump(Generic[T]):
             items: Makes the iterator.
             depth: Items that wait at most.
             size: Returns the bytes that an item takes; they are not counted without it.
-            most_bytes: From so many bytes on in items not yet consumed, none is fetched.
+            most_bytes: With this number of bytes in items not yet consumed, the fetch waits.
             expects_little: Fetch in the caller's thread up to `LITTLE_BYTES`.
-            waits: Called with what is waited for, from either thread.
+            waits: Called with the reason of a wait, from either thread.
             gate: Called before each item is fetched, in the same thread; may wait until the event
                 it is given is set.
         """
@@ -82,11 +82,11 @@ class Pump(Generic[T]):
         self.fetch_cpu_seconds = 0.0
         """CPU seconds of the fetch; complete once `run` has returned."""
         self.caller_cpu_seconds = 0.0
-        """Those of them that the caller's thread took."""
+        """The caller's thread took this part of them."""
         self.fetch_delay_seconds = 0.0
         """Seconds it was ready to run and no CPU was free; complete with the CPU seconds."""
         self.blocked_seconds = 0.0
-        """Wall seconds the fetch thread stood still because nothing took its items."""
+        """Wall seconds that the fetch thread waited because its items were not taken."""
         self.longest_blocked_seconds = 0.0
         """The longest single one of these waits."""
 
@@ -94,8 +94,8 @@ class Pump(Generic[T]):
         """Consume every item; return when the last one is consumed.
 
         Raises:
-            BaseException: Whatever the iterator or the consumer raised, unchanged. The fetch
-                thread has ended by then and the iterator is closed.
+            BaseException: Any error of the iterator or the consumer, unchanged. The fetch thread
+                has ended by then and the iterator is closed.
         """
         iterator: Iterator[T] | None = None
         if self._little_bytes:

@@ -22,15 +22,15 @@ _MOST_KEPT = 4
 """Transformers without work. A session of DuckDB takes a few MB while it does nothing."""
 
 _kept: dict[tuple[str, bytes], Transformer] = {}
-"""By the transform and the columns it is for; the last one that was used stands at the end."""
+"""By the transform and its columns; the last used one comes last."""
 
 
 class TransformedWriter:
     """Applies a transform to the rows of one work unit; a `writers.base.Writer`.
 
     Batches are held until there are enough of them to be worked on together: a step costs the same
-    for few rows as for some thousands. Order is kept. Memory is that of `TOGETHER_BYTES` and one
-    batch more, beside what comes out of them.
+    for few rows as for some thousands. Order is kept. Memory holds `TOGETHER_BYTES` and one batch
+    more, beside their results.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class TransformedWriter:
         """Check the transform against the columns, read its keys, and open the writer.
 
         Args:
-            options: What is done to the rows.
+            options: The transform of the rows.
             schema: Of the batches that will come.
             open_writer: Opens the writer of the columns that come out.
             checksums: Compute checksums of the values that come out.
@@ -70,12 +70,12 @@ class TransformedWriter:
         """Written."""
 
     def write(self, batch: Any) -> None:
-        """Take a batch; it is written with those that come with it."""
+        """Take a batch; it is written together with the next batches."""
         if self._held.add(batch):
             self._flush()
 
     def write_large(self, row: LargeRow) -> None:
-        """Write a row with values of any size, behind those that came before.
+        """Write a row with values of any size, after the earlier rows.
 
         Raises:
             OutputFailed: A step would have to look at such a value.
@@ -91,7 +91,7 @@ class TransformedWriter:
         self._writer.write_large(changed if self._sums is None else self._sums.hashed(changed))
 
     def close(self) -> tuple[WrittenFile, ...]:
-        """Write what is held, and finish the files."""
+        """Write the held rows, and finish the files."""
         self._flush()
         _keep(self._kept_as, self._transformer)
         self._is_kept = True
@@ -144,7 +144,7 @@ def _transformer(key: tuple[str, bytes], options: TransformOptions, schema: Any)
 
 
 def _keep(key: tuple[str, bytes], transformer: Transformer) -> None:
-    """Leave a transformer to the units that come."""
+    """Leave a transformer to the next units."""
     for old in list(_kept)[: max(0, len(_kept) - _MOST_KEPT + 1)]:
         _kept.pop(old).close()
     if key in _kept:

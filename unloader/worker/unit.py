@@ -80,7 +80,7 @@ def _pump(
         items,
         size=size,
         most_bytes=task.fetch_bytes,
-        # The source says that there is little to be fetched.
+        # The source reports little data for this unit.
         expects_little=task.unit.bytes is not None and task.unit.bytes <= LITTLE_BYTES,
         waits=progress.waits,
         gate=partial(GATE.pass_by, task.run_unit, task.attempt, progress.held_up),
@@ -100,7 +100,7 @@ def _copy_batches(task: UnitTask, reader: Reader, progress: Progress) -> UnitRes
 
     projection = task.extract.projection
     schema = read_schema(projection.schema)
-    # With a transform they are those of what comes out of it.
+    # With a transform the columns are the columns of its result.
     plain = any(each.transform is None for each in task.outputs)
     content = _Content(schema) if task.checksums and plain else None
     outputs = Outputs((), drops=False)
@@ -197,7 +197,7 @@ def _own_stages(of_all: Stages, own: StageSeconds) -> Stages:
 
 
 class _Content:
-    """The checksums of what is fetched, each half added to by one thread alone."""
+    """The checksums of the fetched rows; each half is added to by one thread alone."""
 
     def __init__(self, schema: Any) -> None:
 
@@ -240,7 +240,7 @@ def _batch_bytes(batch: Any) -> int:
 
 
 def _check_repeatable(task: UnitTask) -> None:
-    """Refuse to write once more what has left through a stream."""
+    """Refuse to write again data that has left through a stream."""
     if any(output.spec.stream and output.drops == "nothing" for output in task.outputs):
         raise OutputFailed(
             f"unit {task.unit.id} must be read again in another way, but some of its rows have "
@@ -342,7 +342,7 @@ def _stages(
             longest_blocked_s=max(
                 pump.longest_blocked_seconds, *(each.longest_blocked_s for each in stages)
             ),
-            # What is not this thread's own work: it encodes the last rows there.
+            # Minus this thread's work: it encodes the last rows there.
             closing_s=max(0.0, now.wall - closing[0] - (now.thread - closing[1])),
             fetch_delay_s=pump.fetch_delay_seconds,
             encode_delay_s=now.delay - before.delay,

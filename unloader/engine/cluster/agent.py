@@ -47,7 +47,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     agent: str
     """Its name, different from the name of every other agent of any run."""
     entry: str
-    """See `numa.pool.Pool`."""
+    """The entry of `numa.pool.Pool`."""
     limits: ProcessLimits
     options: SeatOptions
     warm_up: Preload
@@ -117,7 +117,7 @@ async def open_agent(opening: Opening) -> Opened | AttemptFailure:
 async def step(name: str, orders: Sequence[Order]) -> tuple[list[Any], list[Report]] | None:
     """Carry out orders one after the other; return their answers, and the new events.
 
-    Without orders it waits for an event. None says that there is no such agent any more.
+    Without orders it waits for an event. None means that the agent does not exist any more.
     """
     agent = _agents.get(name)
     if agent is None:

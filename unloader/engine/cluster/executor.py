@@ -103,7 +103,7 @@ class RemoteAgent:
     """One agent that was opened, as the parent knows it."""
 
     def __init__(self, home: Home, opening: Opening) -> None:
-        """Take where it is, and what it was opened with."""
+        """Take the agent's place, and its opening."""
         self.home, self.name = home, opening.agent
         self.places = tuple(place for place, _ in opening.places)
         self.seats = frozenset(number for _, number in opening.places)
@@ -509,7 +509,7 @@ class DaskExecutor:
             return [each for each in self._agents.values() if not each.is_lost]
 
     def _drop(self, agent: RemoteAgent, reason: str) -> None:
-        """Give up an agent whose machine cannot have a process."""
+        """Drop an agent whose machine cannot start a process."""
         self._refused.add(agent.home.address)
         agent.is_lost = True
         self._inbox.put((agent, reason))

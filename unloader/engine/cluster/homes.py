@@ -51,7 +51,7 @@ def shared(homes: Sequence[Home], places: int) -> Mapping[str, tuple[tuple[int, 
         places: How many; not more than there are threads.
 
     Returns:
-        By address, each place with the number of its seat among those of its machine.
+        By address, each place with the number of its seat on its machine.
     """
     left = {home.address: home.threads for home in homes}
     machines: dict[str, list[Home]] = defaultdict(list)

@@ -300,7 +300,7 @@ def _shake_hands(plain: socket.socket, certificates: Mapping[str, str], address:
         ) from error
     try:
         with context.wrap_socket(plain) as secure:
-            # With TLS 1.3 a certificate that is refused shows itself in what comes afterwards. A
+            # With TLS 1.3 the first read after the handshake reports a refused certificate. A
             # scheduler that takes it speaks first.
             if not secure.recv(1):
                 raise ssl.SSLError("the scheduler has closed the connection")

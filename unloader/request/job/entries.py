@@ -149,7 +149,7 @@ def only_route(job: JobFile, table: Entry | None) -> Entry | None:
     """Return the one route of a table; None if it has several, or no route.
 
     Raises:
-        UsageError: The route would narrow what the table selects.
+        UsageError: The route would narrow the selection of the table.
     """
     routes = routes_of(job, table)
     if len(routes) > 1:

@@ -53,7 +53,7 @@ def key_of(written: str) -> str:
 
 
 def wrong_type(option: Option, value: Any) -> str:
-    """Return the mistake in the type of a value of a file; empty if there is no mistake.
+    """Return the mistake in the type of a value of a file; empty for a correct type.
 
     A date or a number in place of text would pass for its own text, which need not be the one that
     was meant.
