@@ -162,8 +162,8 @@ def _no_option(error: click.NoSuchOption, hint: str) -> UsageError:
 
 _OF_RUN = {
     "check": "write the options to a job file, and give only this file: unloader check JOB.toml",
-    "describe --query": "see the names of its columns with: unloader plan SOURCE --query 'SELECT "
-    "...'; see also their types with a job file that has the query: unloader check JOB.toml",
+    "describe --query": "write the query to a job file. This command then lists its columns and "
+    "their types: unloader check JOB.toml",
     "resume": "leave it out, because resume uses the options of the interrupted run",
 }
 """Advice for an option of `run` that another command lacks; the usual advice is to leave it out."""

@@ -384,8 +384,8 @@ def fetched_by(manifest: Manifest) -> Fetched:
             f"{manifest.verified.level}",
             NEW_RUN
             if own_values
-            else "unload with --verify full, or compare files and database: "
-            "unloader verify DEST SOURCE --level source",
+            else "unload again with --verify full. If the source can compute checksums, compare "
+            "files and database: unloader verify DEST SOURCE --level source",
         )
     if manifest.options.file_per == "table":
         parts = {TABLE: total(tuple(parts.values()))}

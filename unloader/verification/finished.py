@@ -195,8 +195,8 @@ def _explain_missing(place: PlacePath) -> None:
         finished = [each for each in below if MANIFEST in storage.names(each)]
         if finished:
             raise OutputFailed(
-                f"{place} has no finished run: {MANIFEST} does not exist, but there are "
-                f"{len(finished)} finished runs below it",
+                f"{place} has no finished run: {MANIFEST} does not exist, but "
+                f"{counted(len(finished), 'finished run')} {are(len(finished))} below it",
                 f"verify each of them, such as: unloader verify {shlex.quote(finished[0])}",
             )
         who = storage.who_was_here(str(place), counted=False)

@@ -181,7 +181,7 @@ def check_able(catalog: Catalog, kind: str) -> None:
     if not catalog.capabilities.hashes:
         raise UsageError(
             f"{kind} has no SQL that computes the checksums of --verify source",
-            "use --verify full, which compares the files with the values that were fetched",
+            "unload with --verify full, which compares the files with the values that were fetched",
         )
 
 

@@ -151,7 +151,7 @@ def test_help_takes_a_name_with_and_without_dashes(words: tuple[str, ...]) -> No
         ),
         (("verify", "out", "--table", "t"), "Next: leave it out. See unloader verify --help"),
         (("check", "sqlite:/a.db", "--query", "q"), "give only this file: unloader check JOB.toml"),
-        (("describe", "sqlite:/a.db", "--query", "q"), "unloader plan SOURCE --query 'SELECT ...'"),
+        (("describe", "sqlite:/a.db", "--query", "q"), "unloader check JOB.toml"),
         (("run", "--threads", "4"), "use --parallelism (group Speed). See unloader help run --par"),
         (("help", "run", "threads"), "did you mean unloader help run --parallelism?"),
         (("help", "run", "dry-run"), "use unloader plan"),
