@@ -9,7 +9,7 @@
     ├── PartialUnload        7   some work units failed, or some of several tables are not complete
     ├── VerifyMismatch       8   output and source differ
     ├── AnswerLost           9   done, but the answer could not be written
-    ├── FollowUpFailed      10   done, but what was to follow the run failed
+    ├── FollowUpFailed      10   done, but a step after the run failed
     └── Interrupted        130   stopped by a signal
 
 A `TransientSourceError` is a SourceError, a `WorkerLost` a PartialUnload, and a

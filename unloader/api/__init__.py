@@ -1,4 +1,4 @@
-"""What the program can do, as functions: the command line is one caller of them among others.
+"""The program as functions: the command line is one caller of them among others.
 
     describe, plan, check      what would be read, and in which form      planning
     unload, resume             runs                                       running

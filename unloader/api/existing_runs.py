@@ -38,11 +38,11 @@ def verify(
     """Check a finished run's files against its manifest, and its count against a source.
 
     Args:
-        destination: The directory of the manifest. With that of a run over several tables each of
-            them is checked.
+        destination: The directory of the manifest. The directory of a run over several tables
+            checks each table.
         source: None = the rows are not counted there.
         level: count reads files as a whole; full also compares the values in them with the
-            checksums that the run recorded, source with those that the source computes.
+            checksums that the run recorded, source with the checksums that the source computes.
         strict: Files that are not of the run are a difference, and not only reported.
         parallelism: Files that are read at a time; 0 is as many as there are usable CPUs.
         keys: Where the keys of encrypted files are found. Without them those are read as a whole.
@@ -92,7 +92,7 @@ def clean(directories: Sequence[AnyPlace], *, dry_run: bool = False) -> dict[str
 
 
 def keepers() -> dict[str, Any]:
-    """Return the keepers of this user, each of which holds the snapshot of a run.
+    """Return the keepers of this user; each holds the snapshot of a run.
 
     Raises:
         UnloaderError: ConfigError if their records cannot be read.
@@ -120,7 +120,7 @@ def end_keepers(run_id: str | None = None) -> dict[str, Any]:
 
 
 def status(destination: AnyPlace) -> RunStatus:
-    """Return what is known of the runs at a destination: one that goes on, broke, or is finished.
+    """Return the status of the runs at a destination: running, interrupted or finished.
 
     Args:
         destination: One of the directories that were given to `unload`, on any machine.
@@ -135,7 +135,7 @@ def status(destination: AnyPlace) -> RunStatus:
 
 
 def runs(directory: AnyPlace, *, depth: int = 3) -> tuple[RunStatus, ...]:
-    """Return what is known of all runs in a directory and so many levels below it.
+    """Return the status of all runs in a directory and this number of levels below it.
 
     Raises:
         UnloaderError: OutputFailed if it is not there or may not be read.
@@ -179,7 +179,7 @@ def change(
 
     Args:
         destination: One of the run's directories, on any machine.
-        wish: What is to change.
+        wish: The change.
         timeout_seconds: How long to wait for the run's answer; 0 does not wait.
         stop: Asked several times a second; True ends the waiting.
 

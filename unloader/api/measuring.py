@@ -31,8 +31,8 @@ def measure_codecs(
     """Return the size and the speed of each codec on a sample of the rows.
 
     Args:
-        request: As for `unload`; of its destination only the disk is measured, or that of the
-            current directory where it is empty.
+        request: As for `unload`; only the disk of its destination is measured, or of the current
+            directory where it is empty.
         budget: How much the sample may take.
         observe: Called with each event, in this thread.
         stop: Asked several times a second; True ends the measuring.

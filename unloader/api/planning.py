@@ -52,7 +52,7 @@ FOR_THE_READER = (
     "job_digest",
     "routes",
 )
-"""Keys of a plan file beside those of the run."""
+"""Keys of a plan file beside the run's keys."""
 
 
 class PlannedRun(Struct, frozen=True, kw_only=True):
@@ -148,8 +148,8 @@ def describe(
     """Return a table's columns, partitions and what each column would become.
 
     Raises:
-        UnloaderError: SourceError if there is no such table or no right to read it, UsageError if
-            a pattern of `as_text` matches no column.
+        UnloaderError: SourceError if the table is missing or must not be read, UsageError if a
+            pattern of `as_text` matches no column.
     """
     with _opened(source, observe) as catalog:
         info = catalog.describe(table, observe)
@@ -216,8 +216,8 @@ def schema_tables(
         observe: Called with each event, in this thread.
 
     Raises:
-        UnloaderError: UsageError if there are several schemas and none is named, SourceError if
-            there is no such schema or the source refused.
+        UnloaderError: UsageError if the database has several schemas and none is named, SourceError
+            if the schema is missing or the source refused.
     """
     from unloader.checking import schema_tables as listed
 
@@ -232,10 +232,10 @@ def check(
     observe: Observer = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> Checked:
-    """Return all that can be known of runs without reading rows, every problem at once.
+    """Return all facts about runs that need no reading of rows, with every problem.
 
     Args:
-        entries: What is asked for; `AskedTables.of` makes one of a request. All have the same
+        entries: The user's entries; `AskedTables.of` makes one of a request. All have the same
             source.
         home: Where the manifest of a run over several tables goes, with its fields; empty if that
             is not known.
@@ -252,7 +252,7 @@ def planned_run(document: Mapping[str, Any]) -> ResolvedTable:
     """Return the run that a plan file holds, for `unload`.
 
     Raises:
-        PlanFailed: The document is no plan file, of another version, or was edited.
+        PlanFailed: The document is not a plan file, has another version, or was edited.
     """
     return ResolvedTable.from_json(
         {key: value for key, value in document.items() if key not in FOR_THE_READER}

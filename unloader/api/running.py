@@ -38,8 +38,8 @@ def unload(
         asked: What, where and how. `TablesRequest.of` makes a run over several tables.
         planned: A run of one table that `plan` returned, whose units and codec are used.
         resume: Continue an interrupted run of the same job in the destination. A new run starts
-            where there is none, where it was another job, and where its snapshot cannot be read
-            any more; a notice says so.
+            where the destination has no such run, or the run's snapshot cannot be read any more; a
+            notice reports it.
         observe: Reports what happens; called in this thread.
         stop: Asked several times a second; True ends the run cleanly.
 
@@ -55,7 +55,7 @@ def unload(
 
 
 def finished(asked: Request | TablesRequest) -> dict[str, Any] | None:
-    """Return the document of a finished run of the same job; None if there is none.
+    """Return the document of a finished run of the same job, or None.
 
     It is looked for where the run would go. With `{date}`, and for a table of a lakehouse, it is a
     run of today (UTC). Nothing is changed, and the source is not opened.
@@ -96,10 +96,11 @@ def resume(
     returned.
 
     Args:
-        destination: Any directory of the run; of one over several tables that of all of them.
+        destination: Any directory of the run; for a run over several tables, the directory above
+            all of them.
         secret: Where the password is found now; None is where it was.
-        session_sql: What the sessions ran first; no record holds it.
-        cluster: Where workers work from now on; what is None in it is as the run had it.
+        session_sql: The first statements of the sessions; no record holds them.
+        cluster: The new cluster of the workers; its empty fields keep the run's values.
         parallelism: Number of workers from now on; 0 is the number of usable cores, None is as the
             run had it.
         new_snapshot: Read everything again at a new snapshot, with the options of the run.
@@ -109,8 +110,8 @@ def resume(
         stop: Asked several times a second; True ends the run cleanly.
 
     Raises:
-        UnloaderError: SnapshotGone if the snapshot cannot be read any more, OutputFailed if there
-            is nothing to resume; and whatever `unload` raises.
+        UnloaderError: SnapshotGone if the snapshot cannot be read any more, OutputFailed without a
+            run to resume, and all errors of `unload`.
     """
 
     again = resuming.Resumption(
@@ -127,12 +128,12 @@ def resume(
 
 
 def interrupted(destination: AnyPlace) -> Request | None:
-    """Return what the run was asked that was broken off in a directory; None if there is none.
+    """Return the request of an interrupted run in a directory, or None.
 
-    Of a run over several tables it is what was asked for all; it names no table and no query.
+    For a run over several tables it is the request for all; it names neither a table nor a query.
 
     Raises:
-        UnloaderError: OutputFailed if that run goes on, or cannot be read.
+        UnloaderError: OutputFailed if that run is active, or cannot be read.
     """
 
     with translated():

@@ -63,7 +63,7 @@ class LakeFormat(Protocol):
         """Return where the files of a table are, whether or not it exists yet.
 
         Raises:
-            As `prepared`.
+            The errors of `prepared`.
         """
 
     def committed(self, table: LakeTable, run_id: str) -> str:

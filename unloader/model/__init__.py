@@ -5,7 +5,7 @@
     OutputOptions             where rows go, and how they are written             output
     Request, Route            a whole job as the user asked for it                request
     Selection                 the rows and columns of a job                       requested_rows
-    UnitTask, UnitResult      what a worker is told, and what it answers          work
+    UnitTask, UnitResult      a worker's order, and its answer                     work
     FinishedUnit              the same in the journal and in the manifest         work
 
 All are frozen, picklable and built of plain data: a worker process receives nothing else. No

@@ -48,7 +48,7 @@ class LakeTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     kind: Literal["iceberg", "delta", "ducklake"]
     name: str
-    """As `--to` has it."""
+    """The name as in `--to`."""
     save_mode: SaveMode
     replace_where: str | None = None
     """Which rows are replaced; None is all of them."""
@@ -63,7 +63,7 @@ class LakeTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     base: str = ""
     """Its snapshot, or version, when the run began; empty where it had none."""
     field_ids: tuple[int, ...] = ()
-    """Of the columns, in their order; empty where the format has none."""
+    """The ids of the columns, in their order; empty for a format without ids."""
     partition_by: tuple[PartitionBy, ...] = ()
     """The partitions of a table that the run makes."""
     sorted_by: tuple[SortColumn, ...] = ()
@@ -363,8 +363,8 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ),
     ] = ()
     lake_table: LakeTable | None = None
-    """What the files become part of; decided as the run begins, when the place becomes a real one.
-    None is no table."""
+    """The table that the files become part of; decided as the run begins, when the place becomes a
+    real one. None without a table."""
 
     @property
     def destinations(self) -> tuple[str, ...]:

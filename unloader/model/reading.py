@@ -108,7 +108,7 @@ class SampledKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Extract(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is read, apart from the cut into units; the same for every worker."""
+    """The data to read, apart from the cut into units; the same for every worker."""
 
     source: SourceSpec
     snapshot: Snapshot | None
@@ -116,12 +116,12 @@ class Extract(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     query: str | None
     where: str | None
     partitions: tuple[str, ...] = ()
-    """Patterns of the partitions asked for; empty is all. They say what rows there must be: which
-    are read is in the units' selectors."""
+    """Patterns of the partitions asked for; empty is all. They determine the expected rows: the
+    units' selectors hold the read partitions."""
     keys: SampledKeys | None = None
     """None is the rows of all keys."""
     limit_rows: int | None = None
-    """No more rows than these are read, whichever come first; there is one unit then."""
+    """At most this number of rows is read, in any order; one unit reads them."""
     projection: Projection
 
     @property
@@ -132,14 +132,14 @@ class Extract(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __reduce__(self) -> tuple[Any, ...]:
         """Be pickled as bytes that are made once.
 
-        Every task of a run holds its extract. Where they are read again, one object stands for all
-        of these, so what is derived from it can be kept, too.
+        Every task of a run holds its extract. Where they are read again, one object serves all of
+        them, so data derived from it can be kept, too.
         """
         return _read_again, (_as_bytes(self),)
 
 
 _FEW = 4
-"""Extracts of which the bytes, or the object, are kept: a run has one for each table."""
+"""The number of extracts whose bytes, or objects, are kept: a run has one for each table."""
 
 _pickled: deque[tuple[Extract, bytes]] = deque(maxlen=_FEW)
 

@@ -31,7 +31,7 @@ _session = partial(Option, group="Session", commands=READING, effect="none")
 
 
 class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the sessions of a run are opened and kept; a source uses what it knows of.
+    """How the sessions of a run are opened and kept; a source uses the options that it knows.
 
     `Source.options` names the fields a source knows; others must keep their defaults.
     """
@@ -201,7 +201,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The one consistent point that every worker reads at."""
 
     kind: str
-    """The source's own word for what it is, such as scn; `none` where there is none."""
+    """The source's word for the kind of snapshot, such as scn; `none` without a snapshot."""
     value: str
     """What a worker needs to enter it."""
     taken_at: str

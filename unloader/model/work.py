@@ -1,4 +1,4 @@
-"""What a worker is told to do, and what it answers."""
+"""The orders to a worker, and its answers."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class OutputTask(Struct, frozen=True, kw_only=True):
     drops: Literal["nothing", "bytes", "rows"] = "nothing"
     """bytes: `spec.stream` keeps nothing; rows: they are dropped before they are encoded."""
     transform: TransformOptions | None = None
-    """What is done to the rows before they are encoded; its keys have their proofs."""
+    """The transform of the rows before they are encoded; its keys have their proofs."""
     number: int = 0
-    """Of the output among those of the run."""
+    """The number of the output in the run."""
     filter: str | None = None
     """Only rows for which this condition holds; None is all that are read."""
     route: str = ""
-    """What the output is called in errors, where there are several."""
+    """The name of the output in errors, if the run has several."""
 
 
 class UnitTask(Struct, frozen=True, kw_only=True):
@@ -74,23 +74,23 @@ class BundleTask(Struct, frozen=True, kw_only=True):
 
 
 class Preload(Struct, frozen=True, kw_only=True):
-    """Asks a worker to load what it will need; its answer is None."""
+    """Asks a worker to load the modules that it will need; the worker answers None."""
 
     source_kind: str
     formats: tuple[str, ...] = ()
-    """Of the files to be written; those that are not named are loaded when they are needed."""
+    """The formats of the files to write; other formats are loaded when they are needed."""
     stores: tuple[str, ...] = ()
     """The schemes of object stores that files go to, such as `s3`."""
 
 
 class Release(Struct, frozen=True, kw_only=True):
-    """Asks an idle worker to close its session; its answer is None."""
+    """Asks an idle worker to close its session; the worker answers None."""
 
 
 class Proof(Struct, frozen=True, kw_only=True):
     """Asks a worker of another machine to open its session and to look at the run's places.
 
-    The answer is None, or why units cannot be read there.
+    The worker answers None, or why units cannot be read there.
     """
 
     source: SourceSpec
@@ -115,7 +115,7 @@ Waits = Literal["nothing", "source", "destination", "limit"]
 class StageLoad(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """CPU seconds of one unit's stages, and how long one waited for the other.
 
-    Each stage has a thread of its own, whose clock is read.
+    Each stage has a separate thread, whose clock is read.
     """
 
     fetch_cpu_s: float
@@ -124,11 +124,12 @@ class StageLoad(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     write_cpu_s: float
     """Checksums of files included."""
     process_cpu_s: float
-    """Of the whole process in the time of the unit; what is in no stage is the driver's threads."""
+    """Of the whole process in the time of the unit; the part outside the stages belongs to the
+    driver's threads."""
     starved_s: float
     """Wall seconds that encoding waited for the source."""
     fetch_blocked_s: float
-    """Wall seconds that fetching stood still because encoding took nothing."""
+    """Wall seconds that fetching waited because encoding took nothing."""
     encode_blocked_s: float
     """The same of encoding, for compressing or writing."""
     compress_blocked_s: float
@@ -159,7 +160,7 @@ class Stages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     uncompressed_bytes: int | None
     """Of the output before it was compressed; None where that is not counted."""
     load: StageLoad | None = None
-    """For tuning, while the run goes on. A manifest does not have it."""
+    """For tuning, during the run. A manifest does not have it."""
 
 
 class OutputResult(
@@ -168,14 +169,14 @@ class OutputResult(
     """What one of several outputs has of a finished unit."""
 
     number: int
-    """Of the output among those of the run."""
+    """The number of the output in the run."""
     rows: int
     """As its writer has counted them."""
     filtered: int | None
-    """Rows that its filter left out; None where it has none."""
+    """Rows that its filter left out; None without a filter."""
     files: tuple[WrittenFile, ...]
     stages: Stages
-    """What is not its own, such as fetching, is that of all outputs together."""
+    """Shared stages, such as fetching, count all outputs together."""
     content: ContentSums | None = None
     """Checksums of the values of its rows, where they were asked for."""
     failure: AttemptFailure | None = None
@@ -183,7 +184,7 @@ class OutputResult(
 
 
 class UnitResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A finished unit: its staged files and what it took."""
+    """A finished unit: its staged files and its costs."""
 
     unit: str = field(name="id")
     attempt: int = field(name="attempts")
@@ -200,9 +201,9 @@ class UnitResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """Checksums of the values, where they were asked for: as they were fetched, or as a transform
     left them."""
     filtered: int | None = None
-    """Rows that a filter left out behind the source; None where there is no filter."""
+    """Rows that a filter left out after the source; None without a filter."""
     outputs: tuple[OutputResult, ...] | None = None
-    """Of each output where there are several: the rows above are then those that were read."""
+    """The results of each output, if the run has several: then the rows above are the read rows."""
 
     @property
     def scanned(self) -> int:
@@ -227,7 +228,7 @@ class BoundSeat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, seat: Seat, bound: BindReport | None) -> BoundSeat:
-        """Return a seat with what the worker reported of its binding; None if it did not report."""
+        """Return a seat with the worker's report of its binding; None without a report."""
         return cls(
             node=seat.node,
             cpus=seat.cpus,

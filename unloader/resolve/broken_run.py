@@ -56,7 +56,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
     options: TablesOptions
     """Of the run as a whole."""
     is_single: bool
-    """See `TablesRequest.is_single`."""
+    """The meaning of `TablesRequest.is_single`."""
     left_out: tuple[TableProblem, ...] = ()
     """Requested tables that could not be unloaded when the run began."""
     parallelism: int | None = None
@@ -74,7 +74,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
 
     @property
     def request(self) -> Request:
-        """What was asked for; of several tables it names no table and no query."""
+        """The user's request; for several tables it names neither a table nor a query."""
         request = self.first.request
         if self.is_single:
             return request
@@ -137,7 +137,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         """Return the run with the places where the keys of masks are found now.
 
         Args:
-            keys: Those that are not where they were.
+            keys: Keys in new places.
             same: Masked rows stay, so that the keys must be the same.
 
         Raises:
@@ -194,7 +194,7 @@ class BrokenRun(Struct, frozen=True, kw_only=True):
         return self.changed(lambda run: replace(run, request=replace(run.request, cluster=cluster)))
 
     def requests_here(self) -> tuple[Request, ...]:
-        """Return what was asked for each table, for a new run into the places as they are now."""
+        """Return the request for each table, for a new run into the current places."""
         return tuple(map(_request_here, self.tables))
 
     def is_at(self, request: Request, today: str) -> bool:
@@ -282,7 +282,7 @@ def _checked_key(
 
 
 def find_broken_run(destination: str) -> BrokenRun | None:
-    """Return the interrupted run at a destination; None if there is none.
+    """Return the interrupted run at a destination, or None.
 
     Args:
         destination: Any place of a single table; of several tables the directory around theirs.

@@ -68,7 +68,7 @@ def chosen_tables(
 
     Args:
         catalog: Its snapshot has been taken.
-        entries: What was asked for.
+        entries: The user's entries.
         observe: Called as each slow step begins.
 
     Raises:
@@ -188,7 +188,7 @@ class _Choosing(Struct, kw_only=True):
                     self._leave(number, key, to=naming, among=numbers)
 
     def _are_apart(self, numbers: list[int]) -> bool:
-        """Return whether entries are more than one, but for those that have the same tables."""
+        """Return whether entries are more than one, not counting entries with the same tables."""
         return len({self.entries[number].group or str(number) for number in numbers}) > 1
 
     def _named(self, number: int, listing: Listing) -> frozenset[_Key]:
@@ -322,7 +322,7 @@ def _applied_to(request: Request, table: TableInfo, catalog: Catalog) -> Request
 def _unmet(
     request: Request, tables: Sequence[TableInfo], catalog: Catalog
 ) -> Iterator[tuple[str, str]]:
-    """Yield each name or pattern of columns that is said of none of the tables, with its option."""
+    """Yield each name or pattern of columns that matches none of the tables, with its option."""
     excluded = [request.selection.exclude, *(route.exclude for route in request.routes or ())]
     for each in dict.fromkeys(chain.from_iterable(excluded)) if tables else ():
         if not any(_has(table, each, catalog) for table in tables):

@@ -113,7 +113,7 @@ def _shared(projection: Projection) -> Projection:
 
 
 def needs_of(request: Request) -> OutputNeeds:
-    """Return what the format of the output needs of the columns."""
+    """Return the needs of the output's format for the columns."""
     output = request.output
     # Text that the database has finished holds no values that could be hashed.
     hashed = request.verify in COMPARING
@@ -170,7 +170,7 @@ _FILTER = "the filter"
 
 
 def _filter_columns(condition: str | None, names: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the columns that a filter uses; None where there is no filter."""
+    """Return the columns that a filter uses; None without a filter."""
     if condition is None:
         return None
     from unloader.transforms.sql_expressions import checked, open_session
@@ -211,7 +211,7 @@ def _columns_as_values(
 
     Args:
         options: The transform.
-        needs: What the output needs without it.
+        needs: The needs of the output without it.
         projected: Returns the columns that are read for the needs of outputs.
         names: Names of all columns.
     """
@@ -400,7 +400,7 @@ def fixed_fields(
         projection: Of batches.
         text: Its encoding, masks and forms are used; NULL's text has room in every field whose
             width is not given.
-        widths: What the user gave.
+        widths: The user's widths.
         declared: Returns the length that a type of the source declares.
         folding: How the source reads a plain name.
 

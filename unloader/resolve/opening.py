@@ -48,7 +48,7 @@ class OpenRun(Struct, frozen=True, kw_only=True):
     options: TablesOptions
     """Of the run as a whole."""
     is_single: bool
-    """See `TablesRequest.is_single`."""
+    """The meaning of `TablesRequest.is_single`."""
     problems: tuple[TableProblem, ...] = ()
     """Tables that are left out."""
     resumed_in: str = ""

@@ -379,7 +379,7 @@ def at_home(what: str, home: str) -> UsageError:
 
 
 def is_dropped(home: str) -> bool:
-    """Return whether the output of all tables is dropped, so that there is no home."""
+    """Return whether the output of all tables is dropped, so that a home is not needed."""
     return destination_kind((home,)) == "null"
 
 

@@ -1,4 +1,4 @@
-"""What was planned or run earlier: whether it is of the same job, and fits the table now.
+"""An earlier plan or run: whether it belongs to the same job, and fits the table now.
 
 Rows of two states must never come together under one manifest, and the parts of a plan run at other
 times and on other machines. So each part goes back to the snapshot that the plan was made at.
@@ -56,7 +56,7 @@ _SAME_KEY = "give the key of the plan, or make a new plan and run all its parts 
 
 
 def check_fits(plan: Plan, table: TableInfo, patterns: tuple[str, ...]) -> None:
-    """Check that a plan made earlier still describes the table, and is for what is asked for now.
+    """Check that an earlier plan still describes the table, and suits the current request.
 
     Sizes may have changed, as units at the edges are open-ended; columns and partitions may not:
     a partition that no unit knows would be missing from the output.
@@ -171,7 +171,7 @@ def source_of_plan(source: SourceSpec, planned: ResolvedTable | None) -> SourceS
     """Return the source for a part, as it is opened at the snapshot of its plan.
 
     Raises:
-        UsageError: There is no plan, or this kind of source cannot go back to its snapshot.
+        UsageError: The plan is missing, or this kind of source cannot go back to its snapshot.
     """
     if planned is None:
         raise UsageError(
@@ -266,7 +266,7 @@ def digest_of_job(request: Request) -> str:
 
 
 def digest_of_tables_job(asked: TablesRequest) -> str:
-    """Return the SHA-256, in hex, of what is asked for several tables, without any secret.
+    """Return the SHA-256, in hex, of the request for several tables, without any secret.
 
     The patterns are compared, because the tables that they match may change from night to night.
     """

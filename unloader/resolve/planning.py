@@ -47,7 +47,7 @@ def _column(catalog: Catalog, table: TableInfo, selection: Selection, wanted: st
     """Return the column of the key, which need not be an unloaded column."""
     whole = table
     if selection.columns or selection.exclude:
-        # A name must mean the same column whichever columns are unloaded.
+        # A name must mean the same column for every choice of columns.
         if selection.query is not None:
             whole = describe_query(catalog, selection.query)
         elif selection.table is not None:
@@ -73,7 +73,7 @@ def limits_of(request: Request, parallelism: int, unit_bytes: int | None = None)
     """Return the limits of a plan.
 
     Args:
-        request: What was asked for.
+        request: The user's request.
         parallelism: Number of workers.
         unit_bytes: The size of the units of all tables, if there are several. A size that the user
             gave has priority. The units of a sample are as small as it needs them.

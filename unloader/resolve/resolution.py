@@ -192,7 +192,7 @@ class PreparedTable(Struct, frozen=True, kw_only=True):
     formats: tuple[TextFormat | ParquetFormat, ...]
     """Of each output, with the fields of fixed width and the columns as the source names them."""
     transforms: tuple[ResolvedTransform | None, ...]
-    """What is done to the rows of each output."""
+    """The transform of the rows of each output."""
     topology: Topology
     """The machine that the seats are on."""
     seating: Seating
@@ -272,7 +272,7 @@ class PreparedRun(Struct, kw_only=True):
         )
 
     def refuse_collisions(self, outputs: Mapping[int, tuple[ResolvedOutput, ...]]) -> None:
-        """Refuse the tables whose directory is that of another table, or contains it."""
+        """Refuse tables whose directory equals or contains the directory of another table."""
         there: dict[PurePath, tuple[int, str]] = {}
         found: dict[int, tuple[int, str]] = {}
         taken = [
@@ -306,7 +306,7 @@ class PreparedRun(Struct, kw_only=True):
     ) -> tuple[ResolvedTable, ...]:
         """Return the runs of the tables that are left, with the seats of all workers.
 
-        A worker reads whichever table has units left, so all tables have the same seats.
+        A worker reads any table with units left, so all tables have the same seats.
         """
         tables = list(self.tables.values())
         workers = min(
@@ -440,7 +440,7 @@ def prepared(
                 run.refuse(number, error)
             return run
 
-    # Nothing is decided yet: whatever a lost session has found is looked for again. Seats that are
+    # Nothing is decided yet: the findings of a lost session are looked for again. Seats that are
     # unavailable are not the fault of the source, and end the attempts.
     patience = Patience(retry=first.retry, run_id=run_id, stop=stop, observe=observe)
     ready = patience.with_retries(lambda: step, prepare, seated)
@@ -507,7 +507,7 @@ def extract_of(
     source: SourceSpec,
     snapshot: Snapshot | None,
 ) -> Extract:
-    """Return what is read of a table."""
+    """Return the extract of a table."""
     selection = request.selection
     return Extract(
         source=source,
@@ -542,7 +542,7 @@ def _codec(
         number: Of the output.
         table: With this output alone.
         planned: The plan of the only table.
-        measured: What was measured for an output of other tables; gets what is measured here.
+        measured: The measurements for an output of other tables; gets the measurements made here.
         stop: As for `resolved`.
         observe: As for `resolved`.
     """
@@ -597,7 +597,7 @@ def _in_table(options: OutputOptions, ready: PreparedTable, run_id: str) -> Outp
     """Return the output with its real place: below the table's data, named by the run.
 
     Raises:
-        UsageError: The name of the table cannot be read, or there is no column to partition by.
+        UsageError: The name of the table cannot be read, or it lacks a column to partition by.
         ConfigError: A library is missing, or a catalog is not configured.
         OutputFailed: The files cannot become part of the table, as far as that is known now.
     """

@@ -49,7 +49,7 @@ class ResolvedTransform(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The transform of one output, with nothing left to be decided. It holds no key."""
 
     options: TransformOptions
-    """What is done; its keys have their proofs."""
+    """The transform; its keys have their proofs."""
     written: Projection
     """The columns that are written."""
     columns: tuple[OutputColumn, ...]
@@ -72,14 +72,14 @@ class ResolvedOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One output of a run."""
 
     options: OutputOptions
-    """What was asked for: the place, the names of files, their size, how they are written."""
+    """The user's options: the place, the names of files, their size, how they are written."""
     format: TextFormat | ParquetFormat
     """With the fields of records of fixed width, and columns named as the source names them."""
     compression: Compression
     choice: Choice | None
     """How a preset chose the codec; None if it was named."""
     transform: ResolvedTransform | None = None
-    """What is done to the rows; None writes them as they are read."""
+    """The transform of the rows; None writes them as they are read."""
 
     def written(self, read: Projection) -> Projection:
         """Return the columns that are written, out of the columns that are read for the output."""
@@ -103,14 +103,14 @@ class ResolvedTable(
     tag_field="format_version",
     tag=FORMAT_VERSION,
 ):
-    """One table or query of a run: what is read, its work units, its outputs, and the seats."""
+    """One table or query of a run: its extract, its work units, its outputs, and the seats."""
 
     run_id: str
     request: Request
-    """What was asked for, unchanged. Limits, retries and checks are only here."""
+    """The user's request, unchanged. Limits, retries and checks are only here."""
     server_version: str
     extract: Extract
-    """What is read: source, snapshot, table or query, and how each column is read."""
+    """The data to read: source, snapshot, table or query, and how each column is read."""
     plan: Plan
     outputs: tuple[ResolvedOutput, ...]
     topology: Topology

@@ -47,7 +47,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     options: Raw
     """`TablesOptions`: read after the version of the tables is known."""
     is_single: bool
-    """See `TablesRequest.is_single`."""
+    """The meaning of `TablesRequest.is_single`."""
     left_out: tuple[LeftOut, ...] = ()
 
     def read(self, place: str) -> tuple[ResolvedTable, ...]:

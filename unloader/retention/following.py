@@ -112,7 +112,7 @@ class Following(Struct, kw_only=True):
 def follow(
     run: ResolvedTable, manifest: Manifest | TablesManifest, place: str, observe: Observer
 ) -> None:
-    """Switch the link to a run that is published, then remove what is older than `--keep`.
+    """Switch the link to a published run, then remove runs older than `--keep`.
 
     What cannot be removed stays, and is reported: the new run is complete all the same. A resumed
     run may be older than another one by now: the link stays with that one.
@@ -163,7 +163,7 @@ def _link_of(directory: str, name: str) -> Path:
 
 
 def check_link(directory: str, name: str) -> None:
-    """Check that the name is free, or that of a symbolic link.
+    """Check that the name is free, or names a symbolic link.
 
     Raises:
         OutputFailed: Something has.

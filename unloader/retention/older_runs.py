@@ -1,9 +1,9 @@
 """Older runs of the same job: which there are, which may be removed, and their removal.
 
-A directory is removed only if all that is in it belongs to a finished run of the same job, as it
-was when it was published, or to an interrupted one. Anything else stays, and the reason is
-reported. A run over several tables is removed as a whole. Interrupted runs count, too: without that
-their staged files would fill the disk.
+A directory is removed only if all its contents belong to a finished run of the same job, unchanged
+since publication, or to an interrupted one. Anything else stays, and the reason is reported. A run
+over several tables is removed as a whole. Interrupted runs count, too: without that their staged
+files would fill the disk.
 
 A removal is atomic for readers: the directories are renamed first, so that no reader finds a part
 of a run. If something has been put into one meanwhile, all get their names back. The manifest, or
@@ -147,7 +147,7 @@ class EarlierTables(Struct, frozen=True, kw_only=True):
                 return f"the run in {place} also has files in other directories"
             if why := why_not_ours(EarlierRun(manifest=manifest, directories=(place,)), 0, place):
                 return why
-        # What is between the home and the directories of its tables.
+        # The directories between the home and the directories of its tables.
         tables = set(self.tables)
         above = within(self.home, tables)
         for directory in sorted(above | {self.home}):
@@ -176,7 +176,7 @@ class EarlierTables(Struct, frozen=True, kw_only=True):
         moved.empty()
 
     def empty(self) -> None:
-        """Remove what is left of the files of the run, and its directories."""
+        """Remove the remaining files of the run, and its directories."""
         for place in self.tables:
             if place.is_dir() and is_below(place, self.home) and (place / MANIFEST).exists():
                 run = EarlierRun(manifest=read_manifest(place), directories=(place,))
@@ -189,7 +189,7 @@ class EarlierTables(Struct, frozen=True, kw_only=True):
 
 
 def found_at(path: Path) -> EarlierRun | EarlierTables | None:
-    """Return the finished run in a directory; None if it is unfinished, or there is no run."""
+    """Return the finished run in a directory, or None."""
     try:
         if tables := home_manifest(path):
             return EarlierTables(manifest=tables, home=path)
@@ -292,7 +292,7 @@ def why_not_ours(
 
     Args:
         run: The run.
-        number: Of the directory among those of the run.
+        number: The number of the directory in the run.
         directory: The directory.
         beside: Names that may be there, too.
     """
@@ -322,7 +322,7 @@ class UnfinishedRun(Struct, frozen=True, kw_only=True):
     tables: tuple[Path, ...]
     """The directories of its tables; the place itself for a run over one table."""
     ids: frozenset[str]
-    """The run, and the runs in whose place it was: what they have published is in `tables`."""
+    """The run, and the runs that it replaced: `tables` has their publications."""
 
 
 def _remove_unfinished(
@@ -334,7 +334,7 @@ def _remove_unfinished(
     """Remove interrupted runs of the same job that are not among the newest; return messages.
 
     Args:
-        where: The directory in which the runs are, and what the name of each matches.
+        where: The directory of the runs, and the pattern of their names.
         new: The manifest of the new run.
         finished: The ids of the other finished runs of the job.
         keep: How many runs stay.
@@ -352,7 +352,7 @@ def _remove_unfinished(
             storage_at(places[0]).complete(*places)
             left = _run_at(run.place)
             if left is None:
-                continue  # It was cut short while it was published, and is finished now.
+                continue  # It was interrupted while it was published, and is finished now.
             why = _why_kept(left)
             if not why:
                 _remove(left)
@@ -373,7 +373,7 @@ def _unfinished(
 
 
 def _run_at(place: Path) -> UnfinishedRun | None:
-    """Return the run that was interrupted in a directory; None if there is no such run."""
+    """Return the run that was interrupted in a directory, or None."""
     place = Path(absolute(str(place)))
     storage = storage_at(str(place))
     who = storage.who_was_here(str(place), counted=False)

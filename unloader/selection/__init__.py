@@ -2,6 +2,5 @@
 
 Everything here is pure, and reads no file except a list of patterns. A source makes the listing and
 describes the chosen tables (`unloader.sources.many_tables`). Nothing is raised for a single table:
-what is wrong with it is a `TableProblem`, so that one error reports all of them, with the grants as
-one script.
+its error is a `TableProblem`. So one error reports all of them, with the grants as one script.
 """

@@ -1,9 +1,9 @@
 """Which tables of a listing were asked for.
 
-A name means what it means to the database: the same table that the source alone would find for it.
-What the listing does not hold (a synonym, a partition, a view of the database itself) is left to
-the source. A pattern matches tables that store rows, unless other families are asked for, and
-never those of the database itself. Partitions are no tables of their own: no listing has them.
+A name has the database's meaning: the same table that the source alone would find for it. A name
+outside the listing (a synonym, a partition, a view of the database itself) is left to the source. A
+pattern matches tables that store rows, unless other families are asked for, and never the
+database's internal tables. Partitions are not separate tables: no listing has them.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _SOME = 5
 
 
 class TableChoice(Struct, frozen=True, kw_only=True):
-    """What the user asked for."""
+    """The user's choice of tables."""
 
     tables: tuple[TablePattern, ...] = ()
-    """Those of the command line and of files together."""
+    """The patterns of the command line and of files together."""
     schemas: tuple[PartPattern, ...] = ()
     """Where tables without a schema are looked for; without any table, all of those schemas."""
     exclude: tuple[TablePattern, ...] = ()
@@ -43,7 +43,7 @@ class TableChoice(Struct, frozen=True, kw_only=True):
     families: tuple[Family, ...] = STORED
     """What a pattern matches; a name means a table of any family."""
     allow_unmatched: bool = False
-    """What stands for no table is told, and is no problem."""
+    """A name or pattern without a table is reported, and not a problem."""
 
 
 class AskedTables(Struct, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ class TablesRequest(Struct, frozen=True, kw_only=True):
 
 
 class NamedTable(Struct, frozen=True, kw_only=True):
-    """A name that the listing does not hold; only the source knows what it means."""
+    """A name that the listing does not hold; only the source knows its meaning."""
 
     name: TableName
     text: str
@@ -132,8 +132,8 @@ class Chosen(Struct, frozen=True, kw_only=True):
     unlisted: tuple[NamedTable, ...] = ()
     """In the order in which they were typed."""
     excluded: frozenset[tuple[str, str]] = frozenset()
-    """Schema and name of what the exclusions match: a name that is not in the listing may
-    turn out to mean one of them."""
+    """Schema and name of the tables that the exclusions match: a name that is not in the listing
+    may turn out to mean one of them."""
     notices: tuple[str, ...] = ()
     """A sentence each, for the log."""
     problems: tuple[TableProblem, ...] = ()

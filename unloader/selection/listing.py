@@ -17,9 +17,9 @@ from unloader.nouns import counted
 from unloader.request.names import Folding
 
 Family = Literal["table", "materialized view", "view", "external table", "temporary table"]
-"""What a pattern tells apart. table: rows of its own, partitioned or not, whatever the order they
-are stored in. external table: rows that lie elsewhere, foreign and virtual ones among them.
-temporary table: rows that only the session which wrote them can see."""
+"""The families that a pattern distinguishes. table: it stores rows, partitioned or not, in any
+order. external table: its rows are stored elsewhere, foreign and virtual tables among them.
+temporary table: only the session that wrote its rows sees them."""
 
 FAMILIES: tuple[Family, ...] = (
     "table",
@@ -34,9 +34,9 @@ STORED: tuple[Family, ...] = ("table", "materialized view")
 for."""
 
 ObstacleKind = Literal["no right", "rows hidden", "not populated", "gone", "refused"]
-"""no right: to read the table. rows hidden: policies choose the rows.
-not populated: a materialized view that was never filled. gone: not what it was at the snapshot.
-refused: the database does not describe it."""
+"""no right: the table must not be read. rows hidden: policies choose the rows. not populated: a
+materialized view that was never filled. gone: it changed after the snapshot. refused: the database
+does not describe it."""
 
 
 class Obstacle(Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class Obstacle(Struct, frozen=True, kw_only=True):
     what: str
     """In the words of a sentence whose subject is the table: `user x has no right to ...`."""
     mend: tuple[str, ...] = ()
-    """SQL, a statement each, without semicolons; for whoever may run it."""
+    """SQL, a statement each, without semicolons; for a user who may run it."""
     hint: str = ""
     """What to do next where no statement mends it."""
 
@@ -91,7 +91,8 @@ class ListedTable(Struct, frozen=True, kw_only=True):
     system: bool = False
     """Of the database itself, or one that serves another table; no pattern matches it."""
     part_of: tuple[str, str] | None = None
-    """(schema, name) of a table whose rows include those of this one: PostgreSQL's inheritance."""
+    """(schema, name) of a table whose rows include the rows of this one: PostgreSQL's
+    inheritance."""
     obstacles: tuple[Obstacle, ...] = ()
     unreadable: tuple[UnreadableColumn, ...] = ()
 
@@ -126,12 +127,12 @@ class Listing(Struct, frozen=True, kw_only=True, dict=True):
     """All tables of a source, and how names are read there."""
 
     tables: tuple[ListedTable, ...]
-    """By schema and name, in the order of code points, whatever the database's own order is."""
+    """By schema and name, in the order of code points, not in the database's order."""
     folding: Folding
     default_schemas: tuple[str, ...]
     """Where a name without a schema is looked for; the first that has it wins."""
     where: str
-    """What the database is called in messages."""
+    """The name of the database in messages."""
 
     @cached_property
     def by_schema(self) -> Mapping[str, Sequence[ListedTable]]:
@@ -162,7 +163,7 @@ class Listing(Struct, frozen=True, kw_only=True, dict=True):
 ProblemKind = ObstacleKind | Literal["unmatched", "column", "twice"]
 """unmatched: a name, a pattern or a column that matches nothing. column: a column that cannot be
 unloaded, although the table can. twice: patterns of two entries match the table. The other kinds
-are those of an `Obstacle`."""
+come from an `Obstacle`."""
 
 SHOWN = 12
 """Problems in the text of an error; the others are counted."""
@@ -233,7 +234,7 @@ def problem_of(table: str, obstacle: Obstacle) -> TableProblem:
 
 
 def obstacles_of(tables: Iterable[ListedTable]) -> tuple[TableProblem, ...]:
-    """Return what the listing already reports of these tables, in their order."""
+    """Return the obstacles that the listing already reports for these tables, in their order."""
     return tuple(
         problem_of(table.label, obstacle) for table in tables for obstacle in table.obstacles
     )

@@ -1,7 +1,7 @@
 """Patterns of table names as people type them, and which names they match.
 
 A pattern is `NAME` or `SCHEMA.NAME`. Outside of double quotes `*`, `?` and `[...]` are wildcards,
-as in a shell, and letters are read in the case of the database; inside, every character stands for
+as in a shell, and letters are read in the case of the database. Inside, every character means
 itself, wildcards and dots included. A part may mix both: `"Order ["*`.
 """
 
@@ -25,7 +25,7 @@ _CLASS = re.compile(r"\[!?\]?[^\]]*\]")
 _WILD = re.compile(rf"[*?]|{_CLASS.pattern}")
 _CLASS_OR_BRACKET = re.compile(rf"{_CLASS.pattern}|\[")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
-"""A plain name that databases read alike, but for its case."""
+"""A plain name that databases read alike, apart from its case."""
 
 _Fold = Callable[[str], str]
 
@@ -45,7 +45,7 @@ class PartPattern(Struct, frozen=True, kw_only=True):
 
     @property
     def certain(self) -> bool:
-        """Whether it is a name, and one that databases read alike but for its case."""
+        """Whether it is a name, and one that databases read alike apart from its case."""
         name = self.literal
         return name is not None and (name.quoted or _PLAIN.fullmatch(name.text) is not None)
 
@@ -101,14 +101,14 @@ class TablePattern(Struct, frozen=True, kw_only=True):
 
     @property
     def certain(self) -> bool:
-        """Whether it is a name that databases read alike but for its case."""
+        """Whether it is a name that databases read alike apart from its case."""
         return self.name.certain and (self.schema is None or self.schema.certain)
 
 
 def parse_pattern(text: str, origin: str = "--table") -> TablePattern:
     """Return the pattern that a text is.
 
-    What `names.parse_table` takes for a name, and what has no wildcard, is that name.
+    A text without wildcards that `names.parse_table` takes for a name is that name.
 
     Args:
         text: `NAME` or `SCHEMA.NAME`, with quotes and wildcards.
@@ -155,8 +155,8 @@ def read_patterns(path: Path) -> tuple[TablePattern, ...]:
     """Return the patterns of a file, in its order.
 
     Raises:
-        UsageError: The file cannot be read, is not UTF-8, has a line that is no pattern, or none
-            at all.
+        UsageError: The file cannot be read, is not UTF-8, is empty, or has a line that is not a
+            pattern.
     """
     try:
         # Line ends as they are: a name in quotes may hold one.
@@ -187,10 +187,10 @@ def patterns_of(text: str, where: str) -> tuple[TablePattern, ...]:
 
     Args:
         text: The lines.
-        where: What they are called in messages, before the number of a line.
+        where: The name of the file or option in messages, before the number of a line.
 
     Raises:
-        UsageError: A line is no pattern, or has a quote that is never closed.
+        UsageError: A line is not a pattern, or has a quote that is never closed.
     """
     return tuple(
         parse_pattern(line, f"{where}, line {number}") for number, line in _lines(text, where)

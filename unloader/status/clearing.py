@@ -18,8 +18,8 @@ from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD, Cleaning, St
 def clear(places: Sequence[str], *, dry_run: bool) -> Cleaning:
     """Remove what dead runs have left at places; see `Storage.clear`.
 
-    Of a run over several tables that is what it has staged of each. The home comes last: it says
-    which tables there are.
+    For a run over several tables these are the staged files of each table. The home comes last: it
+    records the tables.
     """
     gone: list[Cleaning] = []
     wider: dict[str, None] = {}
@@ -49,10 +49,10 @@ def _of_tables_of_a_lakehouse(place: str, *, dry_run: bool) -> Cleaning | None:
 
 
 def _with_tables(storage: Storage, place: str) -> Iterator[str]:
-    # What is in the way of a look is told by the clearing itself.
+    # The clearing itself reports obstacles to this look.
     with suppress(OSError):
         who = storage.who_was_here(place, counted=False)
-        # Of a run that goes on nothing is touched: the clearing of its home is refused.
+        # A running run stays untouched: the clearing of its home is refused.
         if who is not None and who.is_running and (home := home_above(storage, place, who.run_id)):
             raise OutputFailed(
                 f"run {who.run_id} over several tables is writing to {place}",

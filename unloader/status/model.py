@@ -37,7 +37,7 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
     node: int
     """Where nothing is bound, the node that it was counted for."""
     cpus: tuple[int, ...]
-    """Those that it is bound to; none if it is not."""
+    """The CPUs that it is bound to; empty if it is not bound."""
     unit: str | None = None
     """None while it is idle."""
     partition: str | None = None
@@ -61,9 +61,9 @@ class ParallelismStatus(Struct, frozen=True, kw_only=True):
     workers: int
     """How many may work now."""
     of: int
-    """Those that have a seat."""
+    """The workers with a seat."""
     paused: int = 0
-    """Those that are held up in the middle of a unit."""
+    """The workers that are held up in the middle of a unit."""
     limit: str = ""
     """The limit that holds now; empty if none does."""
     since: float = 0.0
@@ -81,7 +81,7 @@ class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", 
 
     run_id: str
     sequence: int
-    """Grows with each record of a process; a run that goes on writes one about every second."""
+    """Grows with each record of a process; a running run writes one about every second."""
     updated: str
     """ISO 8601 in UTC, by the clock of the run's machine, as `phase_since`."""
     host: str = ""
@@ -98,9 +98,10 @@ class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", 
     bytes: int = 0
     """Both of finished units and running attempts; see `of_finished_units`."""
     rows_expected: int | None = None
-    """The source's estimate; None if it has none."""
+    """The source's estimate, or None."""
     bytes_expected: int | None = None
-    """Of the output, from what is written so far; None until that says enough."""
+    """The expected bytes of the output, from the bytes written so far; None until they suffice for
+    an estimate."""
     rows_per_second: float = 0.0
     """Over the last half minute."""
     mean_rows_per_second: float = 0.0
@@ -120,13 +121,13 @@ class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", 
     last_notice: str = ""
     """The last line for the user, such as that the run waits for room on a disk."""
     stopping: bool = False
-    """Somebody asked the run to end, by a signal or with `unloader stop`."""
+    """A user asked the run to end, by a signal or with `unloader stop`."""
     resumable: bool | None = None
     """A later process can read at the same snapshot; None = not known."""
     snapshot_kept_until: str = ""
     """ISO 8601, where it is kept beyond the run for some time only."""
     ended: str = ""
-    """Kind of the error that ended the run; empty while it goes on, and where it was killed."""
+    """Kind of the error that ended the run; empty during the run, and after a kill."""
 
     def of_finished_units(self) -> LiveStatus:
         """Return the record without the rows of running attempts: a run that ended lost these."""
@@ -142,7 +143,7 @@ _STATUS = Decoder(LiveStatus)
 
 
 def parse_status(data: bytes) -> LiveStatus | None:
-    """Return the record that these bytes are; None if they are none, or of another version."""
+    """Return the record in these bytes; None for other bytes or another version."""
     try:
         return _STATUS.decode(data)
     except (ValueError, RecursionError):
@@ -153,15 +154,15 @@ class Wish(Struct, frozen=True, kw_only=True, tag_field="format_version", tag=1)
     """Other settings; None leaves one as it is."""
 
     id: str
-    """Tells it from others, so that the run can say which one it has taken."""
+    """Identifies the wish, so that the run can name the one it has taken."""
     by: str = ""
     """Who asks, for the record."""
     parallelism: int | Literal["adaptive", "auto"] | None = None
     max_sessions: int | None = None
-    """0 is no limit, as of the next one."""
+    """0 sets no limit, here and in the next field."""
     max_cpu: float | None = None
     slow_between: str | None = None
-    """Empty is no such hours."""
+    """Empty removes the hours."""
     slow_parallelism: int | None = None
 
     @property
@@ -175,7 +176,7 @@ _WISH = Decoder(Wish)
 
 
 def parse_wish(data: bytes) -> Wish | None:
-    """Return the wish that these bytes are; None if they are none, or of another version.
+    """Return the wish in these bytes; None for other bytes or another version.
 
     Keys that are not known are passed over.
     """

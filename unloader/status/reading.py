@@ -1,4 +1,4 @@
-"""Reads what is known of the runs at a destination from the files that they keep there.
+"""Reads the status of the runs at a destination from the files that they keep there.
 
 Nothing is changed, and the right to read is enough. It is the same for a run on another machine.
 """
@@ -72,8 +72,9 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     format_version: int = FORMAT_VERSION
     destination: str
     state: State
-    """Of the latest: `running` and `interrupted` are told by `_run`, `finished` by a manifest.
-    `unreadable` is only in a list of runs; one that is asked for by name is an error."""
+    """The state of the latest run: `_run` shows `running` and `interrupted`, and a manifest shows
+    `finished`. `unreadable` is only in a list of runs; one that is asked for by name is an
+    error."""
     problem: str = ""
     """Why it is unreadable, or why it is interrupted and cannot be resumed."""
     run_id: str = ""
@@ -85,8 +86,8 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     since: str = ""
     """When this process took the destination; a run that is resumed has had others."""
     live: LiveStatus | None = None
-    """What the run last showed of itself; None if it has shown nothing. The rows and bytes of an
-    interrupted run are those of its finished units."""
+    """The last status that the run showed, or None. For an interrupted run, the rows and bytes
+    count its finished units."""
     tables: TableCounts | None = None
     """Of a run over several: how many there are, and how many are published."""
     home: str = ""
@@ -97,11 +98,11 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     """What a broken run has staged."""
     finished: FinishedRun | None = None
     """The run whose manifest is there; beside a broken one that was to replace it, an earlier one.
-    Not told beside one that goes on."""
+    Empty beside a running run."""
 
 
 def status_of(place: str, tables: Mapping[str, RecordedTable] | None = None) -> RunStatus:
-    """Return what is known of the runs at a destination.
+    """Return the status of the runs at a destination.
 
     Args:
         place: One of a run's places, as it was given with `--to`.
@@ -137,7 +138,7 @@ def status_of(place: str, tables: Mapping[str, RecordedTable] | None = None) -> 
 
 
 def statuses_below(place: str, depth: int) -> tuple[RunStatus, ...]:
-    """Return what is known of all runs at a place and below it, by their places.
+    """Return the status of all runs at a place and below it, by their places.
 
     Args:
         place: Where to begin.
@@ -237,7 +238,7 @@ def _of_broken_run(
 
 
 def _staged_of_table(storage: Storage, run_id: str, table: RecordedTable) -> Leftover | None:
-    """Return what is staged of one of several tables; None if it is published."""
+    """Return the staged part of one of several tables; None if it is published."""
     if all(is_published(storage, home, table.run_id) for home in table.homes):
         return None
     parts = [storage.who_was_here(place) for place in table.directories]
@@ -247,7 +248,7 @@ def _staged_of_table(storage: Storage, run_id: str, table: RecordedTable) -> Lef
 def _staged(
     places: Sequence[str], parts: Iterable[WhoWasHere | None], runs: Container[str]
 ) -> Leftover:
-    """Return what the places of a run hold together; each journal has all units of its place."""
+    """Return the staged part of all places of a run; each journal has all units of its place."""
     left = [each.left for each in parts if each is not None and each.run_id in runs]
     return Leftover(
         directory=left[0].directory if left else places[0],

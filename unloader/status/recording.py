@@ -44,7 +44,7 @@ STOP_ASKED = "`unloader stop` was called: the work units in progress are stopped
 
 
 class LiveRun:
-    """A run on its way: takes its events, shows what they add up to, and knows if it is to end."""
+    """An active run: takes its events, shows their sums, and knows if it is to end."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class LiveRun:
             run_id: The run.
             seats: Of its workers.
             observe: Gets all events, in the thread that brings them.
-            asked: Tells whether the caller of the run asks for its end.
+            asked: Returns whether the caller of the run asks for its end.
         """
         self._run_id, self._seats = run_id, tuple(seats)
         self._observe, self._asked = observe, asked
@@ -74,13 +74,13 @@ class LiveRun:
         self.resumable: bool | None = None
         """Whether a later process can read at the same snapshot; None = not known yet."""
         self.snapshot_kept_until = ""
-        """ISO 8601; empty if nobody keeps it."""
+        """ISO 8601; empty without a keeper."""
         self.stopped_by_others = False
         """The end was asked for by way of the storage."""
         self._wish_read = b""
         self._wishes: list[Wish] = []
         self.parallelism: ParallelismStatus | None = None
-        """How many workers work now; replaced as a whole by whoever decides."""
+        """How many workers work now; replaced as a whole by the code that decides."""
         self._storage: LiveStorage | None = None
         self._thread: threading.Thread | None = None
 
@@ -101,18 +101,19 @@ class LiveRun:
         self._observe(event)
 
     def stop(self) -> bool:
-        """Tell whether the run is to end; asked several times a second, from any thread."""
+        """Return whether the run is to end; asked several times a second, from any thread."""
         return self._asked() or self.stopped_by_others
 
     def told_by(self, error: UnloaderError) -> UnloaderError:
-        """Return an error with who asked for the end: whoever raised it knows of signals alone."""
+        """Return an error that names the user who asked for the end: its raiser knows signals
+        alone."""
         if not (isinstance(error, Interrupted) and self.stopped_by_others):
             return error
         message = error.message.replace("stopped by a signal", "stopped by `unloader stop`", 1)
         return Interrupted(message, error.hint)
 
     def wish(self) -> Wish | None:
-        """Return what the run is asked to change, once."""
+        """Return a change that is asked of the run, once."""
         return self._wishes.pop(0) if self._wishes else None
 
     def close(self, error: BaseException | None = None) -> None:

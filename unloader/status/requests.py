@@ -126,7 +126,7 @@ def change_run(
 
     Args:
         place: One of the run's places.
-        wish: What is to change; its id and the name of the caller are filled in here.
+        wish: The change; its id and the name of the caller are filled in here.
         timeout_seconds: How long to wait at most; 0 does not wait.
         stop: Asked several times a second; True ends the waiting.
 
@@ -184,10 +184,10 @@ def change_run(
 
 
 def _running(place: str, command: str, done: str) -> RunStatus:
-    """Return the active run at a place, which is not that of one table of several.
+    """Return the active run at a place; it must not belong to one table of several.
 
     Raises:
-        OutputFailed: There is none.
+        OutputFailed: No run is active there.
     """
     found = status_of(place)
     if found.state != "running":

@@ -60,7 +60,8 @@ class Speeds(Struct):
 
 
 RATE_SECONDS = 30.0
-"""Rates are averages over so much of the past: shorter jumps, longer hides a stall."""
+"""Rates are averages over this much of the past: a shorter span jumps, a longer one hides a
+stall."""
 
 
 _SAYS_ENOUGH = 0.01
@@ -104,7 +105,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     mean_rows_per_second: float = 0.0
     """Since the first unit was handed out."""
     units_kept: int = 0
-    """Done before this process, which went on with a broken run; part of `units_done`."""
+    """Done before this process, which resumed an interrupted run; part of `units_done`."""
     rows_kept: int = 0
     """In them; no rate counts these."""
     bytes_kept: int = 0
@@ -115,7 +116,8 @@ class Figures(Struct, frozen=True, kw_only=True):
 
     @property
     def bytes_expected(self) -> int | None:
-        """Those of the whole run, by what is written so far; None until that says enough."""
+        """The expected bytes of the whole run, from the bytes written so far; None until they
+        suffice for an estimate."""
         return None if self.fraction < _SAYS_ENOUGH else round(self.bytes / self.fraction)
 
 
@@ -136,7 +138,7 @@ class Tally:
         self.retry_at: dict[str, float] = {}
         """By unit that failed and waits: when its next attempt is due."""
         self.verified: Verified | None = None
-        """How far the phase is that goes on, where it checks files or units."""
+        """The progress of the current phase, where it checks files or units."""
         self._begin(now)
 
     def _begin(self, now: float) -> None:
@@ -210,7 +212,7 @@ class Tally:
             self._directories[event.directory] = event.bytes
 
     def give_up(self) -> None:
-        """Forget the units in flight: the run stops, and what they wrote counts no more."""
+        """Forget the units in flight: the run stops, and their data counts no more."""
         self.running.clear()
 
     def figures(self, now: float) -> Figures:

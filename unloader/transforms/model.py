@@ -1,7 +1,7 @@
 """Steps on rows between reading and writing, as plain data.
 
 A `Transform` is a list of steps. Each works on the columns that the steps before it have left. The
-first field of a step names its column or columns, and no other class has that field.
+first field of a step names its column or columns, and only the step classes have that field.
 
 Steps contain the names of keys, and no keys. A `MaskingKey` has the place of a key.
 """

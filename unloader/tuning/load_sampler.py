@@ -122,8 +122,8 @@ class Sampler:
         return tuple(found)
 
     def _of_database(self) -> tuple[Reading, Reading]:
-        """Return the first look and the last, the first with what the database's processes had used
-        when they were first seen; with none of it where one look alone has seen them."""
+        """Return the first and the last look. The first has the database processes' use when they
+        were first seen. It has no use if one look alone has seen them."""
 
         first, last = self._readings[0], self._readings[-1]
         seen = next((each.database for each in self._readings[:-1] if each.database), None)
@@ -201,8 +201,8 @@ def _connections(psutil: Any) -> list[Any]:
 
 
 def _roots(psutil: Any, pid: int, kind: str, known: set[int]) -> Iterable[int]:
-    """Return the ancestor of a process that is still of the same program, and none of those
-    known: ours, and those that have started us.
+    """Return the ancestor of a process that still runs the same program. It is never a known
+    process: this program's processes, and the processes that started this program.
 
     Of Oracle all processes of that name: each is a child of the system.
     """

@@ -1,7 +1,7 @@
 """The counters of the machine, and the load between two readings.
 
-A counter that cannot be read is None, never zero. Counters only grow, so that the difference of
-two readings is exact at any distance. They are the counters of the kernel, read through psutil; the
+An unreadable counter reads None, never zero. Counters only grow, so that the difference of two
+readings is exact at any distance. They are the counters of the kernel, read through psutil; the
 length of the queue of a disk is read from /proc/diskstats, as psutil leaves it out. Without psutil
 nothing is known.
 """
@@ -307,7 +307,7 @@ class NodeLoad(Struct, frozen=True, kw_only=True):
 
 
 class MachineLoad(Struct, frozen=True, kw_only=True):
-    """The load of the machine in some seconds. An unknown figure is None."""
+    """The load of the machine in some seconds. None marks an unknown figure."""
 
     cpu: CpuShares | None
     used: float | None

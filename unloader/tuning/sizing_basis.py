@@ -250,7 +250,7 @@ def _basis_of_finished(manifest: Manifest, where: str) -> Basis:
     notes: tuple[str, ...] = ()
     told = totals.rows_per_second
     if told is not None and told < 0.99 * totals.rows / seconds - 1:
-        # The rate is that of the last process alone, and so are seconds and CPU time.
+        # The rate counts the last process alone, and so do seconds and CPU time.
         if not told:
             raise ConfigError(
                 f"the run of {where} was resumed when everything was already done", _OTHER
@@ -294,8 +294,8 @@ def _basis_of_finished(manifest: Manifest, where: str) -> Basis:
 def basis_of_ceilings(found: Ceilings) -> Basis:
     """Return disks, codecs, and a predicted point for each parallelism of the source.
 
-    A point needs the source and the encoder: the rows of a second are the lowest of what the source
-    gave, what so many workers encode, and what the cores have time for.
+    A point needs the source and the encoder. The rows of a second are the lowest of three: the
+    source's rate, the rate of this number of encoding workers, and the rate that the cores allow.
     """
     encoder, source = found.encoder, found.source
     measured: tuple[Measured, ...] = ()

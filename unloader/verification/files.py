@@ -1,4 +1,4 @@
-"""Reads files again, several at a time, and compares them with what was recorded of them.
+"""Reads files again, several at a time, and compares them with their records.
 
 Their writers reported sizes, checksums and rows. Some runs also recorded checksums of the values
 that were fetched, for each part: a work unit, or the table where all units share a file.
@@ -83,8 +83,8 @@ def in_parallel(
         cancel: Ends the calls in which jobs wait whose results are not needed any more.
 
     Raises:
-        BaseException: What the first job that failed raised, or `watch`. No thread is left then,
-            unless an interrupt came while one was in a long call.
+        BaseException: The error of the first job that failed, or of `watch`. No thread is left
+            then, unless an interrupt came while one was in a long call.
     """
     meter = _Meter()
     workers = max(1, min(parallelism, len(jobs)))
@@ -141,7 +141,7 @@ def fetched_of(
     parts: Mapping[str, ContentSums],
     format: TextFormat | ParquetFormat,
 ) -> Fetched:
-    """Return what files in a format are compared with; the arguments are those of `Fetched`."""
+    """Return the reference for files in a format; the arguments are the fields of `Fetched`."""
     from writers.content.reading import not_compared
 
     left_out = not_compared(schema, format)
@@ -161,7 +161,7 @@ def differing(
         one: Of the rows in one place.
         other: Of those in another.
         columns: Names.
-        where: What the places are called.
+        where: The name of the places.
         left_out: Columns not to be compared, by index.
     """
     if one.rows != other.rows:
@@ -370,7 +370,7 @@ def has_sums(manifest: Manifest) -> bool:
 
 
 def fetched_by(manifest: Manifest) -> Fetched:
-    """Return what the values in a finished run's files are compared with.
+    """Return the reference for the values in a finished run's files.
 
     Raises:
         UsageError: The run recorded no checksums of values.
@@ -403,7 +403,7 @@ def part_of(manifest: Manifest, unit: FinishedUnit) -> str:
 
 
 def schema_of(manifest: Manifest) -> str:
-    """Return the Arrow schema of what was written, as far as its texts depend on it."""
+    """Return the Arrow schema of the written data, as far as its texts depend on it."""
     return readings.schema_message(
         [
             (

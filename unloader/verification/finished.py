@@ -71,7 +71,7 @@ _DEPTH = 4
 
 
 class Checks(Struct, frozen=True, kw_only=True):
-    """What is checked of a finished run, and how."""
+    """The checks of a finished run, and their options."""
 
     strict: bool = False
     """Files that do not belong to the run are a difference, and not only reported."""
@@ -109,20 +109,20 @@ def verify(
     Each file is read as a whole: size, checksum, and the number of records, counted by another
     reader than the code that wrote it. Records of encrypted files are counted only if the key is
     given. A file that a lakehouse table has replaced since, as its log says, may be missing. The
-    source counts at the snapshot of the run where that still exists, otherwise as it is now, and
-    the answer says which. Files and finished runs next to those of the run are reported, and are a
-    difference where `checks` are strict.
+    source counts at the snapshot of the run where that still exists, otherwise in its current
+    state. The answer names the moment. Files and finished runs next to the run's files are
+    reported, and are a difference where `checks` are strict.
 
     Args:
         destination: The directory of the manifest, of one table or of all tables.
         source: None = the rows are not counted there.
         observe: Called with each event.
-        checks: What is checked.
+        checks: The checks to make.
 
     Raises:
         VerifyMismatch: Something differs; the message names the first differences.
         PartialUnload: The run has several tables, and some are not published yet.
-        OutputFailed: There is no finished run in `destination`, and none that can be finished.
+        OutputFailed: `destination` has no finished run, and none that can be finished.
         SourceError: The source refused.
     """
     if checks.level == "source" and source is None:
@@ -276,7 +276,7 @@ def _checked_tables(
     observe: Observer,
     to: str = "",
 ) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, str]]:
-    """Return the answer for each table that is whole, and what is wrong with each other table.
+    """Return the answer for each whole table, and the error of each other table.
 
     Last come the tables that the source cannot count and whose files are whole, with the reason.
 
@@ -386,7 +386,7 @@ def _manifest_of_table(place: PlacePath, digest: str | None) -> Manifest:
 
 
 def _opened(name: str, place: PlacePath, manifest: Manifest, checks: Checks) -> _Table:
-    """Return what is known of a table before its source and its files are looked at.
+    """Return the known facts about a table before its source and its files are looked at.
 
     Raises:
         UsageError: Its values cannot be compared as requested.
@@ -451,7 +451,7 @@ def _ask_source(
         source: None is not asked.
         checks: See `verify`.
         observe: See `verify`.
-        found: Gets what is wrong with one of several tables.
+        found: Gets the errors of one of several tables.
 
     Raises:
         SourceError: It cannot be opened, or disconnected.
@@ -544,7 +544,7 @@ def _checked_table(table: _Table, checks: Checks, observe: Observer) -> dict[str
 
 
 def _fetched(table: _Table, level: Level) -> Fetched | None:
-    """Return what the values in the files are compared with, None if they are not looked at."""
+    """Return the reference for the values in the files, None if they are not checked."""
     if level == "count":
         return None
     content = table.state.content if table.state else None
@@ -557,7 +557,7 @@ def _fetched(table: _Table, level: Level) -> Fetched | None:
 def _read_files(
     table: _Table, reading: Reading, missing: Collection[str], observe: Observer
 ) -> FilesRead:
-    """Read the files of a run again, without those that may be missing."""
+    """Read the files of a run again, without files that may be missing."""
     manifest, fetched = table.manifest, reading.fetched
     written, directories = manifest.files, directories_of(manifest, table.place)
     parts = {file.path: part_of(manifest, unit) for unit in manifest.units for file in unit.files}
@@ -603,7 +603,7 @@ def _source_differences(table: _Table, read: FilesRead, fetched: Fetched | None)
 
 
 def _other_files(destination: PlacePath, manifest: Manifest) -> list[str]:
-    """Return the files next to those of the run that a loader would read, in order.
+    """Return the other files next to the run's files that a loader would read, in order.
 
     Those in `destination` have their names, those in further directories of the run their paths.
     Loaders ignore names that begin with `_` or `.`.

@@ -1,7 +1,8 @@
 """Asks the source about a finished run: its rows, and checksums of its values.
 
-The source answers at the snapshot of the run where that still exists, otherwise as it is now, and
-the result says which. The rows do not move: each work unit is one statement that returns one row.
+The source answers at the snapshot of the run where that still exists, otherwise in its current
+state. The result names the moment. The rows do not move: each work unit is one statement that
+returns one row.
 """
 
 from __future__ import annotations
@@ -227,7 +228,8 @@ def source_sums(groups: Sequence[tuple[Selector, ...]], asking: Asking) -> list[
 
 
 class Hashers:
-    """Sessions of one snapshot, opened when a thread has none to take; a unit has one to itself."""
+    """Sessions of one snapshot, opened when a thread finds none free; each unit has a session
+    alone."""
 
     def __init__(self, catalog: Catalog) -> None:
         """Open none yet.
@@ -306,10 +308,10 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 def ask(question: Question, sources: OpenSources, observe: Observer) -> SourceState:
-    """Return what the source says now, at the run's snapshot where that still exists.
+    """Return the source's current answer, at the run's snapshot where that still exists.
 
     Args:
-        question: The run, and what is asked of it.
+        question: The run, and the question about it.
         sources: The source, opened where it has to be.
         observe: Called with each event of this table.
 
@@ -387,7 +389,7 @@ def _why_not_same(
     Args:
         capabilities: Of the source.
         was: The run's snapshot.
-        refused: What the source said when it was to go back to that snapshot.
+        refused: The source's reason not to go back to that snapshot.
     """
     if was is None or was.kind == "none":
         return "the run had no snapshot"
@@ -441,7 +443,7 @@ def _content(
 
 
 def _sampled(manifest: Manifest) -> tuple[Selector, ...] | None:
-    """Return what the units of a sample read; None if the run took no such sample."""
+    """Return the extents that the units of a sample read; None if the run took no such sample."""
     found = None if manifest.subset is None else manifest.subset.selectors
     if any(isinstance(each, KeyRange) for each in found or ()):
         # Their ends are SQL, which is not taken from a file.
@@ -453,7 +455,7 @@ def _sampled(manifest: Manifest) -> tuple[Selector, ...] | None:
 
 
 def _extract(opened: OpenedSource, question: Question) -> Extract:
-    """Return what the run read, its values as it read them if they are asked for."""
+    """Return the extract of the run, its values as it read them if they are asked for."""
     catalog = opened.catalog
     manifest, options = question.manifest, question.manifest.options
     known, name = manifest.table, None
