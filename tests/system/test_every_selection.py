@@ -244,7 +244,7 @@ def test_every_selecting_option_is_in_the_table_of_selections() -> None:
     declared = {
         option.opts[0].lstrip("-")
         for option in run.params
-        if getattr(option, "section", "") == "Selection"
+        if getattr(option, "group", "") == "Selection"
     }
     known = selections.SELECTING | selections.NOT_SELECTING | selections.OF_A_PLAN
     assert declared == known

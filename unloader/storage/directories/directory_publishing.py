@@ -218,9 +218,10 @@ def read_publication(room: Path, owners: frozenset[int]) -> Publication | None:
                     _check(share)
                 return publication
     except (OSError, ValueError, RecursionError) as error:
+        why = (error.strerror if isinstance(error, OSError) else "") or str(error)
         raise OutputFailed(
-            f"{path} has the record of a run that was interrupted while it was published, and it "
-            f"cannot be read: {error}",
+            f"{path} may have the record of a run that was interrupted while it was published, but "
+            f"it cannot be read: {why}",
             f"restore it, or remove {room} and the files that are not in a manifest",
         ) from error
     return None
