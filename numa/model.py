@@ -1,6 +1,6 @@
 """Types that travel: the machine, the seats on it, and the events of the pool.
 
-All are frozen and picklable; all but the events (whose payloads are the caller's) are JSON-able.
+All are frozen and picklable. All except the events (whose payloads are the caller's) are JSON-able.
 """
 
 import math
@@ -165,20 +165,20 @@ class Lost(Struct, frozen=True, kw_only=True):
 
     worker: int
     detail: str
-    """How the process ended, then the last 4 KB of its standard error; or what the system said."""
+    """How the process ended, then the last 4 KB of its standard error; or the system's error."""
     reason: LostReason = "lost"
     exit_code: int | None = None
-    """As `subprocess` has it: negative = died of that signal. None without a process."""
+    """The code of `subprocess`: negative = died of that signal. None without a process."""
     task: object | None = None
     """The task it was on, or None if it was idle."""
     cause: object = None
-    """What the caller gave to `Supervisor.stop` as the reason."""
+    """The caller's reason for `Supervisor.stop`."""
     hint: str = ""
     """What to do about a refusal."""
     held_bytes: int = 0
     """What one that was too large held."""
     hopeless: bool = False
-    """The supervisor starts no other process there."""
+    """The supervisor starts no more processes there."""
 
 
 WorkerEvent: TypeAlias = Ready | Message | Finished | Raised | Lost
@@ -186,7 +186,7 @@ WorkerEvent: TypeAlias = Ready | Message | Finished | Raised | Lost
 
 
 class ProcessLimits(Struct, frozen=True, kw_only=True):
-    """When a process is replaced. 0 is no limit."""
+    """When a process is replaced. 0 sets no limit."""
 
     start_seconds: float = 60.0
     """Longest time for a process to start, import the function and do its warm-up: a busy machine

@@ -83,9 +83,9 @@ class Pool:
             memory_policy: See `numa.affinity.seated`.
             warm_up: A task that is done before others, once in each fork server and in each worker
                 that is a new interpreter. Its outcome does not matter. It must start no thread that
-                stays, or nothing can be forked. None is no such task.
+                stays, or nothing can be forked. None runs no task.
         Raises:
-            PoolError: Two seats have one worker number, or a text is not what it should be.
+            PoolError: Two seats have one worker number, or a text is invalid.
         """
         self._seats = {seat.worker: seat for seat in seats}
         if len(self._seats) != len(seats):
@@ -106,7 +106,7 @@ class Pool:
         self._warm_up = _pickled(warm_up, "the warm-up")
         self._servers = self._new_servers()
         self._members: dict[int, Member] = {}
-        """The children by worker, without those that are lost."""
+        """The children by worker, without lost ones."""
         self._lingering: list[Member] = []
         """Lost ones that the kernel has not let go of yet."""
         self._events: deque[WorkerEvent] = deque()
@@ -130,7 +130,7 @@ class Pool:
         returns when it is prepared.
 
         Raises:
-            PoolError: There is no such worker.
+            PoolError: The worker is unknown.
         """
         return self._servers[_home(self._seat(worker))].is_prepared()
 
@@ -140,7 +140,7 @@ class Pool:
         Best called from the main thread: only then does the kernel kill the child with us.
 
         Raises:
-            PoolError: There is no such worker, it runs already, or the system refuses.
+            PoolError: The worker is unknown, it runs already, or the system refuses.
         """
         seat = self._seat(worker)
         if worker in self._members:
@@ -185,7 +185,7 @@ class Pool:
         Args:
             timeout_seconds: Longest wait; None = for ever. After it, or a `wake`, `()` is returned.
         Raises:
-            PoolError: There is no process, no event and no timeout: nothing would ever come.
+            PoolError: Without a process, an event and a timeout nothing would ever come.
         """
         self._check_open()
         if timeout_seconds is None and not self._members and not self._events:
@@ -209,8 +209,8 @@ class Pool:
     def kill(self, *workers: int) -> None:
         """Kill the workers' processes and reap them; the next `wait` has their `Lost`.
 
-        Those that the kernel does not let go of within two seconds, all together, are lost all the
-        same, and reaped when they end. Does nothing where no process is on the seat.
+        Processes that the kernel does not end within two seconds, all together, are lost anyway,
+        and reaped when they end. Does nothing where no process is on the seat.
         """
         asked = {self._seat(worker).worker for worker in workers}
         doomed = [child for worker, child in self._members.items() if worker in asked]
@@ -230,7 +230,7 @@ class Pool:
         return {worker: child.bound for worker, child in self._members.items()}
 
     def memory_bytes(self, worker: int) -> int | None:
-        """Return what the worker's process holds in memory; None if it is unknown.
+        """Return the memory of the worker's process; None if it is unknown.
 
         From the second figure of /proc/PID/statm, which newer kernels keep to within some hundred
         KB. A process that is ending holds nothing any more, and has 0 there.
@@ -357,7 +357,7 @@ class Pool:
             raise StartError(text, hint) from error
 
     def _listen(self, timeout_seconds: float) -> bool:
-        """Take the data that has come, or wait for some; return whether it was woken.
+        """Take the arrived data, or wait for some; return whether it was woken.
 
         A fork server that has started wakes, too.
         """
@@ -403,7 +403,7 @@ class Pool:
                 event: WorkerEvent = pickle.loads(body)
             # Unpickling runs the sender's classes: the parent may lack one of them.
             except Exception as error:
-                # Whether its task goes on is unknown; the end of its pipe is next.
+                # The state of its task is unknown; the end of its pipe is next.
                 child.broken = f"the parent cannot read the data that the task sent: {error}"
                 child.killed = True
                 child.kill()
@@ -415,8 +415,8 @@ class Pool:
     def _lose(self, children: Iterable[Member]) -> None:
         """End children and take them off: first what each has sent, then its `Lost`.
 
-        Those that the kernel does not let go of within two seconds, all together, are lost all the
-        same, and reaped when they end.
+        Processes that the kernel does not end within two seconds, all together, are lost anyway,
+        and reaped when they end.
         """
         doomed = list(children)
         for child in doomed:
@@ -478,7 +478,7 @@ class Member(Struct, kw_only=True):
     killed: bool = False
     """Killed by the pool itself."""
     broken: str = ""
-    """What it sent that cannot be read; such a child is killed and not read any more."""
+    """Why its data cannot be read; such a child is killed and not read any more."""
 
     def gone(self) -> bool:
         """Whether the process has ended. Where possible it is left unreaped, its number ours."""
@@ -498,7 +498,7 @@ class Member(Struct, kw_only=True):
         return wait_for_end(self.process.pid, self.gone, timeout_seconds)
 
     def kill(self) -> None:
-        """Kill the process, and what its tasks have started and not put into a group of its own.
+        """Kill the process, and the processes of its tasks that stayed in its group.
 
         After its own death, too, which leaves those behind; but before it is reaped, as then its
         number may already be another's.
@@ -554,7 +554,8 @@ class Member(Struct, kw_only=True):
     def _last_words(self) -> bytes:
         """Return the end of its stderr, of a crash from the stack on of the thread that crashed.
 
-        Python writes the innermost frame first, and that of a fork ends with all of the parent's.
+        Python writes the innermost frame first, and a fork's frames end with all frames of the
+        parent.
         """
         size = os.fstat(self.stderr.fileno()).st_size
         tail = os.pread(self.stderr.fileno(), _STACKS_BYTES, max(0, size - _STACKS_BYTES))

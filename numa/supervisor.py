@@ -66,7 +66,7 @@ class Supervisor:
             memory_policy: See `numa.affinity.seated`.
             warm_up: See `numa.pool.Pool`.
         Raises:
-            PoolError: There is no seat, or as `Pool` raises it.
+            PoolError: Seats are missing, or an error of `Pool`.
         """
         if not seats:
             raise PoolError("no seats were given.", "place at least one worker.")
@@ -100,7 +100,7 @@ class Supervisor:
         Args:
             workers: Whose seats.
         Raises:
-            PoolError: There is no such worker, or the system refuses a process.
+            PoolError: The worker is unknown, or the system refuses a process.
         """
         self._kept = set(workers)
         surplus = self._pool.pids().keys() - self._kept
@@ -133,7 +133,7 @@ class Supervisor:
 
     @property
     def exhausted(self) -> bool:
-        """Whether there is no process, and none will be started any more."""
+        """Whether no process runs, and none will be started any more."""
         return not (self._vacant or self._ending or self._pool.pids())
 
     def assign(self, worker: int, task: object) -> None:

@@ -24,8 +24,8 @@ ASSUMED_ROW_BYTES = 128
 """Guess, used only where a source knows rows or addresses but no bytes at all."""
 
 ASSUMED_KEY_BYTES = 8 << 20
-"""Guess, used only where a source knows nothing but a sample of keys, which nobody takes of a table
-too small to cut: each is worth a unit."""
+"""Guess, used only where a source knows nothing except a sample of keys. Tables too small to cut
+are not sampled, so each key is worth a unit."""
 
 
 class Costs(Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class Costs(Struct, frozen=True, kw_only=True):
     """How many bytes a cost of 1 is taken for, at least 1."""
 
     def reported(self, cost: float, units: int) -> float:
-        """Return a cost in `unit`, for a plan of so many units.
+        """Return a cost in `unit`, for a plan of this number of units.
 
         Where neither bytes nor rows are known, 1.0 is the cost of a unit of average size.
         """
@@ -71,7 +71,7 @@ def measure(table: TableInfo, parts: Sequence[Part]) -> Costs:
 
 
 def unit_costs(table: TableInfo, units: Iterable[WorkUnit]) -> tuple[Costs, list[int]]:
-    """Return the costs of what the units read, and the cost of each unit in the order given.
+    """Return the costs of the units' data, and the cost of each unit in the order given.
 
     Partitions that no unit reads cost nothing. A unit that is a range costs its share of the
     addresses, or of the keys, of its part.
@@ -113,13 +113,13 @@ class _Measure(NamedTuple):
     unit: CostUnit
     read: Callable[[Part], int | None]
     bytes_each: int | None
-    """None: those of a row."""
+    """None: a row's bytes."""
 
 
 _MEASURES = (
     _Measure("bytes", lambda part: part.bytes, 1),
     _Measure("rows", lambda part: part.rows, None),
-    # Where only addresses are known they are those of rows: sources that count blocks know bytes.
+    # Where only addresses are known they address rows: sources that count blocks know bytes.
     _Measure("units", partial(_weight, Addresses), None),
     _Measure("units", partial(_weight, Keys), ASSUMED_KEY_BYTES),
 )

@@ -1,8 +1,7 @@
 """Into how many pieces each part of a table is cut.
 
-Cutting has a price: more statements, files and connections' round trips. So parts stay whole
-unless the estimates say that workers would idle, and the planner's own target size is never below
-`MIN_UNIT_BYTES`.
+Cutting has a price: more statements, files and connections' round trips. So parts stay whole unless
+the estimates show idle workers, and the planner's own target size is never below `MIN_UNIT_BYTES`.
 """
 
 from __future__ import annotations
@@ -24,10 +23,11 @@ UNITS_PER_WORKER = 4
 """With four units each, the last one to finish is at most a quarter of a fair share late."""
 
 THRESHOLDS = ((2, 1), (4, 3))
-"""A part is cut only above so many targets, as fractions; the second if the first did not do.
+"""A part is cut only above this number of targets, as fractions; the second if the first did not
+do.
 
-A unit larger than 4/3 of the target, that is a third of a fair share, is what it takes for LPT to
-end more than a third late: cutting all of those makes 4/3 of the lower bound a promise.
+LPT ends more than a third late only with a unit larger than 4/3 of the target, which is a third
+of a fair share. Cutting all such units makes 4/3 of the lower bound a promise.
 """
 
 WELL_BALANCED = (11, 10)
@@ -48,7 +48,7 @@ def to_size(parts: Sequence[Part], costs: Costs, limits: PlanLimits) -> list[int
 
 
 def to_balance(parts: Sequence[Part], costs: Costs, limits: PlanLimits) -> list[int]:
-    """Return the fewest pieces with which so many workers finish together.
+    """Return the fewest pieces with which this number of workers finish together.
 
     Whole parts if they balance within 10 %, else with the largest cut at the first of `THRESHOLDS`
     that balances. If none does, that with the shortest makespan, and of equals the one that cuts
@@ -124,7 +124,7 @@ def _counts(
 ) -> list[int]:
     above, below = threshold
     return [
-        # What has 0 or 1 addresses, or none that is known, stays one piece.
+        # A part with 0, 1 or unknown addresses stays one piece.
         max(1, min(_ceil_div(cost, size), part.spread.most_pieces))
         if part.spread is not None and cost * below > size * above
         else 1

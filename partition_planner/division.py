@@ -25,7 +25,7 @@ def plan_part(plan: Plan, number: int, of: int) -> Plan | None:
         of: How many parts there are.
 
     Raises:
-        PlanError: There is no such part, or the plan is a part already.
+        PlanError: The part does not exist, or the plan is a part already.
     """
     if not 1 <= number <= of:
         raise PlanError(f"Part {number} of {of} does not exist.", f"give a part from 1/{of} on.")

@@ -1,4 +1,4 @@
-"""The types that travel: what a source describes, what the planner decides, what a worker reads.
+"""The types that travel: a source's description, the planner's decision, a worker's selectors.
 
 All are frozen, picklable and JSON-able. The table's types live in `partition_planner.table`, the
 units' in `partition_planner.work`; this module has the plan and is where everybody imports all of
@@ -63,7 +63,7 @@ FORMAT_VERSION = 5
 
 
 class PlanLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the user decides about a plan."""
+    """The user's decisions about a plan."""
 
     parallelism: int
     split: str = "auto"
@@ -93,11 +93,11 @@ class SampledUnits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A plan has some of the units that the whole would be cut into."""
 
     share: float
-    """What was asked for, above 0 and below 1."""
+    """The requested share, above 0 and below 1."""
     of_units: int
     """How many units the whole has."""
     cost_share: float
-    """What the units of the plan come to, if the estimates hold, 0 to 1."""
+    """The share of the plan's units, if the estimates hold, 0 to 1."""
 
 
 class PlanPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,9 +123,9 @@ class Plan(
 ):
     """A table, or some of its partitions, cut into work units.
 
-    Every row asked for belongs to exactly one of the units, and no other row to any. Of partitions
-    this is checked whenever a plan is made: they read each one asked for, and no other. A sample or
-    a part reads no other, either, and each row once at most.
+    Every requested row belongs to exactly one of the units, and no further row to any. For
+    partitions this is checked whenever a plan is made: they read each requested partition, and
+    nothing else. A sample or a part reads only requested rows, too, and each row once at most.
     """
 
     table: TableInfo
@@ -135,9 +135,9 @@ class Plan(
     """Largest first, equals by id: the order in which seats take them."""
     limits: PlanLimits
     sampled: SampledUnits | None = None
-    """The units are some of those that read everything asked for; None is all of them."""
+    """The units are a selection of the units that read every requested row; None for all units."""
     part: PlanPart | None = None
-    """The units are those of one machine; None is all of them."""
+    """The units belong to one machine; None for all units."""
     digest: str
     """SHA-256, in hex, of the canonical JSON of table, partitions, units and limits, and of the
     sample and the part if there is one."""
@@ -159,7 +159,7 @@ class Plan(
         sampled: SampledUnits | None = None,
         part: PlanPart | None = None,
     ) -> Plan:
-        """Return the plan of these units, in whatever order, with all that follows from them.
+        """Return the plan of these units, in any order, with all values computed from them.
 
         Raises:
             PlanError: The units read other partitions than those asked for.
@@ -188,12 +188,12 @@ class Plan(
 
     @property
     def has_all_units(self) -> bool:
-        """Whether the units read everything asked for; else they alone say which rows they are."""
+        """Whether the units read every requested row; else they alone determine the rows."""
         return self.sampled is None and self.part is None
 
     @property
     def selectors(self) -> tuple[Selector, ...]:
-        """What the units read, in their order."""
+        """The selectors of the units, in their order."""
         return tuple(selector for unit in self.units for selector in unit.selectors)
 
     def check(self) -> None:
@@ -241,7 +241,7 @@ def _check_partitions(
 ) -> None:
     """Check that the units read the partitions asked for: each of them, and nothing else.
 
-    Those of a sample or a part need not read each.
+    The units of a sample or a part need not read each partition.
     """
     read = {selector.partition for unit in units for selector in unit.selectors}
     asked: set[str | None] = {part.name for part in table.partitions}
@@ -275,7 +275,7 @@ def _digest(
         b'{"limits":%b,"partitions":%b,"table":%b,"units":['
         % (encode(limits), encode(partitions), encode(table))
     )
-    # Unit by unit: the text of all at once would be the largest thing a plan ever needs.
+    # Unit by unit: the text of all together would be the largest object a plan ever needs.
     for at, unit in enumerate(units):
         digest.update((b"," if at else b"") + encode(unit))
     if sampled is not None:

@@ -11,7 +11,7 @@ from partition_planner.work import Selector
 
 
 class Part(NamedTuple):
-    """A partition, or the whole of a table that has none."""
+    """A partition, or the whole of a table without partitions."""
 
     name: str | None
     """None for the whole table."""

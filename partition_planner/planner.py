@@ -1,7 +1,7 @@
 """Tables in, work units out.
 
-The promise: every row of the table belongs to exactly one unit, whatever the estimates are worth.
-Same table and limits, same plan, to the last bit.
+The promise: every row of the table belongs to exactly one unit, even with wrong estimates. Same
+table and limits, same plan, to the last bit.
 
 Ranges of keys.
 
@@ -46,14 +46,14 @@ def plan(table: TableInfo, limits: PlanLimits, partitions: Collection[str] | Non
     least `cutting.MIN_UNIT_BYTES`.
 
     Args:
-        table: What its source says of it.
-        limits: What the user decides.
+        table: The source's description of it.
+        limits: The user's decisions.
         partitions: Names of the partitions to read, at least one; no row of another is read. None
             reads the table, which "none" reads without looking at its partitions.
 
     Raises:
-        PlanError: A limit makes no sense, the table lacks what the split needs or a partition that
-            was asked for, an estimate is negative, extents are not ascending and disjoint, a
+        PlanError: A limit makes no sense, the table lacks a need of the split or a requested
+            partition, an estimate is negative, extents are not ascending and disjoint, a
             partition's name occurs twice, or partitions known by their extents alone overlap or
             leave gaps.
     """
@@ -100,7 +100,7 @@ def _drafts(
     extents_only = bool(table.partitions) and not table.named_partitions
     _check_extents(table, parts)
     _check_split(table, parts, limits.split)
-    # Of all partitions, since the ends of one are open only where no other one adjoins it.
+    # For all partitions, since the ends of one are open only where it has no neighbour.
     ends = open_ends(parts, table.label) if extents_only else [BOTH_OPEN] * len(parts)
     costly_ranges = limits.split == "auto" and extents_only and not table.row_ranges
     if costly_ranges and partitions is None:
@@ -210,7 +210,7 @@ def whole_partition(part: Part) -> Draft:
 def cut_keys(part: Part, pieces: int) -> Iterator[Draft]:
     """Yield the part as adjoining ranges of about equally many sampled keys, in order.
 
-    The estimates of the pieces sum to those of the part. Where keys repeat there may be fewer
+    The estimates of the pieces sum to the part's estimates. Where keys repeat there may be fewer
     pieces.
 
     Args:
@@ -250,7 +250,7 @@ def cut(part: Part, pieces: int, ends: OpenEnds) -> Iterator[Draft]:
     """Yield the part as adjoining ranges of equally many known addresses, give or take one.
 
     They come in order. Addresses between two extents belong to the piece in which the lower extent
-    ends. The estimates of the pieces sum to those of the part.
+    ends. The estimates of the pieces sum to the part's estimates.
 
     Args:
         part: A part with extents.
@@ -279,11 +279,11 @@ def cut(part: Part, pieces: int, ends: OpenEnds) -> Iterator[Draft]:
 
 
 def open_ends(parts: Sequence[Part], label: str) -> list[OpenEnds]:
-    """Return which ends of parts that are nothing but their extents are open, in the order given.
+    """Return the open ends of parts known by their extents alone, in the order given.
 
     The part at the lowest addresses is open at its start, the one at the highest at its end. An
     empty extent stays an empty range, which adjoins nothing and selects nothing, unless all are
-    empty: then the first part is open at both ends and has whatever rows there are by now.
+    empty. Then the first part is open at both ends and has all rows that exist by now.
 
     Args:
         parts: Partitions that cannot be selected by name.
@@ -319,7 +319,7 @@ def _only_extent(part: Part, label: str) -> RowExtent:
 
 
 def _problem(lower: RowExtent, upper: RowExtent) -> str | None:
-    """Return what is wrong between two neighbours, or None if they adjoin."""
+    """Return the problem between two neighbours, or None if they adjoin."""
     if lower.last < upper.first:
         return f"leave out the addresses [{lower.last}, {upper.first}), so rows could be lost"
     if lower.last > upper.first:

@@ -17,7 +17,7 @@ from partition_planner.parts import parts_of
 from partition_planner.planner import plan
 
 LEAST_UNITS = 8
-"""So many places of a table are looked at, where it is large enough."""
+"""This number of places of a table is looked at, if the table is large enough."""
 
 LEAST_UNIT_BYTES = 64 << 10
 """Guess: a smaller piece costs a round trip and saves nothing. Smaller tables are read whole."""
@@ -35,8 +35,8 @@ def sampled_plan(
     one is taken; so of a table with one unit that is the whole table.
 
     Args:
-        table: What its source says of it.
-        limits: What the user decides.
+        table: The source's description of it.
+        limits: The user's decisions.
         share: Of the cost of all units, above 0 and below 1.
         partitions: As of `plan`.
 
@@ -71,7 +71,7 @@ def sampled_plan(
 
 
 def _unit_bytes(costs: Costs, limits: PlanLimits, share: float) -> int:
-    """Return a size of units of which enough make up the sample to keep all workers busy."""
+    """Return a size of units that gives the sample enough units to keep all workers busy."""
     size = costs.total * costs.bytes_each
     wanted = max(LEAST_UNITS, UNITS_PER_WORKER * limits.parallelism)
     return max(LEAST_UNIT_BYTES, int(size * share / wanted), -(-size // MOST_UNITS))
@@ -95,7 +95,7 @@ def _chosen(units: Sequence[WorkUnit], costs: Sequence[int], share: float) -> tu
     """Return the units that come to a share of the cost, evenly spread in the order of the table.
 
     What a unit owes to the sample is carried on to the next until a unit of at most twice that is
-    there. One said to be empty counts as an average one: estimates may be wrong.
+    there. A unit reported as empty counts as an average one: estimates may be wrong.
     """
     average = max(1, sum(costs) // max(1, len(costs)))
     weighed = sorted(

@@ -19,8 +19,9 @@ def estimated_bytes(table: TableInfo) -> int:
 def unit_bytes(sizes: Iterable[int], parallelism: int) -> int:
     """Return the size above which a part of any of the tables is cut.
 
-    It is that of one table as large as all of them together. So a table that is small among the
-    others stays whole, and the last unit to end is late by a quarter of a worker's share at most.
+    It is the size for one table as large as all of them together. So a table that is small among
+    the others stays whole, and the last unit to end is late by a quarter of a worker's share at
+    most.
 
     Args:
         sizes: Of the tables, by `estimated_bytes`.

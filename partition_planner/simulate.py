@@ -24,7 +24,7 @@ class Simulation(Struct, frozen=True, kw_only=True):
 
 
 def simulate(plan: Plan, parallelism: int) -> Simulation:
-    """Return how the plan's units, taken in their order, keep so many workers busy.
+    """Return how the plan's units, taken in their order, keep this number of workers busy.
 
     The parallelism may differ from the one planned for. The workers are taken to be equally fast
     and the estimates to be right.

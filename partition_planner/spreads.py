@@ -1,8 +1,8 @@
 """How the rows of a part are spread, and so where it can be cut and what its pieces weigh.
 
-A spread has a weight; the places where it can be cut are offsets between 0 and that weight. What
-stands at an offset is an address or a key. Both kinds find a place by bisection over sums made
-once, so that a hundred thousand extents cost no more than their reading.
+A spread has a weight; the places where it can be cut are offsets between 0 and that weight. The
+value at an offset is an address or a key. Both kinds find a place by bisection over sums made once,
+so that a hundred thousand extents cost no more than their reading.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ class Addresses:
         return self.weight
 
     def cuts(self, pieces: int) -> list[int]:
-        """Return the ascending offsets between so many even pieces, with 0 and the weight."""
+        """Return the ascending offsets between this number of even pieces, with 0 and the
+        weight."""
         return [self.weight * piece // pieces for piece in range(pieces + 1)]
 
     def at(self, offset: int) -> int:
-        """Return the address at which a cut leaves so many addresses below: within an extent.
+        """Return the address of a cut, with this number of addresses below it: within an extent.
 
         At the weight that is the end of the last extent.
         """
@@ -73,8 +74,8 @@ class Addresses:
 class Keys:
     """Rows in the order of a key: offsets count the intervals of a sample, in order.
 
-    n keys make n + 1 intervals of about equally many rows. A key that repeats stands at the first
-    of its places: all rows that have it lie above.
+    n keys make n + 1 intervals of about equally many rows. A key that repeats has the first of its
+    places: all rows with this key are above.
     """
 
     def __init__(self, sample: KeySample) -> None:
@@ -91,7 +92,7 @@ class Keys:
     def cuts(self, pieces: int) -> list[int]:
         """Return ascending offsets at which even pieces would meet, with 0 and the weight.
 
-        Each is the nearest at which a key stands for the first time. Where keys repeat, two may
+        Each is the nearest offset where a key occurs for the first time. Where keys repeat, two may
         fall together; they are then one, and there are fewer pieces.
         """
         ideal = (self.weight * piece // pieces for piece in range(1, pieces))
@@ -99,13 +100,13 @@ class Keys:
         return [0, *inner, self.weight]
 
     def at(self, offset: int) -> str:
-        """Return the key that stands at one of the inner `cuts`."""
+        """Return the key at one of the inner `cuts`."""
         return self._sample[offset - 1]
 
     def span(self, first: str | None, last: str | None) -> tuple[int, int]:
         """Return the offsets at which the range [first, last) starts and ends; None is open.
 
-        A key that is not in the sample stands at its start.
+        A key outside the sample gets the sample's start.
         """
         start = 0 if first is None else self._offsets.get(first, 0)
         return start, self.weight if last is None else self._offsets.get(last, 0)
@@ -117,7 +118,7 @@ class Keys:
 
     @cached_property
     def _offsets(self) -> dict[str, int]:
-        """Each key to the offset at which it stands for the first time, ascending."""
+        """Each key to the offset where it first occurs, ascending."""
         found: dict[str, int] = {}
         for at, key in enumerate(self._sample, start=1):
             found.setdefault(key, at)

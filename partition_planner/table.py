@@ -60,7 +60,7 @@ class KeySample(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Keys at which the rows of a partition or table can be divided.
 
     The planner goes by a key's place in the sample and whether two are the same text. It never
-    compares or reads them: the order, and how the text stands in a statement, are the source's.
+    compares or reads them: the source determines their order, and their text in a statement.
     """
 
     column: str
@@ -77,7 +77,7 @@ class PartitionInfo(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     kind: PartitionKind = "partition"
     """Which of the two the database selects the leaf as."""
     relation: tuple[str, str] | None = None
-    """(schema, name) of the physical table behind the leaf, where there is one."""
+    """(schema, name) of the physical table of the leaf, if it has one."""
     position: int
     """The partition's place in the order of the table."""
     rows: int | None = None
@@ -87,7 +87,7 @@ class PartitionInfo(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     Addresses are those within `relation` if the partition is selected by name, else those within
     the table. The extents may be a mere sample, such as single blocks, if it has the same rate for
-    all partitions: only their relative weight matters. A source whose addresses are not those of
+    all partitions: only their relative weight matters. A source whose addresses do not address
     single rows, or are a sample, knows `bytes` or `rows`, too.
     """
     keys: KeySample | None = None
@@ -106,7 +106,7 @@ class TableInfo(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rows: int | None = None
     bytes: int | None = None
     extents: tuple[RowExtent, ...] = ()
-    """As `PartitionInfo.extents`; used where there are no partitions, and so are the next two."""
+    """Like `PartitionInfo.extents`; used without partitions, and so are the next two."""
     keys: KeySample | None = None
     object_id: int | None = None
     ranges_from: str | None = None

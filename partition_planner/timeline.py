@@ -1,8 +1,8 @@
 """Which worker is on which unit when, where workers are not equally fast.
 
-`simulate` answers for workers that are alike and do not disturb each other. Here the caller says
-how fast those who are busy at a time are, so that shared cores, slower nodes or a disk that is at
-its limit can be played through.
+`simulate` answers for workers that are alike and do not disturb each other. Here the caller gives
+the speed of the workers that are busy together. So shared cores, slower nodes or a disk at its
+limit can be played through.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from partition_planner.model import Plan
 
 Speeds = Callable[[tuple[int, ...]], Sequence[float]]
 """From the workers that are busy, ascending, to the cost that each gets done in a unit of time, all
-above 0 and in the same order. Asked anew whenever a worker begins or ends a unit."""
+above 0 and in the same order. Asked again whenever a worker begins or ends a unit."""
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -39,8 +39,8 @@ def equally_fast(busy: tuple[int, ...]) -> tuple[float, ...]:
 def timeline(plan: Plan, parallelism: int, speeds: Speeds = equally_fast) -> tuple[Turn, ...]:
     """Return who reads what when, if idle workers take the plan's units in their order.
 
-    Of workers that are idle at once the one with the fewest units so far is served first, then the
-    one with the lowest number. Takes O(units * parallelism).
+    Of workers that become idle together, the one with the fewest units so far is served first, then
+    the one with the lowest number. Takes O(units * parallelism).
 
     Returns:
         A turn for each unit, in the order in which they are taken.
@@ -62,7 +62,7 @@ def timeline(plan: Plan, parallelism: int, speeds: Speeds = equally_fast) -> tup
 
 
 class _Clock:
-    """The workers as time goes on."""
+    """The state of the workers over time."""
 
     def __init__(self, parallelism: int, speeds: Speeds) -> None:
         self.now = 0.0

@@ -26,24 +26,24 @@ class WholeTable(_Selector, frozen=True, kw_only=True, tag="whole_table"):
 
 
 class NamedPartition(_Selector, frozen=True, kw_only=True, tag="named_partition"):
-    """Every row of one partition, whatever its extents were said to be."""
+    """Every row of one partition, for any extents."""
 
     partition: str
     kind: PartitionKind = field(default="partition", name="partition_kind")
-    """Under "partition_kind" in JSON, where "kind" is that of the selector."""
+    """Under "partition_kind" in JSON, where "kind" is the kind of the selector."""
     relation: tuple[str, str] | None = None
 
 
 class RowRange(_Selector, frozen=True, kw_only=True, tag="row_range"):
     """The rows at addresses [first, last); None is an open end.
 
-    The addresses are those of `relation`, or of the partition where the database selects it by
-    name, or else of the table. first == last selects nothing.
+    The addresses belong to `relation`, or to the partition where the database selects it by name,
+    or else to the table.
     """
 
     partition: str | None = None
     kind: PartitionKind = field(default="partition", name="partition_kind")
-    """As in `NamedPartition`."""
+    """The field of `NamedPartition`."""
     relation: tuple[str, str] | None = None
     object_id: int | None = None
     """The segment that the addresses belong to; a fact that only the source interprets."""
@@ -54,14 +54,14 @@ class RowRange(_Selector, frozen=True, kw_only=True, tag="row_range"):
 class KeyRange(_Selector, frozen=True, kw_only=True, tag="key_range"):
     """The rows whose key in `column` is in [first, last); None is an open end.
 
-    The ends are keys as the source gave them, in its own order and its own text. Rows are those of
-    the partition, or else of the table. A row without a key is in none: the source knows that there
-    is none.
+    The ends are keys as the source gave them, in its own order and its own text. Rows belong to the
+    partition, or else to the table. No range has a row without a key: the source knows that all
+    rows have keys.
     """
 
     partition: str | None = None
     kind: PartitionKind = field(default="partition", name="partition_kind")
-    """As in `NamedPartition`."""
+    """The field of `NamedPartition`."""
     relation: tuple[str, str] | None = None
     column: str
     first: str | None
@@ -86,8 +86,8 @@ class WorkUnit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Ordinal in the order of the table, from 1, zero-padded: sorted ids give that order. It is a
     part of file names."""
     selectors: Annotated[tuple[Selector, ...], Meta(min_length=1)]
-    """What it reads, one after the other; at least one. Several are chosen partitions that are read
-    as one unit: no single selector stands for some of the partitions."""
+    """The selectors that it reads, one after the other; at least one. Several are chosen partitions
+    that are read as one unit: no single selector covers only some of the partitions."""
     rows: int | None = None
     """Estimate; the units of a partition sum to the partition's own."""
     bytes: int | None = None
@@ -97,8 +97,8 @@ class WorkUnit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def partitions(self) -> tuple[str, ...]:
         """The partitions that it reads, or reads a part of; empty if it is not read by partition.
 
-        A unit without partitions has no rows but those of its selectors: all of the table, or a
-        range of a table that has no partitions.
+        A unit without partitions has only the rows of its selectors: all of the table, or a range
+        of a table without partitions.
         """
         names = (selector.partition for selector in self.selectors)
         return tuple(dict.fromkeys(name for name in names if name is not None))

@@ -137,7 +137,7 @@ def check(
     for number, entry in enumerate(entries):
         with reported(report, "to", number):
             checked_encryption(entry.request)
-    # Also the places of entries of which no table is known.
+    # Also the places of entries without a known table.
     requests = [each.request for each in checks]
     places = _Destinations(report=report, home=home)
     for number, each in enumerate(checks):

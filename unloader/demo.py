@@ -1,7 +1,7 @@
 """The demonstration: the reference table in an embedded database, unloaded twice and verified.
 
-It does nothing that `unloader run` and `unloader verify` would not do with their defaults, through
-the same functions, so its figures are those of the product.
+It does the work of `unloader run` and `unloader verify` with their defaults, through the same
+functions, so its figures are the product's.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _OUTPUTS: dict[str, tuple[TextFormat | ParquetFormat, Compression, int]] = {
     "csv": (TextFormat(), Compression(), 137),
     "parquet": (ParquetFormat(), Compression(codec="zstd"), 85),
 }
-"""Format, codec and bytes a row, the last a little over what was measured, to judge the space."""
+"""Format, codec and bytes a row, the last a little over the measured size, to judge the space."""
 
 _NOTICES = 10
-"""Lines that report the build, whatever the number of rows."""
+"""Lines that report the build, for any number of rows."""
 
 
 class DemoLine(Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class DemoLine(Struct, frozen=True, kw_only=True):
     """In units of 10**6 bytes."""
     directory: Path
     verified: bool
-    """The files hold what the manifest says, and as many rows as the database counts."""
+    """The files match the manifest, and have as many rows as the database counts."""
 
 
 class DemoResult(Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ def run_demo(
         UsageError: `rows` is less than 1.
         ConfigError: DuckDB is not installed.
         OutputFailed: The directory has too little space, refuses, or holds something else.
-        VerifyMismatch: The output is not what is in the table.
+        VerifyMismatch: The output differs from the table.
         Interrupted: `stop` returned True.
     """
     directory = directory.absolute()

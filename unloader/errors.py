@@ -14,8 +14,8 @@
 
 A `TransientSourceError` is a SourceError, a `WorkerLost` a PartialUnload, and a
 `StorageUnavailable` an OutputFailed, that another attempt may get past. Of the first, a
-`ConnectFailed` got no session at all, and a `SessionsRefused` none beside those there are;
-`unloader.engine.schedule` says what follows. A `SnapshotGone` is a SourceError that nothing gets
+`ConnectFailed` got no session at all, and a `SessionsRefused` none beside the open ones.
+`unloader.engine.schedule` decides about both. A `SnapshotGone` is a SourceError that nothing gets
 past, as the state that the run reads does not exist any more; of one that is `SnapshotTooOld` only
 further attempts can tell. Across processes travels `unloader.model.AttemptFailure`, never an
 exception: see `unloader.failures`.
@@ -46,7 +46,7 @@ class UnloaderError(Exception):
         self.message = message
         self.hint = hint or self.usual_hint
         self.script = ""
-        """SQL that would mend it, for whoever may run it; empty where there is none."""
+        """SQL that would mend it, for a user who may run it; empty without a remedy."""
 
     def __str__(self) -> str:
         """Return the message, then `Next:` and the hint."""
@@ -96,7 +96,7 @@ class ConnectFailed(TransientSourceError):
 
 
 class SessionsRefused(ConnectFailed):
-    """The source takes no more sessions now; those that are open go on."""
+    """The source takes no more sessions now; open sessions continue."""
 
     usual_hint = "lower --parallelism, or raise the database's limit of sessions"
 
@@ -194,7 +194,7 @@ LEAF_ERRORS: dict[str, type[UnloaderError]] = {
     "writers.errors:ValueNotRepresentable": OutputFailed,
     "writers.errors:WriteError": OutputFailed,
 }
-"""Every error of the three leaves and what it becomes; named as text so that none is imported."""
+"""Every error of the three leaves and its error here; named as text so that no leaf is imported."""
 
 
 def translate(error: BaseException) -> UnloaderError | None:
@@ -224,13 +224,13 @@ _SCARCE = {
         "lower --parallelism, or raise the limit on processes of this user (ulimit)",
     ),
 }
-"""What the system has run out of, by its error number, and what to do about it."""
+"""The exhausted resource of the system, by its error number, and its remedy."""
 
 _NO_THREAD = "can't start new thread"
 """All that Python says where the system refuses a thread; the error has no number."""
 
 _UNLOADED = re.compile("failed to map segment|[Cc]annot allocate memory")
-"""What the loader of libraries says; the former also where a file may not be executed."""
+"""Messages of the loader of libraries; the former also where a file may not be executed."""
 
 
 def _refused_by_the_system(error: BaseException) -> ConfigError | None:

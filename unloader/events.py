@@ -29,7 +29,7 @@ Phase = Literal[
     "measuring-disks",
     "measuring-source",
 ]
-"""In the order of a run; a source leaves out what it does not have. `unloader preflight` has the
+"""In the order of a run; a source omits phases that it does not have. `unloader preflight` has the
 last two."""
 
 
@@ -110,8 +110,8 @@ class UnitAdvanced(Struct, frozen=True, kw_only=True):
     waiting_for: str = ""
     """The disk that has no room, as text; empty if there is room."""
     waits_for: Waits = "nothing"
-    """What it has mostly waited for since its last report, or waits for now and for a second;
-    `limit` while its fetch is held up, as fewer workers are to work."""
+    """The main reason of its waits since its last report, or the reason of a wait that has lasted
+    for a second; `limit` while its fetch is held up, as fewer workers are to work."""
 
 
 class DirectoryFilled(Struct, frozen=True, kw_only=True):
@@ -197,7 +197,7 @@ class RunFinished(Struct, frozen=True, kw_only=True):
     """Everything is published; the figures are the totals of the manifest."""
 
     rows: int
-    """Of several outputs those that were read for them."""
+    """For several outputs, the rows that were read for them."""
     bytes: int
     seconds: float
     """Since the run began to plan, connecting included."""

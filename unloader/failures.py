@@ -34,7 +34,7 @@ def internal_failure(kind: str, text: str, trace: str = "") -> AttemptFailure:
 
     Args:
         kind: Class name of the exception.
-        text: What it said.
+        text: The text of the error.
         trace: Its traceback.
     """
     return AttemptFailure(

@@ -3,8 +3,8 @@
 Before that, all parts of the plan must be in a directory, and belong to one plan at one moment. The
 manifest of a part records which rows it has read. The names of directories are only for messages.
 
-The manifest is written last, and only if the directory has none. So of two processes that merge at
-the same time one wins, and a reader that finds the manifest finds all parts published.
+The manifest is written last, and only into a directory without a manifest. So of two processes that
+merge at the same time one wins, and a reader that finds the manifest finds all parts published.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _merged(found: Sequence[FoundPart], destination: PlacePath) -> Manifest:
 
 
 def _directories(part: FoundPart) -> list[DirectoryRecord]:
-    """Return the directories of a part: the first as seen from that of all parts."""
+    """Return the directories of a part: the first as seen from the directory of all parts."""
     known = part.manifest.directories
     if known is None:
         totals = part.manifest.totals
@@ -171,7 +171,7 @@ def _part(found: FoundPart) -> MergedPart:
 
 
 def _subset(manifests: Sequence[Manifest]) -> SubsetRecord | None:
-    """Return what the plan itself leaves out of the table; None if it is all of it."""
+    """Return the part of the table that the plan itself leaves out; None for the whole table."""
     first, *_ = subsets = [each.subset for each in manifests if each.subset is not None]
     if first.share is None and first.limit_rows is None:
         return None
@@ -179,7 +179,7 @@ def _subset(manifests: Sequence[Manifest]) -> SubsetRecord | None:
     whole = replace(first, part=None, units=units, selectors=None)
     if first.key is not None or first.share is None:
         return replace(whole, units=None, of_units=None)
-    # Of a sample of units they alone say which rows are in it.
+    # For a sample of units, the units alone determine its rows.
     read = [each for subset in subsets for each in subset.selectors or ()]
     if any(each.selectors is None for each in subsets):
         return whole  # They are ranges of values.
@@ -206,7 +206,7 @@ def _totals(manifests: Sequence[Manifest]) -> TotalsRecord:
 
 
 def _verified(manifests: Sequence[Manifest]) -> VerifiedRecord:
-    """Return what was checked of every part."""
+    """Return the checks that were made of every part."""
     each = [manifest.verified for manifest in manifests]
     rows = [verified.source_rows for verified in each]
     filtered = [verified.filtered_rows for verified in each]
@@ -254,7 +254,7 @@ def parts_in(destination: PlacePath) -> tuple[FoundPart, ...]:
     """Return all parts of the plan whose parts lie in a directory, by number.
 
     Raises:
-        OutputFailed: There is none, some are missing or not finished, or they are of different
+        OutputFailed: No part is found, some are missing or not finished, or they are of different
             plans, moments or forms.
     """
     home = str(destination)
@@ -312,7 +312,8 @@ def _check_one_plan(found: Sequence[FoundPart]) -> None:
 
 
 def _difference(one: FoundPart, other: FoundPart) -> str:
-    """Say what two parts differ in that those of one run have in common; empty if nothing."""
+    """Return how two parts differ in a value that all parts of one run share; empty without a
+    difference."""
     here, there = one.manifest, other.manifest
     if one.record.plan_digest != other.record.plan_digest:
         return "they are parts of different plans"

@@ -58,12 +58,12 @@ class Channel:
         return bool(self._outbox)
 
     def post(self, *parts: bytes) -> None:
-        """Send a frame: now what the pipe takes, the rest with later calls of `flush`."""
+        """Send a frame: as much as the pipe takes now, the rest with later calls of `flush`."""
         self._outbox += frame(*parts)
         self.flush()
 
     def flush(self) -> None:
-        """Send what the pipe takes. A closed pipe drops all: `receive` reports it."""
+        """Send as much as the pipe takes. A closed pipe drops all: `receive` reports it."""
         try:
             while self._outbox:
                 with memoryview(self._outbox) as view:
@@ -75,7 +75,7 @@ class Channel:
             self._outbox.clear()
 
     def receive(self, *, everything: bool = False) -> list[bytes]:
-        """Read what has come, at most 1 MiB or everything; return the bodies of whole frames.
+        """Read the arrived bytes, at most 1 MiB or everything; return the bodies of whole frames.
 
         A frame cut off by the other side's death is dropped.
         """
@@ -99,7 +99,7 @@ class Channel:
         except BlockingIOError:
             return False
         except OSError:
-            # ECONNRESET: it died with unread bytes in its inbox. What it sent came before this.
+            # ECONNRESET: it died with unread bytes in its inbox. Its data came before this.
             data = b""
         self._inbox += data
         self.ended = not data

@@ -1,8 +1,8 @@
 """The child's side of the pool: takes tasks from the pipe, runs them, sends back what came of it.
 
-Promises: it never outlives its parent, Ctrl-C at the terminal does not reach it, nothing it
-prints reaches the user, and whatever a task raises goes back as text. A task that is killed, or
-calls `os._exit`, takes this process with it; the parent sees that.
+Promises: it never outlives its parent, Ctrl-C at the terminal does not reach it, nothing it prints
+reaches the user, and any error of a task goes back as text. A task that is killed, or calls
+`os._exit`, takes this process with it; the parent sees that.
 """
 
 import atexit
@@ -30,7 +30,7 @@ Report = Callable[[object], None]
 TaskFunction = Callable[[Any, Report], object]
 
 number = 0
-"""The worker whose process this is; 0 in a process that is none."""
+"""The worker of this process; 0 in other processes."""
 
 _listeners: list[Report] = []
 
@@ -68,7 +68,7 @@ def prepared(entry: str, warm_up: bytes) -> TaskFunction:
 
     Args:
         entry: `package.module:function`; called as `function(task, report)`.
-        warm_up: A pickled task; None is no task.
+        warm_up: A pickled task, or None.
     """
     module_name, _, name = entry.partition(":")
     try:
@@ -121,13 +121,13 @@ def main(sock: socket.socket, stream: BinaryIO, ready: Ready, function: TaskFunc
 
 
 def _read(stream: BinaryIO, tasks: "queue.SimpleQueue[memoryview | None]") -> None:
-    """Take what the parent sends, also while a task runs; end with the parent."""
+    """Take the parent's messages, also while a task runs; end with the parent."""
     while (received := read_frame(stream)) is not None:
         tag, body = received[:1], received[1:]
         if tag == TASK:
             tasks.put(body)
         elif tag == TOLD:
-            # A listener that fails, or cannot read what it is sent, must not cost the worker.
+            # A listener that fails, or cannot read its message, must not cost the worker.
             with contextlib.suppress(Exception):
                 payload = pickle.loads(body)
                 for listener in _listeners:
@@ -149,7 +149,8 @@ def _done(worker: int, function: TaskFunction, body: memoryview, report: Report)
     try:
         return _pickled(Finished(worker=worker, result=function(pickle.loads(body), report)))
     except BaseException as error:
-        # The first frame is ours; an error from unpickling the task has no other.
+        # The first frame belongs to this module; an error from unpickling the task has only this
+        # frame.
         error = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
         # Text and traceback may run the error's own broken code.
         try:
@@ -196,7 +197,7 @@ def die_with_parent(parent_pid: int) -> None:
 def end_process(status: int, *, patient: bool = True) -> NoReturn:
     """End this process as the interpreter does, without taking the interpreter apart.
 
-    That takes longer than many a task, and frees what the kernel frees anyway.
+    That takes longer than many a task, and frees memory that the kernel frees anyway.
 
     Args:
         status: The exit status.

@@ -1,14 +1,14 @@
 """A process on each NUMA node that workers are forked from.
 
-A fork copies what is loaded, so a worker costs milliseconds instead of an interpreter and its
+A fork copies the loaded modules, so a worker costs milliseconds instead of an interpreter and its
 imports. It also copies the locks of all threads and continues one thread alone. So the process that
 is forked has one thread, which the kernel is asked before each fork, and is not the program itself.
 
-The server is a new interpreter. It is bound to its node before it imports anything, so that what it
-shares with its workers is in the memory of their node. It imports the entry function, does the
+The server is a new interpreter. It is bound to its node before it imports anything, so that the
+memory that it shares with its workers is on their node. It imports the entry function, does the
 warm-up, and then answers the parent's calls one after the other. It ends with the parent, and its
-workers end with it. An ended worker is kept until the parent asks for its exit status, so that no
-other process gets its number.
+workers end with it. An ended worker is kept until the parent asks for its exit status, so that its
+number is not used again.
 """
 
 import ctypes
@@ -124,7 +124,7 @@ class ForkServer:
 
     @property
     def pid(self) -> int | None:
-        """The id of the process; None if there is none."""
+        """The id of the process, or None."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -209,7 +209,7 @@ class ForkServer:
     ) -> Any:
         """Return the answer to a call, or the other value where the process has ended.
 
-        None is no call: the answer is the one to the warm-up.
+        None calls nothing: the answer is the one to the warm-up.
         """
         if self._sock is None:
             return otherwise
@@ -247,7 +247,7 @@ def start_interpreter(
 ) -> "subprocess.Popen[bytes]":
     """Start an interpreter with the `sys.path` of this process that calls a module's `serve`.
 
-    It inherits one end of a socket and no other descriptor, so that its parent sees each end of a
+    It inherits one end of a socket and no further descriptor, so that its parent sees each end of a
     pipe immediately. It is not a `multiprocessing.Process`, which imports the caller's `__main__`
     again: that is slow and needs a guard in every script.
 
@@ -310,7 +310,7 @@ def wait_for_end(pid: int, has_ended: Callable[[], bool], timeout_seconds: float
 
 
 def _reason_against() -> str | None:
-    """Return why no process is to be forked here; None if there is no reason."""
+    """Return why this process must not be forked; None if it may be forked."""
     if sys.platform != "linux":
         return f"forks are not safe on {sys.platform}"
     library = sys.modules.get("multiprocessing")
@@ -372,7 +372,7 @@ def _forked(
     threads = os.listdir("/proc/self/task")
     if len(threads) != 1:
         return f"the fork server has {len(threads)} threads"
-    # What is loaded stays to the end. The collector would write to each of these objects in every
+    # Loaded modules stay to the end. The collector would write to each of these objects in every
     # worker, and the kernel would copy the memory that the workers share.
     gc.freeze()
     try:
@@ -412,8 +412,8 @@ def _be_worker(
 def _set_title(*words: str) -> None:
     """Show these words as the arguments of this process, as many as there is room for.
 
-    They are written over the arguments of the server, as no other way is open to all users. Nothing
-    happens where the kernel does not show their place.
+    They are written over the arguments of the server, as no way but this is open to all users.
+    Nothing happens where the kernel does not show their place.
     """
     with suppress(OSError, IndexError, ValueError):
         fields = _STAT.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
