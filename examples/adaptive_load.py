@@ -26,7 +26,7 @@ TIMES = 2
 """As often the load comes and goes."""
 
 ONE_IN = 4
-"""Of so many ticks a worker runs in one."""
+"""A worker runs in one tick of this number."""
 
 TICK_SECONDS = 0.04
 
@@ -40,10 +40,10 @@ ANSWER_SECONDS = 10.0
 def under_second_load(
     request: Request, source: Source, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Run once, and return the curve with what the load did to it.
+    """Run once, and return the curve under the load.
 
     Raises:
-        SystemExit: There are no sessions of others at this source, or the table is too small.
+        SystemExit: This source cannot have other sessions, or the table is too small.
     """
     most = max(int(level) for level in options.levels.split(","))
     is_cpu = options.second_load == "cpu"
@@ -98,7 +98,7 @@ class Drive(threading.Thread):
     def __init__(
         self, watched: Watched, begin: Any, source: Source, options: argparse.Namespace, count: int
     ) -> None:
-        """Take what is begun for some seconds at least, with as many in between.
+        """Apply the load twice for at least some seconds, with as many seconds in between.
 
         Args:
             watched: The run.
@@ -136,7 +136,7 @@ class Drive(threading.Thread):
         """Wait for the seconds that were asked for, and longer for an answer of the run.
 
         Returns:
-            Whether the run goes on.
+            Whether the run has not ended.
         """
         until = self._watched.now() + self._seconds + self._patience
         ended = self.over.wait(self._seconds)
@@ -171,7 +171,7 @@ def _passed(since: float, moment: float | None) -> float | None:
 
 @contextmanager
 def paced(one_in: int) -> Iterator[None]:
-    """Let each worker run in one of so many ticks, and stand still in the others."""
+    """Run each worker in one of `one_in` ticks, and stop it in the others."""
     import psutil
 
     over = threading.Event()

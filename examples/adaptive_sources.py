@@ -24,16 +24,16 @@ FEW = "id % 100 = 0"
 
 
 def costly(cost: int) -> str:
-    """Return a condition that keeps every row, after the database has hashed so many times.
+    """Return a condition that keeps every row, after the database has hashed `cost` times.
 
-    It costs microseconds for each row, as a view with functions does. A run of a minute then needs
-    no table of hundreds of millions of rows.
+    It costs microseconds for each row, as a view with functions does. A run of a minute then works
+    without a table of hundreds of millions of rows.
     """
     return "md5(" * cost + "code" + ")" * cost + " <> ''"
 
 
 PACKET_SECONDS = 0.02
-"""The Oracle test server waits so long before each packet of 8 KiB."""
+"""The Oracle test server waits for this time before each packet of 8 KiB."""
 
 BURN = "while True: pass"
 
@@ -73,19 +73,19 @@ class Source:
     """Selects a few rows of all pages, before `where` costs anything."""
     unit_bytes: int = 8 << 20
     busy: Callable[[], subprocess.Popen[bytes]] | None = None
-    """Starts a session that works until it is ended; None where there is no server."""
+    """Starts a session that works until it is ended; None for a source without a server."""
     settle: Callable[[], None] = lambda: None
     """Ends what such sessions have left behind in the server."""
 
 
 def source_of(kind: str, rows: int, cost: int, directory: Path) -> AbstractContextManager[Source]:
-    """Make a table of so many rows, or serve one; it is gone afterwards.
+    """Make a table, or serve one; it is removed afterwards.
 
     Args:
-        kind: Of the database.
-        rows: Of the table.
-        cost: As `costly` takes it; the Oracle test server has no such condition.
-        directory: Where the database lies.
+        kind: The kind of database.
+        rows: Number of rows of the table.
+        cost: The cost for `costly`; the Oracle test server has no such condition.
+        directory: The directory of the database.
     """
     if kind == "oracle":
         return oracle(rows)
@@ -142,7 +142,7 @@ def postgres(rows: int, cost: int, directory: Path) -> Iterator[Source]:
 
 @contextmanager
 def oracle(rows: int) -> Iterator[Source]:
-    """Serve the reference table with the test server of this repository, in a process of its own.
+    """Serve the reference table with the test server of this repository, in a separate process.
 
     The user is its DBA, who may read V$SESSION. It waits before each packet, as a network does.
     """
@@ -169,7 +169,7 @@ def burner() -> subprocess.Popen[bytes]:
 
 @contextmanager
 def load(start: Callable[[], subprocess.Popen[bytes]], count: int) -> Iterator[None]:
-    """Have so many programs work beside the run."""
+    """Run `count` programs beside the run."""
     with ExitStack() as ends:
         for _ in range(count):
             process = ends.enter_context(start())

@@ -29,7 +29,7 @@ class Watched:
         """Of finished units."""
         self.may_work = 0
         self.loads: list[tuple[float, int]] = []
-        """When a second load of so many programs came, or 0 when it went."""
+        """Times at which a second load changed, with its number of programs; 0 when it ended."""
         self._running: dict[str, int] = {}
         self._held: set[str] = set()
         self._looks: list[tuple[float, int, int, int]] = []

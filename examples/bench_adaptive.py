@@ -14,17 +14,17 @@ the first two cost the database some CPU, the third waits before each packet as 
 is unloaded by whole runs with each fixed number of workers and adaptively, in turns; every other
 turn goes the other way about. A run that is not counted warms the caches before.
 
-`ratios` has the seconds of the adaptive run over those of the best fixed number, paired within a
-turn, the median of the turns; for each source. The best number is the one with the least median
-seconds over the turns. `strictest` compares with whichever fixed run was the fastest in that turn:
-that is the least of several, so by chance alone it is less than any single number gives. Seconds
-are those of whole runs, start and end included. A table should take a minute or more.
+For each source `ratios` has the seconds of the adaptive run over the seconds of the best fixed
+number: paired within a turn, and the median of the turns. The best number has the least median
+seconds over the turns. `strictest` compares with the fastest fixed run of that turn. This is the
+least of several times, so by chance alone it is less than any single number gives. Seconds are of
+whole runs, start and end included. A table should take a minute or more.
 
 With --second-load one adaptive run under a limit meets another load that comes and goes twice: a
 program on each CPU under --max-cpu, or busy sessions of others under --max-db-load. Each worker is
 stopped by a signal for three quarters of the time, as if it waited for a network: on a small
 machine two workers alone would take all CPUs, and a limit would have nothing to decide. The curve
-has, for each second, the workers that may work, those that are at work, and the rows that came.
+has, for each second, the workers that may work, the busy workers, and the rows that arrived.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ ADAPTIVE = "adaptive"
 
 
 def main() -> None:
-    """Measure, and show what was found."""
+    """Measure, and show the results."""
     options = parsed()
     found: dict[str, Any] = {}
     for kind in options.only or ([""] if options.source else KINDS):
@@ -197,7 +197,7 @@ def compared(request: Request, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def one_run(request: Request, name: str, most: int) -> Watched:
-    """Unload once, and return what was seen."""
+    """Unload once, and return the watched run."""
     if name == ADAPTIVE:
         # The seats of the largest fixed run, so that both may use the same.
         tuned = ConcurrencyOptions(adaptive=True, max_sessions=most + 1)
@@ -205,7 +205,7 @@ def one_run(request: Request, name: str, most: int) -> Watched:
     else:
         limits = replace(request.limits, parallelism=int(name))
         request = replace(request, limits=limits)
-    # What the run before has left to be written is not this one's to wait for.
+    # This run must not wait for data that the run before has not yet written to the disk.
     os.sync()
     watched = Watched()
     api.unload(request, observe=watched)

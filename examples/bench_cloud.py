@@ -3,20 +3,21 @@
     python examples/bench_cloud.py --place 's3://bucket/bench?endpoint=http://127.0.0.1:7070' --json
 
 A table is made in a DuckDB file and unloaded to a directory once. Then, in turn: a run into the
-place, and as many processes as that has workers, which put the files of the directory under other
-keys there. `wall_vs_bare_put` is the run's time from its first row to its last file, as its
-manifest has it, by that of the bare puts, both without the start of a process; `total_vs_bare_put`
-has publishing with it. A run has rows to read and to encode, and a put has not: where the store is
-on the same cores, and takes all that is left of them, that is what the ratios show. So the CPU time
-is told, too: `cpu_vs_local_and_bare` is the run's by that of a run to a directory and the puts
-together, all from the start of the first process to the end of the last, without the store's own.
-What a run loads once weighs less the more rows there are: about 1 CPU-s more than to a directory.
-With `--server-pid` that process, and its threads, get one CPU to themselves, and all that is
-measured the others; then its CPU time is told, too: what the store takes bounds any client. Where
-the command `aws` is found, and the place is in S3, the files of a run to a directory are copied by
-it, too: `wall_vs_local_then_cp` is the run with publishing by that run and the copy. Credentials
-come from the environment. What was written is removed, and what this machine has not yet written to
-its disks is waited for, before the next one's turn.
+place, and bare puts by as many processes as the run has workers. They put the files of the
+directory under other keys there. `wall_vs_bare_put` divides the run's time from its first row to
+its last file, from its manifest, by the time of the bare puts. Both are without the start of a
+process; `total_vs_bare_put` includes publishing. A run reads and encodes rows, and a put does not:
+where the store shares the cores and uses the rest of them, the ratios show this work.
+
+So the CPU time is reported, too. `cpu_vs_local_and_bare` divides the run's CPU time by the sum of a
+run to a directory and the puts. All are from the start of the first process to the end of the last,
+without the store's own. The modules that a run loads once cost about 1 CPU-s more than for a
+directory, whatever its rows. With `--server-pid` that process, and its threads, get a separate CPU,
+and all measured processes the others. Then the CPU time of the store is reported, too, as it bounds
+any client. Where the command `aws` is found, and the place is in S3, it also copies the files of a
+run to a directory: `wall_vs_local_then_cp` divides the run with publishing by that run and the
+copy. Credentials come from the environment. Before the next turn the written objects are removed,
+and this machine's pending disk writes are finished.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _IN_FLIGHT = 4
 def main() -> None:
     """Measure, and print a table or one object."""
     options = _options()
-    # A run that compiles its modules anew each time is not one that somebody has installed.
+    # An installed program does not compile its modules at each run.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if options.server_pid:
         _part(options.server_pid)
@@ -86,7 +87,7 @@ def main() -> None:
             for turn in turns if number % 2 else turns[::-1]:
                 turn()
                 _clear(options.place)
-                # What one has written must not be what the next one waits for: the store may be
+                # The next contender must not wait for the writes of this one: the store may be
                 # on a disk of this machine.
                 os.sync()
     ratios = {
@@ -135,7 +136,7 @@ def _options() -> argparse.Namespace:
 
 
 def _part(server: int) -> None:
-    """Give the server CPUs of its own, the others to this process and those that it starts."""
+    """Give the server separate CPUs, and the others to this process and its children."""
     found = cpus()
     if not found.are_apart:
         raise SystemExit("there is only one CPU: the server cannot have a separate CPU")
@@ -223,7 +224,7 @@ def _run(
         for unit in manifest["units"]  # type: ignore[attr-defined]
     ]
     reading.append(max(end for _, end in seconds) - min(start for start, _ in seconds))
-    # What comes before the first row is the same with any destination.
+    # The time before the first row is the same with any destination.
     whole.append(took - min(start for start, _ in seconds))
 
 

@@ -6,8 +6,8 @@
 A table is made in a DuckDB file, and a scheduler and Dask workers of one thread are started on this
 machine. Then both runs take turns, and the next pair the other way round. `cluster_wall_vs_local`
 is the median of the pairs' ratios of whole commands, the start of the process included, with Dask
-workers that have loaded what units need in a first pair, which does not count;
-`cluster_run_vs_local` is that of the runs' own times, as their manifests have them.
+workers that have loaded the modules for units in a first pair, which does not count;
+`cluster_run_vs_local` is the median of the ratios of the runs' own times, from their manifests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from unloader.request.settings import parse_count  # noqa: E402
 def main() -> None:
     """Measure, and print a table or one object."""
     options = _options()
-    # A program that is installed has its bytecode: nobody compiles it at each start.
+    # An installed program has its bytecode and does not compile it at each start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Wall time and CPU of `unloader run` beside what people would otherwise use, on the same rows.
+"""Wall time and CPU of `unloader run` beside other tools, on the same rows.
 
     python examples/bench_end_to_end.py --rows 5000000 --runs 5
 
-The rows are those of the reference table (32 hash partitions), in a DuckDB file and in a PostgreSQL
-server that this script starts itself. The others are
+The table is the reference table (32 hash partitions), in a DuckDB file and in a PostgreSQL server
+that this script starts. The other tools are
 
   psql     `\\copy` of each partition to its own CSV file, two psql at a time from a shared list;
            psql_synced is the same and `sync` of its files
@@ -13,20 +13,21 @@ server that this script starts itself. The others are
            extension postgres, where the DuckDB of `--duckdb-python` has that
   copy     DuckDB's own COPY, two threads, one file
 
-and ours runs with parallelism 2. PostgreSQL's processes have the upper half of the CPUs, and
-whoever reads from it the lower half, so that neither takes time from the other; `--together` gives
-all CPUs to both. Each round runs ours and theirs in turn, every other round the
-other way about; a ratio is ours / theirs within one round, and the median over the rounds counts.
+and ours runs with parallelism 2. PostgreSQL's processes have the upper half of the CPUs, and its
+clients the lower half, so that neither takes time from the other; `--together` gives all CPUs to
+both. Each round runs ours and theirs in turn, every second round in the opposite order. A ratio is
+ours / theirs within one round, and the median over the rounds counts.
 Files are compared with the table, all columns of all rows, after every single run.
 
 What each side does: ours checksums and syncs every file, renames it, and writes a manifest; psql,
-pyarrow and DuckDB's COPY write and close, no sync: what psql_synced takes is what files cost that
-are there after a power cut. `--sync` adds a sync of their files to the time of all others.
-The ratios are of ours with `--verify none`, since the others do not count the rows in the database
-again; those that end in `_counted` are of ours with the default, `--verify count`.
+pyarrow and DuckDB's COPY write and close without a sync. psql_synced shows the cost of files that
+survive a power cut. `--sync` adds a sync of their files to the time of all other tools. The ratios
+use ours with `--verify none`, since the other tools do not count the rows in the database again.
+Ratios that end in `_counted` use ours with the default, `--verify count`.
 
 CPU is user and system time of the whole process tree, start-up included, without the server; the
-server's is told apart. Needs the extra `test`; what is missing is left out with a line on stderr.
+server's is reported separately. Needs the extra `test`; a missing tool is skipped with a line on
+stderr.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Measurement:
 
 def main() -> None:
     """Measure and print."""
-    # A program that is installed has its bytecode: nobody compiles it at each start.
+    # An installed program has its bytecode and does not compile it at each start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     options = parsed()
     with workplace(options) as directory:
@@ -160,7 +161,7 @@ def workplace(options: argparse.Namespace) -> Iterator[Path]:
         yield options.keep.resolve()
         return
     directory = Path(tempfile.mkdtemp(prefix="unloader-bench-", dir=options.dir)).resolve()
-    # Run by root, the server has a user of its own, which must get at its files.
+    # Run by root, the server has a separate user, who must reach its files.
     directory.chmod(0o755)
     try:
         yield directory
@@ -179,12 +180,12 @@ def need_space(directory: Path, rows: int) -> None:
 
 
 def apart(postgres: Postgres) -> frozenset[int] | None:
-    """Give the server CPUs of its own; return the others, None where there is one."""
+    """Give the server separate CPUs; return the others, None where there is one."""
     found = cpus()
     if not found.are_apart:
         say("one CPU: the server and its clients share it")
         return None
-    # Sessions that are opened from now on have those of the postmaster.
+    # Sessions that are opened from now on have the CPUs of the postmaster.
     for process in (postgres.postmaster, *postgres.postmaster.children(recursive=True)):
         moved(process.pid, found.server)
     return found.clients
@@ -222,10 +223,10 @@ def measure(
 def one_run(
     contender: Contender, number: int, postgres: Postgres | None, clients: frozenset[int] | None
 ) -> Measurement:
-    """Run a contender into an empty directory and return what it took."""
+    """Run a contender into an empty directory and return its times."""
     shutil.rmtree(contender.directory, ignore_errors=True)
     contender.directory.mkdir()
-    os.sync()  # nobody pays for the dirty pages of the run before
+    os.sync()  # no run writes the dirty pages of the run before it
     server = postgres if contender.contest.startswith("pg_") else None
     server_before = server.cpu_seconds() if server else 0.0
     with kept_to(clients if server else None):
@@ -332,7 +333,7 @@ def medians(measurements: list[Measurement], rows: int) -> list[dict[str, Any]]:
 
 
 def machine(directory: Path) -> dict[str, Any]:
-    """Return what the figures depend on."""
+    """Return the versions and hardware that the figures depend on."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():

@@ -2,9 +2,9 @@
 
     python examples/bench_listing.py [--postgres URL] [--tables 500] [--duckdb 2000] [--json]
 
-An empty database is filled with small tables of 14 columns first; PostgreSQL is measured only where
-a URL of a database for tests is given, in a schema of its own. Described alone, only some tables
-are measured, and the rest reckoned.
+An empty database is filled with small tables of 14 columns first. PostgreSQL is measured only where
+a URL of a database for tests is given, in a separate schema. Described one at a time, only some
+tables are measured, and the rest is estimated.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def of_postgres(count: int, url: str) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure what was asked for, and print it."""
+    """Measure the chosen databases, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--postgres", metavar="URL")
     parser.add_argument("--tables", type=int, default=500, help="in PostgreSQL")

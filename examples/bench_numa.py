@@ -3,17 +3,16 @@
 
     python examples/bench_numa.py --rows 5000000 --runs 11
 
-The same table, the reference table in a DuckDB file, is unloaded both ways in each round, every
-other round the other way about. A ratio is auto / off within one round, of wall time and of the CPU
-of the whole process tree; the median over the rounds counts, and the quartiles and extremes beside
-it show how far the machine lets one see. As a measure of that, each round also runs `off` a second
-time, against the first: what differs there is no cost of anything.
+The reference table in a DuckDB file is unloaded both ways in each round, every second round in the
+opposite order. A ratio is auto / off within one round, of wall time and of the CPU of the whole
+process tree. The median over the rounds counts; the quartiles and extremes beside it show the noise
+of the machine. To measure the noise, each round also runs `off` a second time, against the first.
 
 On one node there is nothing to gain, and the ratio is the whole cost: binding, memory policy, looks
 at the workers' CPUs and pages. On several nodes it has the gain in it, too.
 
-Then the cost of one look at a process with so much memory in use, in milliseconds: at its CPUs, and
-at its pages in small and, where the kernel gives them, huge ones.
+Then the cost of one look at a process with some memory in use, in milliseconds: at its CPUs, and
+at its pages, in small pages and, where the kernel gives them, huge pages.
 """
 
 from __future__ import annotations
@@ -132,7 +131,7 @@ def one_run(
 ) -> dict[str, float]:
     """Unload the table into an empty directory and return what that took, in seconds."""
     shutil.rmtree(output, ignore_errors=True)
-    os.sync()  # nobody pays for the dirty pages of the run before
+    os.sync()  # no run writes the dirty pages of the run before it
     command = [
         *(sys.executable, "-m", "unloader", "run", f"duckdb://{database}", "--table", TABLE),
         *("--to", str(output), "--numa", CONTENDERS[name], "--verify", "none", "--quiet"),
@@ -176,7 +175,7 @@ def spread(
 
 
 def looks(megabytes: list[int]) -> list[dict[str, Any]]:
-    """Return what one look takes at a process with so much memory in use: medians of many."""
+    """Return the median times of one look at a process, for each amount of memory in use."""
     found = []
     for size in megabytes:
         for kind in ("NOHUGEPAGE", "HUGEPAGE"):
@@ -197,7 +196,7 @@ def looks(megabytes: list[int]) -> list[dict[str, Any]]:
 
 @contextmanager
 def holder(megabytes: int, kind: str) -> Iterator[int]:
-    """Run a process that has so much memory in use; give its id."""
+    """Run a process with `megabytes` of memory in use; yield its id."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(megabytes * 1_000_000 // PAGE_BYTES * PAGE_BYTES), kind],
         stdin=subprocess.PIPE,
@@ -223,7 +222,7 @@ def timed(look: Callable[[int, int], object], pid: int) -> float:
 
 
 def machine() -> dict[str, Any]:
-    """Return what the figures depend on."""
+    """Return the versions and hardware that the figures depend on."""
     topology = detect()
     return {
         "system": platform.platform(),

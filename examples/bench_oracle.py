@@ -4,9 +4,9 @@
     python examples/bench_oracle.py --rows 1000000 --runs 5
 
 The table is the reference table (32 hash partitions). Without `--url` it is served by the test
-server of this repository, which speaks Oracle's wire protocol to the real python-oracledb: what
-the client spends is real, network and database are not. With `--url` and `--table` it is a table of
-the same ten columns in a database of your own. Side by side, one process each:
+server of this repository, which speaks Oracle's wire protocol to the real python-oracledb. The
+client's costs are real; network and database are not. With `--url` and `--table` it is a table of
+the same ten columns in your database. Side by side, one process each:
 
   discard     python-oracledb's data frames with exact types, every batch dropped
   csv         `unloader run --parallelism 1 --verify none`, dialect `sqlldr-var`, checksum included
@@ -48,11 +48,11 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = "HASH_PART_0160"
 CONTENDERS = ("discard", "csv", "rfc4180", "parquet", "ordinary", "script")
 FEW = 2
-"""Partitions of the small run that stands for the start-up."""
+"""Partitions of the small run, whose time counts as the start-up."""
 STEADY = 0.10
 """Most that the middle half of the times may be apart, of their median."""
 MOST_TIMES = 3
-"""So many times the rounds asked for, if they are not steady before."""
+"""Factor of the number of rounds, after which unsteady rounds end."""
 
 
 def main() -> None:
@@ -139,7 +139,7 @@ def measure(options: argparse.Namespace, url: str, place: Path) -> dict[str, Any
 
 
 def is_steady(taken: dict[str, list[float]]) -> bool:
-    """Tell whether the times of each contender lie close together."""
+    """Return whether the times of each contender are close together."""
     return all(apart(each) <= STEADY for each in taken.values())
 
 
@@ -201,7 +201,7 @@ def cpu_of(
 
 
 def connected(url: str) -> Any:
-    """Connect as the contenders do that are no unloader."""
+    """Connect as the contenders without unloader do."""
     import oracledb
 
     parts = urlsplit(url)

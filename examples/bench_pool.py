@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What a task costs beside its own work, in our pool and in those of the standard library.
+"""What a task costs beside its own work, in our pool and in the standard library's pools.
 
     python examples/bench_pool.py --tasks 5000 --workers 2 --runs 5
 
-Each contender runs so many tasks that do nothing but double a number, in processes that are up and
-have run a few already:
+Each contender runs `--tasks` tasks that only double a number, in processes that have already run a
+few:
 
   supervisor         the engine of a run over numa.supervisor.Supervisor, with retries and losses
   supervisor_limits  the same with a limit on silence, time and memory, checked all the while
@@ -90,7 +90,7 @@ class Doubling(Work[Number]):
 def supervisor(
     workers: int, limits: ProcessLimits, seconds: float
 ) -> Iterator[tuple[Run, list[int]]]:
-    """Yield a function that runs so many tasks, and the processes that do them."""
+    """Yield a function that runs a number of tasks, and the processes that do them."""
     seating = Seating(seats=place(detect(), workers), memory_policy="preferred")
     with LocalExecutor(seating, ENTRY, limits, looks=False) as ours:
 
@@ -160,7 +160,7 @@ def spawning() -> Any:
 
 
 def contenders(workers: int) -> dict[str, Callable[[], Any]]:
-    """Return what is compared, by name."""
+    """Return the contenders by name."""
     limits = ProcessLimits(memory_bytes=HUGE, task_memory_bytes=HUGE)
     return {
         "supervisor": lambda: supervisor(workers, ProcessLimits(), 0.0),

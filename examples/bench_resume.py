@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""What it costs to continue a run of very many work units, nearly all of which are done.
+"""The cost of resuming a run of very many work units when nearly all are done.
 
     python examples/bench_resume.py --units 100000 --json
 
-A table is made in a DuckDB file, and a run of it is killed once it is on record what it is to do.
-Then this script itself stages the files of all units but the last ones, with their lines in the
-journal, just as the run would have left them: to unload them would take many minutes and is not
-what is measured. `unloader resume` confirms each of them by its checksum, unloads the last ones,
-counts, and publishes. `unloader verify` then reads everything once more.
+A table is made in a DuckDB file, and a run of it is killed after it has recorded its plan. Then
+this script stages the files of all units except the last ones, with their lines in the journal,
+exactly as the run would have left them. To unload them would take many minutes, which are not
+measured. `unloader resume` confirms each of them by its checksum, unloads the last ones, counts,
+and publishes. `unloader verify` then reads everything once more.
 
-The figures are of the command that resumes: seconds, CPU seconds with those of its workers, and the
-most memory that its own process had. The ratio is the CPU time for each unit that was kept.
+The figures are of the command that resumes: seconds, CPU seconds including its workers, and the
+peak memory of its own process. The ratio is the CPU time for each unit that was kept.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ LEFT = 100
 
 
 def main() -> None:
-    """Measure, and show what was found."""
-    # A program that is installed has its bytecode: nobody compiles it at each start.
+    """Measure, and show the results."""
+    # An installed program has its bytecode and does not compile it at each start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--units", type=int, default=100_000)

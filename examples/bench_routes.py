@@ -4,11 +4,11 @@
     python examples/bench_routes.py --rows 250000 --runs 3
     python examples/bench_routes.py --source duckdb --json
 
-The shapes are those of published measurements of message engines: one input to one output, the same
+Published measurements of message engines have the same shapes: one input to one output, the same
 with a transform of four fields, and one input to four outputs with a transform each.
 
-  t1            one run, CSV; the rows go through our encoder, and are not passed on as the database
-                makes them, which is what a transform needs too
+  t1            one run, CSV; the rows go through our encoder, as they must for a transform, and
+                the database's own text is not passed on
   t2            the same with four fields changed: one renamed and cut, one cast, one cut to its
                 month, one constant
   t4            one run of four routes: CSV, CSV with another dialect, Parquet with zstd, Parquet
@@ -22,12 +22,13 @@ within a round, and the median over the rounds counts:
 
   four_routes_cpu_vs_four_runs        of the whole commands
   four_routes_cpu_per_row_vs_four_runs  the same with the cost of a start taken off, once and four
-                                      times: what is left for a table of any size
+                                      times: the rest holds for a table of any size
   transform_cpu_s_per_million_rows    t2 over t1, each without its start, in CPU-seconds
 
-CPU is user and system time of our processes; that of the server is told apart, and the ratios whose
-names end in `_with_server` have it in. From a DuckDB file the database is in our processes. After
-each round the files of the routes are compared with those of the four runs, byte by byte.
+CPU is user and system time of our processes. The server's CPU is reported separately, and the
+ratios whose names end in `_with_server` include it. From a DuckDB file the database is in our
+processes. After each round the files of the routes are compared with the files of the four runs,
+byte by byte.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ ONE_FILE = 'format = "csv"\nfile-size = "1TiB"'
 
 def main() -> None:
     """Measure and print."""
-    # A program that is installed has its bytecode: nobody compiles it at each start.
+    # An installed program has its bytecode and does not compile it at each start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -98,7 +99,7 @@ def main() -> None:
     options = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="unloader-bench-", dir=options.dir)).resolve()
     try:
-        # The server has a user of its own where this is run by root.
+        # Run by root, the server has a separate user.
         place.chmod(0o755)
         report = measured(options, place)
     finally:
@@ -111,12 +112,12 @@ def main() -> None:
 
 
 def measured(options: argparse.Namespace, place: Path) -> dict[str, Any]:
-    """Return ratios, figures, every run, and what they depend on."""
+    """Return ratios, figures, every run, and a description of the machine."""
     served = {"duckdb": duckdb_served, "postgres": postgres_served}[options.source]
     rounds: list[dict[str, Any]] = []
     with served(options.rows, place) as (url, server_cpu):
         contest = Contest(url, server_cpu, options.parallelism, place)
-        contest.start()  # What is read from disk for the first time is no one's cost.
+        contest.start()  # The first read from disk does not count.
         shapes: dict[str, Callable[[], dict[str, float]]] = {
             "start": contest.start,
             "start_t2": lambda: contest.start(CHANGES),
@@ -144,7 +145,7 @@ def measured(options: argparse.Namespace, place: Path) -> dict[str, Any]:
 
 
 class Contest:
-    """Runs each shape into a directory of its own."""
+    """Runs each shape into a separate directory."""
 
     def __init__(
         self, url: str, server_cpu: Callable[[], float], parallelism: int, place: Path
@@ -182,7 +183,7 @@ class Contest:
         return {key: sum(each[key] for each in found) for key in found[0]}
 
     def compare(self) -> None:
-        """Fail unless the routes wrote what the four runs wrote."""
+        """Fail unless the routes wrote the same files as the four runs."""
         for name in ROUTES:
             ours, theirs = (self._place / "out" / each / name for each in ("t4", "four"))
             files = sorted(path.name for path in theirs.iterdir() if path.name[0] != "_")
@@ -220,7 +221,7 @@ class Contest:
 
 
 def ratios(rounds: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the medians of what is compared within each round."""
+    """Return the medians of the ratios and differences within each round."""
 
     def median(of: Callable[[dict[str, Any]], float]) -> float:
         return round(statistics.median(map(of, rounds)), 4)
@@ -264,7 +265,7 @@ def figures(rounds: list[dict[str, Any]], rows: int) -> dict[str, float]:
 
 @contextmanager
 def duckdb_served(rows: int, place: Path) -> Iterator[tuple[str, Callable[[], float]]]:
-    """Yield the URL of a file with the tables; there is no server."""
+    """Yield the URL of a file with the tables; DuckDB needs no server."""
     import duckdb
 
     path = place / "wide.db"

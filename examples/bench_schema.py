@@ -1,39 +1,39 @@
 #!/usr/bin/env python3
-"""One run over all tables of a schema, beside what people do without: wall time and CPU.
+"""One run over all tables of a schema, beside other tools: wall time and CPU.
 
     python examples/bench_schema.py --json
     python examples/bench_schema.py --source duckdb --tables 2000
     python examples/bench_schema.py --source oracle-test --tables 50
 
-PostgreSQL: a server that this script starts, 500 tables of which 3 have 2 million rows and the
-others 0 to 20,000, hostile names and foreign keys among them; a writer commits transfers between
+PostgreSQL: a server that this script starts, with 500 tables. Three have 2 million rows and the
+others 0 to 20,000, hostile names and foreign keys among them. A writer commits transfers between
 the tables all the time, and inserts rows. DuckDB: a file with small tables. Oracle: the test server
 of this repository, which speaks Oracle's wire protocol to the real driver. Side by side:
 
   ours          one `unloader run` over all tables, `--verify none`
   ours_counted  the same with the default, `--verify count`
   pg_dump       `pg_dump -Fd -j` of the data, with the same codec
-  psql          COPY of each table by a psql of its own, as many at a time; PostgreSQL alone
+  psql          COPY of each table by a separate psql, as many at a time; PostgreSQL alone
   loop          `unloader run` of one table after the other, each with its own snapshot; of the
-                small tables `--loop-small` are run, of all sizes, and the rest reckoned from them
+                small tables `--loop-small` are run, of all sizes, and the rest is estimated
 
 All have the same parallelism. The server and the writer have one half of the CPUs and the
 contenders the other, where there are two or more; with `--together` all share them. A round runs
-the contenders in turn, every other round the other way about. A ratio is ours divided by theirs
+the contenders in turn, every second round in the opposite order. A ratio is ours divided by theirs
 within a round, the median over the rounds counts, and less is better. `wall_vs_pg_dump` and
-`wall_vs_psql` are of `ours`, as those two count nothing; `wall_vs_loop` and `cpu_vs_loop` are of
-`ours_counted`, as each run of the loop counts, and so are those that end in `_counted`. CPU is user
-and system time of the process tree without the server, whose is told apart;
-`cpu_ms_per_small_table` is that of `ours_counted` over all tables without that of the same over the
-big ones alone, for each small table.
+`wall_vs_psql` use `ours`, as those two tools count nothing. `wall_vs_loop` and `cpu_vs_loop` use
+`ours_counted`, as each run of the loop counts; so do the ratios that end in `_counted`. CPU is user
+and system time of the process tree; the server's CPU is reported separately.
+`cpu_ms_per_small_table` is the CPU of `ours_counted` over all tables, less its CPU over the big
+tables alone, for each small table.
 
 Ours has every file on the disk before it has its final name, and pg_dump syncs every file at its
 end (`--sync`, its default); psql syncs nothing. pg_dump writes the text form of COPY; ours reads it
 and writes CSV; psql writes the CSV form, which costs the server more. The report has this as
 `notes`.
 
-What ours wrote is read by DuckDB after each run: every table must be as it was after one and the
-same transfer, row by row, and the balances of all tables must make the sum that they began with.
+DuckDB reads the files of ours after each run. Every table must be as it was after one and the same
+transfer, row by row, and the balances of all tables must still have their initial sum.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Measurement:
 def main() -> None:
     """Measure and print, or be the writer."""
     options = parsed()
-    # A program that is installed has its bytecode: nobody compiles it at each start.
+    # An installed program has its bytecode and does not compile it at each start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if options.writer:
         write(options)
@@ -184,7 +184,7 @@ def workplace(options: argparse.Namespace) -> Iterator[Path]:
     """Yield the working directory; without --keep it is removed in the end."""
     if options.keep is not None:
         options.keep.mkdir(parents=True, exist_ok=True)
-        # Run by root, the server has a user of its own, which must get at its files.
+        # Run by root, the server has a separate user, who must reach its files.
         options.keep.chmod(0o755)
         yield options.keep.resolve()
         return
@@ -227,10 +227,11 @@ def measure(
 
 
 def put_aside(directory: Path, name: str) -> None:
-    """Empty the files of a run, and leave them to be removed when all is measured.
+    """Empty the files of a run, and leave them to be removed after all measurements.
 
-    For a minute ext4 gives the number of a removed file to no other, and passes over each of them
-    whenever a file is made: removing a thousand files makes the next run's several times as dear.
+    For a minute ext4 does not reuse the number of a removed file, and it passes over each such
+    number whenever a file is made. Removing a thousand files makes the next run's files several
+    times as expensive.
     """
     for path in directory.rglob("*"):
         if path.is_file():
@@ -241,14 +242,14 @@ def put_aside(directory: Path, name: str) -> None:
 
 
 def one_run(contender: Contender, number: int, schema: Schema) -> Measurement:
-    """Run a contender into an empty directory and return what it took, or would have."""
+    """Run a contender into an empty directory and return its times, measured or estimated."""
     shutil.rmtree(contender.directory, ignore_errors=True)
     contender.directory.mkdir()
     found = Measurement(
         name=contender.name, round=number, wall_s=0.0, cpu_s=0.0, server_cpu_s=0.0, bytes=0
     )
     for command in contender.commands:
-        os.sync()  # nobody pays for the dirty pages of the run before
+        os.sync()  # no run writes the dirty pages of the run before it
         before, started = schema.server_cpu_seconds(), time.perf_counter()
         process = subprocess.Popen(
             ["sh", "-c", command.text], cwd=CHECKOUT, stdin=subprocess.DEVNULL
@@ -329,7 +330,7 @@ def shown(text: str) -> str:
 
 
 def machine(directory: Path) -> dict[str, Any]:
-    """Return what the figures depend on."""
+    """Return the versions and hardware that the figures depend on."""
     return {
         "usable_cpus": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),

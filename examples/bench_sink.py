@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How busy the overlapped writer keeps its destination, beside dd, and what it costs.
+"""How busy the overlapped writer keeps its destination, beside dd, and its CPU cost.
 
     python examples/bench_sink.py --size 512 --runs 5
     python examples/bench_sink.py --directory /mnt/slow --size 256
@@ -9,7 +9,7 @@ the destination has them:
 
   pipe         CSV is encoded while it is written into a named pipe that a third process drains
                at --rate; a bubble in the stream is time lost for good
-  pipe_zstd    the same with compression, drained at a rate below that of the compressed bytes
+  pipe_zstd    the same with compression, drained more slowly than compressed bytes arrive
   disk         a file with the final sync, the encoder left out: buffers are handed over as they are
   disk_direct  the same with direct I/O, dd with oflag=direct
 
@@ -99,7 +99,7 @@ class Bench:
         return taken[1], taken[0]
 
     def text_into(self, path: Path, codec: Any, size: float) -> int:
-        """Encode rows until so many bytes are in the pipe; return how many it became."""
+        """Encode rows until `size` bytes are in the pipe; return the number of bytes."""
         spec = OutputSpec(
             directory=str(self.place),
             stream=str(path),
@@ -270,7 +270,7 @@ def dd(path: Path, *operands: str) -> None:
 
 
 def clocked(clock: Callable[[], float], act: Callable[..., Any], *arguments: Any) -> float:
-    """Return how far a clock went on while something was done."""
+    """Return by how much a clock advanced during a call."""
     started = clock()
     act(*arguments)
     return clock() - started

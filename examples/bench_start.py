@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the smallest run costs: one table of a hundred rows, from each source, with default options.
+"""The cost of the smallest run: one table of a hundred rows, from each source, default options.
 
     python examples/bench_start.py --runs 20
 
@@ -13,7 +13,7 @@ is not counted, and medians count. Each output is compared with the table's rows
 hundred small units is unloaded by one worker and by --workers in the same round, and the difference
 is divided. It contains the opening of the database in each worker.
 
-Oracle is the test server of this project, and what is missing is left out with a line on stderr.
+Oracle is the test server of this project; a missing source is skipped with a line on stderr.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Taken:
 
 def main() -> None:
     """Measure and print."""
-    # A program that is installed has its bytecode: nobody compiles it at each start.
+    # An installed program has its bytecode and does not compile it at each start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     options = parsed()
     with (
@@ -80,7 +80,7 @@ def main() -> None:
         ExitStack() as stack,
     ):
         directory = Path(place)
-        # Run by root, a server has a user of its own, which must get at its files.
+        # Run by root, a server has a separate user, who must reach its files.
         directory.chmod(0o755)
         contenders = [importing()]
         for source in options.only or SOURCES:
@@ -253,7 +253,7 @@ def measured(contenders: list[Contender], runs: int) -> dict[str, list[Taken]]:
 
 
 def one_run(contender: Contender) -> Taken:
-    """Run a contender to an output that is not there yet, and return what it took."""
+    """Run a contender to an output that does not exist yet, and return its times."""
     environment = dict(os.environ)
     if contender.name == IMPORT:
         environment["OPENBLAS_NUM_THREADS"] = "1"

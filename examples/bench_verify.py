@@ -13,7 +13,7 @@ way about. A ratio is taken within a round, and the median over the rounds count
                                   of the server counts, too
 
 CPU is user and system time: of our processes, and of the server's where there is one. With `full`
-and `source` PostgreSQL's own CSV text is parsed and written anew, which is part of the cost.
+and `source` PostgreSQL's own CSV text is parsed and written again, which is part of the cost.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ KEYS = ("wall", "cpu")
 
 def main() -> None:
     """Measure and print."""
-    # A program that is installed has its bytecode: nobody compiles it at each start.
+    # An installed program has its bytecode and does not compile it at each start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000, help="Rows of the table (1000000).")
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def measured(options: argparse.Namespace, place: Path) -> dict[str, Any]:
-    """Return ratios, every run, and what they depend on."""
+    """Return the ratios, every run, and a description of the machine."""
     from unloader.sources.duckdb.reference import build_reference_table
 
     database = place / "reference.db"
@@ -147,7 +147,7 @@ def ratios(runs: list[dict[str, Any]]) -> dict[str, float]:
 
 @contextmanager
 def duckdb_served(database: Path, place: Path) -> Iterator[tuple[str, Callable[[], float]]]:
-    """Yield the URL of the file; there is no server."""
+    """Yield the URL of the file; DuckDB needs no server."""
     yield f"duckdb://{database}", lambda: 0.0
 
 

@@ -16,8 +16,8 @@ end of line. A contest is a source and a form of the output:
   sqlite-..., postgres-...        from another source, whose own work counts as far as it is ours
 
 Each is unloaded with `--verify count` (write), then with `--verify full` (full), and the second run
-is checked by `verify --level full` (check). A ratio is the CPU seconds of a size over those of the
-same bytes in values of 1 MB, median over the rounds.
+is checked by `verify --level full` (check). A ratio is the CPU seconds of a size over the CPU
+seconds of the same bytes in values of 1 MB, median over the rounds.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def measured(options: argparse.Namespace, place: Path) -> dict[str, Any]:
-    """Return ratios, every run, and what they depend on."""
+    """Return the ratios, every run, and a description of the machine."""
     runs: list[dict[str, Any]] = []
     chosen = [name for name in CONTESTS if not options.only or name in options.only]
     for source, served in SOURCES.items():

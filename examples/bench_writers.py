@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""CPU of the writers beside what others make of the same rows in memory, on one core.
+"""CPU of the writers beside other libraries with the same rows in memory, on one core.
 
     python examples/bench_writers.py --rows 1000000 --runs 5
 
-The rows are those of the reference table (ten columns, 165 bytes a record in `sqlldr-var`), with
-the types that the Oracle source gives them, in batches as a worker gets them; polars and DuckDB get
-them in their own memory format first. Text goes to /dev/null, so that what is compared is making
-it; ours goes through the overlapped sink and its checksum, theirs through whatever they have.
-Parquet goes to files, whose sizes are compared, too. Ours:
+The table is the reference table (ten columns, 165 bytes a record in `sqlldr-var`), with the types
+that the Oracle source gives them, in batches as a worker gets them; polars and DuckDB get them in
+their own memory format first. Text goes to /dev/null, so that only the encoding is compared. Ours
+goes through the overlapped sink and its checksum, theirs through their own writers. Parquet goes to
+files, whose sizes are compared, too. Ours:
 
   reference          dialect `sqlldr-var`
   minimal            dialect `rfc4180`
@@ -123,7 +123,7 @@ def measure(options: argparse.Namespace, place: Path) -> dict[str, Any]:
 
 
 def ratios(taken: dict[str, list[float]], place: Path) -> dict[str, float]:
-    """Return the medians of the ratios within each round, and that of the sizes."""
+    """Return the medians of the ratios within each round, and the ratio of the sizes."""
     pairs = [(name, name, "reference") for name in ("write_csv", "compute", "polars", "duckdb")]
     pairs += [("write_csv_minimal", "write_csv", "minimal"), ("plain", "plain", "reference")]
     pairs += [("parquet", "parquet_pyarrow", "parquet")]
@@ -151,7 +151,7 @@ def reference_rows(rows: int, place: Path) -> pa.Table:
         found = database.sql(f'FROM "{TABLE}"').to_arrow_table()
     kinds = pa.schema(list(zip(found.schema.names, KINDS, strict=True)))
     batches = found.cast(kinds).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
-    # Buffers of their own: slices of one large buffer are not what a worker gets.
+    # Separate buffers: a worker does not get slices of one large buffer.
     return pa.Table.from_batches([pa.concat_batches([batch]) for batch in batches])
 
 
@@ -209,7 +209,7 @@ def write_parquet(rows: pa.Table, place: Path) -> None:
 
 
 def theirs(rows: pa.Table, place: Path) -> dict[str, Contender]:
-    """Return what people use today, but for DuckDB."""
+    """Return the other libraries, except DuckDB."""
     # Read when it is first imported.
     os.environ["POLARS_MAX_THREADS"] = "1"
     import polars

@@ -3,13 +3,19 @@
 
     sudo python examples/cluster_kills.py --runs 50 --seed 1 --json
 
-The machines are network namespaces: `head` has the scheduler and the runs, and each of two hosts
-is connected to it by a cable of its own (a veth pair) and has two Dask workers with nannies. All
-are made for this and removed at the end; no traffic leaves them. During each run one thing happens
-at a random moment: the process of a unit is killed, or a Dask worker, or all processes of a host,
-which begins again two seconds later, or the cable of a host is pulled for ten seconds, or a Dask
-worker with all below it is stopped and wakes after ten. The files of every run must be those of a
-local run, byte for byte. The script ends with status 1, and prints the log, where they are not.
+The machines are network namespaces: `head` has the scheduler and the runs. Each of two hosts is
+connected to it by a separate cable (a veth pair) and has two Dask workers with nannies. The script
+makes them and removes them at the end; no traffic leaves them. During each run one thing happens at
+a random moment:
+
+  the process of a unit is killed
+  a Dask worker is killed
+  all processes of a host are killed, and start again two seconds later
+  the cable of a host is pulled for ten seconds
+  a Dask worker with its children is stopped, and continues after ten seconds
+
+The files of every run must equal the files of a local run, byte for byte. If they do not, the
+script ends with status 1, and prints the log.
 """
 
 from __future__ import annotations
@@ -83,7 +89,7 @@ class Host:
 
 
 class Network:
-    """A head and two hosts, each in a namespace of its own."""
+    """A head and two hosts, each in a separate namespace."""
 
     def __init__(self) -> None:
         self.prefix = f"unl{os.getpid()}"
@@ -193,7 +199,7 @@ def _hurt(
     number = chance.random()
 
     def act() -> None:
-        # The place of the run before stands there until its manifest is replaced.
+        # The place of the run before remains until its manifest is replaced.
         while running.poll() is None and _staged(dest) < units:
             time.sleep(0.01)
         if kind == "host":

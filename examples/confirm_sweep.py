@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sweeps a table, then runs what the sweep recommends beside every other point it has measured.
+"""Sweeps a table, then runs the recommended point beside every other point of the sweep.
 
     python examples/confirm_sweep.py --source postgres --rows 3M --json
     python examples/confirm_sweep.py --source oracle-test --rows 1M
@@ -9,8 +9,8 @@ A database is started with a table in it: PostgreSQL from its wheel, the Oracle 
 tests, or a DuckDB file. `unloader sweep` measures it as a user would call it. Then all points are
 run again, in turns and in another order each time, so that a load of the machine that comes or goes
 meets all of them. A ratio compares two runs of the same turn: the speed of the recommended point
-over that of another one. The recommendation is confirmed if no other point is faster by more than
-the spread that the sweep states.
+over the speed of another one. The recommendation is confirmed if none of the points is faster by
+more than the spread that the sweep states.
 
 On a machine with four cores or more the server gets half of them, and the runs the others.
 """
@@ -54,7 +54,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """What is swept."""
+    """The table to sweep."""
 
     url: str
     name: str
@@ -94,7 +94,7 @@ def parsed() -> argparse.Namespace:
 
 
 def confirmed(options: argparse.Namespace, source: Table, directory: Path) -> dict[str, Any]:
-    """Sweep the table, run all points in turns, and return what was found."""
+    """Sweep the table, run all points in turns, and return the results."""
     began = time.monotonic()
     answer = swept(options, source, directory)
     seconds = time.monotonic() - began
@@ -124,7 +124,7 @@ def confirmed(options: argparse.Namespace, source: Table, directory: Path) -> di
 
 
 def compared(speeds: dict[int, list[float]], recommended: int, spread: float) -> dict[str, Any]:
-    """Return the ratios of speeds within the turns, and whether they confirm what is recommended.
+    """Return the ratios of speeds within the turns, and whether they confirm the recommendation.
 
     Args:
         speeds: Rows per second of each level, turn by turn.

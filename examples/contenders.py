@@ -91,14 +91,14 @@ class Contender:
 
 @dataclass(frozen=True, kw_only=True)
 class Postgres:
-    """A server of our own with the reference table in it."""
+    """A server started by the script, with the reference table in it."""
 
     url: str
     psql: str
     postmaster: Any
 
     def cpu_seconds(self) -> float:
-        """Return CPU of the postmaster, of its living children and of those that have ended."""
+        """Return CPU of the postmaster, and of its living and ended children."""
         import psutil
 
         own = self.postmaster.cpu_times()
@@ -112,7 +112,7 @@ class Postgres:
         return float(total)
 
     def run(self, *commands: str) -> str:
-        """Run commands through psql, return what it printed."""
+        """Run commands through psql, return its output."""
         flags = [flag for command in commands for flag in ("-c", command)]
         done = subprocess.run(
             [self.psql, self.url, "-XqAt", "-v", "ON_ERROR_STOP=1", *flags],
@@ -128,7 +128,7 @@ class Postgres:
 def postgres_server(
     directory: Path, database: Path, options: argparse.Namespace
 ) -> Iterator[Postgres | None]:
-    """Yield a server with the table, or None if there is none to be had or none is needed."""
+    """Yield a server with the table, or None if a server is not available or not needed."""
     if options.only and not any(name.startswith("pg_") for name in options.only):
         yield None
         return
@@ -234,7 +234,7 @@ def postgres_contenders(
 
 
 def reads_postgres(python: str) -> bool:
-    """Return whether an interpreter's DuckDB has its extension for PostgreSQL; say so if not."""
+    """Return whether an interpreter's DuckDB has its PostgreSQL extension; print a line if not."""
     probe = "import duckdb; duckdb.connect().execute('LOAD postgres')"
     found = subprocess.run([python, "-c", probe], capture_output=True, check=False).returncode == 0
     if not found:
@@ -272,7 +272,7 @@ def other(
     output: Path,
     is_synced: bool,
 ) -> Contender:
-    """Return somebody else's way, with a sync of its files behind it if asked for."""
+    """Return another tool's contender, followed by a sync of its files if `is_synced`."""
     if is_synced:
         command = ("sh", "-c", f"{shlex.join(command)} && sync {shlex.quote(str(output))}/*")
     return Contender(

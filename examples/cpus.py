@@ -1,6 +1,6 @@
-"""CPUs of a server and of those that read from it: apart, so that a figure is of one of them.
+"""Separate CPUs for a server and for its clients, so that a figure is of one of them.
 
-Where both share a CPU, what the client saves the server takes, and the time of either says little.
+If both share a CPU, the server takes the time that the client saves, and neither time means much.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def cpus(*, fewest: int = 2) -> Cpus:
 
 @contextmanager
 def kept_to(numbers: frozenset[int] | None) -> Iterator[None]:
-    """Keep this thread to some CPUs, and what it starts meanwhile; None leaves it alone."""
+    """Keep this thread, and its new children, to some CPUs; None changes nothing."""
     before = os.sched_getaffinity(0)
     if numbers:
         os.sched_setaffinity(0, numbers)
@@ -56,6 +56,6 @@ def kept_to(numbers: frozenset[int] | None) -> Iterator[None]:
 
 
 def moved(process: int, numbers: frozenset[int]) -> None:
-    """Move all threads of a process to some CPUs; what it starts later is there too."""
+    """Move all threads of a process to some CPUs; its later children run there too."""
     for thread in os.listdir(f"/proc/{process}/task"):
         os.sched_setaffinity(int(thread), numbers)

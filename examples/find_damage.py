@@ -149,7 +149,7 @@ class Damage:
         return one.name, other.name
 
     def edit_manifest(self) -> tuple[str, ...]:
-        """Change, remove or add one value of the manifest, as somebody with an editor would."""
+        """Change, remove or add one value of the manifest, as a user with an editor could."""
         path = self._run / MANIFEST
         document = json.loads(path.read_text("utf-8"))
         holder, key = self._chance.choice(_places(document))
@@ -211,7 +211,7 @@ def _other(value: Any) -> Any:
 
 
 def missed(run: Path, names: tuple[str, ...]) -> str:
-    """Verify a damaged run; return what is wrong with the answer, nothing if it is right."""
+    """Verify a damaged run; return the fault of the answer, or an empty text if it is right."""
     try:
         api.verify(run, strict=True, parallelism=1)
     except VerifyMismatch as error:
@@ -221,7 +221,7 @@ def missed(run: Path, names: tuple[str, ...]) -> str:
 
 
 def restore(run: Path, kept: dict[str, bytes]) -> None:
-    """Make a run what it was; only files that differ are written."""
+    """Restore the files of a run; only files that differ are written."""
     for path in run.iterdir():
         if path.name not in kept:
             path.unlink()

@@ -27,7 +27,7 @@ class KillFigures:
         return sum(count for name, count in self.kills.items() if name.startswith("who: "))
 
     def told(self) -> dict[str, Any]:
-        """Return what a report says of them."""
+        """Return the figures as a report has them."""
         return {
             "kills": self.killed,
             "kills_by": dict(sorted(self.kills.items())),

@@ -29,7 +29,7 @@ class Source:
     besides: frozenset[str] = frozenset()
     """Keys of the manifest that differ between two runs of the same rows."""
     changes: bool = False
-    """Rows change between kills, so that every round needs an undisturbed run of its own."""
+    """Rows change between kills, so every round needs a separate undisturbed run."""
 
     def change(self, chance: random.Random) -> None:
         """Let another session change rows, and commit."""
@@ -76,7 +76,7 @@ def source(directory: Path, options: argparse.Namespace) -> Iterator[Source]:
         if postgres is None:
             raise SystemExit("PostgreSQL is not installed here")
         for part in parts():
-            # What it makes of the table is another plan, and no run before it has the same.
+            # Autovacuum changes the statistics, and so the plan, between the compared runs.
             postgres.run(f"ALTER TABLE {part} SET (autovacuum_enabled = false)")
         yield ChangingPostgres(
             url=postgres.url,

@@ -36,7 +36,7 @@ class Attempt:
         return [pid for pid in _below(self.process.pid) if _is_worker(pid)]
 
     def kill(self, who: str, chance: random.Random) -> bool:
-        """Kill a worker, the command or the whole group; False if there is none any more."""
+        """Kill a worker, the command or the whole group; False if it has already ended."""
         if self.process.poll() is not None:
             return False
         try:
@@ -53,13 +53,13 @@ class Attempt:
             return False
         if who != "worker":
             self.process.wait(60)
-            # It may have ended by itself just before.
+            # It may have ended normally just before.
             return self.process.returncode == -signal.SIGKILL
         return True
 
 
 def started(arguments: list[str], log: Path, environment: Mapping[str, str]) -> Attempt:
-    """Start a command of `unloader` in a group of its own; its log goes into a file."""
+    """Start a command of `unloader` in a new process group; its log goes into a file."""
     with open(log, "wb") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "unloader", *arguments, "--progress", "log"],

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""One long unload of Oracle: do its rates and its memory stay what they were at the start?
+"""One long unload of Oracle: do its rates and its memory stay as they were at the start?
 
     python examples/long_oracle_run.py --rows 200M --json
     python examples/long_oracle_run.py --rows 20M --fetch native --format parquet
 
-The rows are those of the reference table (2 million, again and again), from the test server of this
-repository, which keeps them in memory in the form of the wire: network and database are not real,
-the driver and all of `unloader` are. What is written is dropped (`--to null:`), so that no disk
-holds it up; a checksum of every byte is made first. Client and server have CPUs of their own.
+The rows of the reference table (2 million, again and again) come from the test server of this
+repository, which keeps them in memory in the form of the wire. Network and database are not real;
+the driver and all of `unloader` are. The output is dropped (`--to null:`), so that no disk holds it
+up; a checksum of every byte is made first. Client and server have separate CPUs.
 
-The run's own log tells the rows every `--interval` seconds; at each line this script adds up the
-memory (PSS) of its processes. Of what lies between the first line and the last it reports
+The run's own log has the rows every `--interval` seconds; at each line this script adds up the
+memory (PSS) of its processes. For the time from the first line to the last it reports
 
   rows_per_second       in ten parts of equal time
   slowest_vs_median     the slowest of these parts over their median
@@ -19,8 +19,8 @@ memory (PSS) of its processes. Of what lies between the first line and the last 
                         the slopes between all pairs of lines (Theil and Sen)
   stages                seconds of all work units in each stage, and which one was the longest
 
-It ends with status 1 if the rows are not as many as asked for, the last quarter has less than 0.9
-of the first one's rate, or memory grows by more than a byte for each ten rows.
+It ends with status 1 if the number of rows differs from `--rows`, if the last quarter has less than
+0.9 of the first one's rate, or if memory grows by more than a byte for each ten rows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MOST_GROWTH = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What was seen at a line of the log."""
+    """Rows, time and memory at a line of the log."""
 
     seconds: float
     rows: int
@@ -64,9 +64,9 @@ class Look:
 
 
 def main() -> None:
-    """Run, and show what was found."""
+    """Run, and show the results."""
     options = parsed()
-    # A program that is installed has its bytecode: nobody compiles it at each start.
+    # An installed program has its bytecode and does not compile it at each start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     distinct = min(options.distinct, options.rows)
     turns = options.rows // distinct
@@ -119,7 +119,7 @@ def count(text: str) -> int:
 
 
 def unloaded(url: str, options: argparse.Namespace) -> tuple[list[Look], dict[str, Any], float]:
-    """Return what was seen while the run lasted, its manifest, and its CPU seconds."""
+    """Return the looks at a run, its manifest, and its CPU seconds."""
     command = [sys.executable, "-m", "unloader", "run", url, "--table", TABLE, "--to", "null:"]
     command += ["--format", options.format, "--fetch", options.fetch, "--json"]
     command += ["--parallelism", str(options.parallelism), "--progress", "log"]
@@ -218,7 +218,7 @@ def stages(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def judged(report: dict[str, Any], wanted: int) -> list[str]:
-    """Return what is not as it should be."""
+    """Return the problems of a run."""
     problems = []
     if report["rows"] != wanted:
         problems.append(f"{report['rows']:,} rows were written instead of {wanted:,}")

@@ -1,7 +1,7 @@
-"""The Oracle test server of this repository, in a process of its own, for the scripts here.
+"""The Oracle test server of this repository, in a separate process, for the scripts here.
 
-It speaks Oracle's protocol to the real driver. A server in Python has one processor, so more than
-one client gains nothing by itself.
+It speaks Oracle's protocol to the real driver. A server in Python uses one processor, so more
+clients alone gain nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 
 @contextmanager
 def oracle_test_server(*arguments: str) -> Iterator[dict[str, Any]]:
-    """Yield what the server tells of itself once it listens: `url`, `dsn`, `password`.
+    """Start the server, and yield its `url`, `dsn` and `password` once it listens.
 
     It ends when its standard input is closed. The password is in UNLOADER_PASSWORD from then on.
 

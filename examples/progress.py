@@ -6,5 +6,5 @@ import sys
 
 
 def say(text: str) -> None:
-    """Write a line to standard error, at once."""
+    """Write a line to standard error, and flush it."""
     print(text, file=sys.stderr, flush=True)

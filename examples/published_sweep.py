@@ -62,7 +62,7 @@ MACHINE = RECORD[32][1]
 
 PARTITIONS = 32
 ROWS_EACH = 312_500_000
-# What the published rate and time come to; the article rounds it to 1,542 GiB.
+# The published rate times the published time; the article rounds it to 1,542 GiB.
 KILOBYTES_EACH = RECORD[32][0] * RECORD[32][1] // PARTITIONS
 
 
@@ -74,7 +74,7 @@ class Way:
     nodes: int
     split: str
     even: bool
-    """False: whoever is busy is on the first node until that is full."""
+    """False: busy workers are on the first node until it is full."""
 
 
 WAYS = (
@@ -86,7 +86,7 @@ WAYS = (
 
 
 def machine(nodes: int) -> Topology:
-    """Return the machine as so many nodes of 2 sockets; second threads are CPUs 16 to 31."""
+    """Return the machine as `nodes` nodes of 2 sockets; second threads are CPUs 16 to 31."""
     each = CORES // nodes
     made: list[Node] = []
     for node in range(nodes):
@@ -127,7 +127,7 @@ def table() -> TableInfo:
 
 
 def node_speed(workers: int, cores: int) -> float:
-    """Return the kB/s of a node on which so many workers are busy."""
+    """Return the kB/s of a node with this number of busy workers."""
     doubled = min(max(workers - cores, 0), cores)
     return (min(workers, cores) - doubled) * ONE_WORKER + doubled * TWO_WORKERS
 
@@ -216,7 +216,7 @@ def run(way: Way, parallelism: int) -> dict[str, Any]:
 
 
 def sweep(parallelisms: Sequence[int]) -> dict[str, Any]:
-    """Return all ways at each parallelism, with what was published."""
+    """Return all ways at each parallelism, with the published figures."""
     return {
         "model": {
             "kb_per_second_of_a_core_with_one_worker": ONE_WORKER,

@@ -1,28 +1,28 @@
 #!/usr/bin/env python3
-"""Kill an unload at random moments, resume it, and compare what comes out in the end.
+"""Kill an unload at random moments, resume it, and compare the files at the end.
 
     python examples/random_kills.py --source duckdb --rows 20M --kills 300 --seed 1 --json
 
-An undisturbed run of the reference table is what everything is compared with. Then a run is
-started, killed by SIGKILL at a random moment, resumed, killed again, until it is complete, and so
-on with the next run until there were so many kills. What is killed is by chance a worker, the
-command itself (its workers are left to find out), or the whole group. The moments are spread over
-the phases: the start, the reading (evenly over what is left to do), the count, and the publication.
-Every other run replaces the finished one of the round before with `--overwrite`.
+All runs are compared with an undisturbed run of the reference table. A run is started, killed by
+SIGKILL at a random moment, resumed and killed again, until it is complete; then the next run
+starts, until `--kills` is reached. A kill hits by chance a worker, the command itself (its workers
+have to notice), or the whole group. The moments are spread over the phases: the start, the reading
+(evenly over the remaining units), the count, and the publication. Every second run replaces the
+finished run of the round before with `--overwrite`.
 
-`unloader resume DEST` comes at once after each kill, while workers of the killed command may still
-be there. Before the run has put on record what it is to do there is nothing to resume, and the same
-`unloader run` is started again.
+`unloader resume DEST` follows each kill immediately, while workers of the killed command may still
+run. Before the run has recorded its plan there is nothing to resume, and the same `unloader run` is
+started again.
 
 With `--source postgres` the run keeps its snapshot (`--keep-snapshot`), and another session changes
 rows after every kill. `--source oracle-test` is the test server of this repository, which speaks
-Oracle's protocol, as a process of its own.
+Oracle's protocol, as a separate process.
 
-After every kill: nothing unfinished stands under a final name, and an earlier run is whole or has
-been replaced. After every run: the files are those of the undisturbed run, byte for byte; so is the
-manifest, but for timings, attempts and seats; each unit that was finished before a kill has the
-very file (inode, time, size) that was written then. The script ends with status 1 if anything of
-this does not hold, and prints the seed, the round and the log of the process that broke it.
+After every kill: no final name has an unfinished file, and an earlier run is whole or has been
+replaced. After every run: the files equal the files of the undisturbed run, byte for byte. So does
+the manifest, except timings, attempts and seats. Each unit that was finished before a kill still
+has the same file (inode, time, size). The script ends with status 1 if any of this does not hold,
+and prints the seed, the round and the log of the process.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ REACH = 0.3
 
 
 Files = tuple[outcomes.Identity, ...]
-"""Those of one unit."""
+"""The files of one unit."""
 
 
 @dataclass
 class Figures(KillFigures):
-    """What is counted."""
+    """The counts of a series of kills."""
 
     needed_a_hand: int = 0
     finished_units_rerun: int = 0
@@ -103,12 +103,12 @@ class Trial:
         ]
 
     def start(self, arguments: list[str]) -> Attempt:
-        """Start a process in a group of its own."""
+        """Start a process in a new process group."""
         self.log = self.place / "log.txt"
         return started(arguments, self.log, {**os.environ, **self.source.environment})
 
     def reference(self) -> None:
-        """Do an undisturbed run and remember what it leaves."""
+        """Do an undisturbed run and remember its files."""
         to = self.place / "undisturbed"
         shutil.rmtree(to, ignore_errors=True)
         attempt = self.start(self.job(to))
@@ -151,7 +151,7 @@ class Trial:
             done |= outcomes.staged_identities(self.dest)
             is_resume = self._is_on_record(earlier)
             if is_resume:
-                # Only then: a run that begins anew takes a new snapshot, and sees what was changed.
+                # Only then: a run that starts again takes a new snapshot, and sees the changes.
                 self.source.change(self.chance)
                 self.figures.resumes += 1
                 attempt = self.start(["resume", str(self.dest)])
@@ -169,7 +169,7 @@ class Trial:
             if not attempt.kill(who, self.chance):
                 if attempt.process.poll() is not None:
                     break
-                continue  # there is no worker yet, or no more
+                continue  # no worker has started yet, or all have ended
             self.figures.kills[f"who: {who}"] += 1
             self.figures.kills[f"when: {phase}"] += 1
             if who != "worker":
@@ -213,7 +213,7 @@ class Trial:
         elif phase == "start":
             end = attempt.began + draw * self.start_seconds
         else:
-            # What is to come is there already: the process has only to find it and go on.
+            # The work is already done: the process has only to find its result and continue.
             end = attempt.began + draw * 3 * self.start_seconds
         return phase, lambda: self._wait(attempt, lambda: False, end)
 
@@ -240,7 +240,7 @@ class Trial:
         return begun or self._final_run() not in (None, earlier)
 
     def check_between(self, earlier: str | None) -> None:
-        """Check what stands under final names after a kill."""
+        """Check the files with final names after a kill."""
         wrong = outcomes.unfinished_under_final_names(self.dest)
         if wrong:
             raise Broken(f"after a kill, {self.dest} has {wrong}")
@@ -272,7 +272,7 @@ def main() -> None:
     """Kill, resume and compare; print the figures."""
     options = parsed()
     place = Path(tempfile.mkdtemp(prefix="unloader-kills-", dir=options.dir)).resolve()
-    place.chmod(0o755)  # run by root, PostgreSQL has a user of its own
+    place.chmod(0o755)  # run by root, PostgreSQL has a separate user
     began = time.monotonic()
     broken = ""
     try:

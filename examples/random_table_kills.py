@@ -1,32 +1,31 @@
 #!/usr/bin/env python3
-"""Kill runs over many tables at random moments, resume them, and compare what comes out.
+"""Kill runs over many tables at random moments, resume them, and compare the files.
 
     python examples/random_table_kills.py --source postgres --kills 100 --seed 1 --json
 
-The tables are those of `bench_schema.py`, small ones. A run over all of them is started, killed by
-SIGKILL, resumed, killed again, until it is complete, and so on with the next run until there were
-so many kills. By chance a run publishes each table at once or all at the end, writes one output or
-two from one scan (CSV, and Parquet of all or some rows), or replaces the run before it.
+`bench_schema.py` makes the tables, small ones. A run over all of them is started, killed by
+SIGKILL, resumed and killed again, until it is complete; then the next run starts, until `--kills`
+is reached. By chance a run publishes each table when it is done or all at the end, writes one
+output or two from one scan (CSV, and Parquet of all or some rows), or replaces the run before it.
 
-What is killed is by chance a worker, the command itself (its workers are left to find out), or the
-whole group: at a random moment, or just before the n-th call of a process that changes a file below
-the destination (create, write, fsync, rename, mkdir, unlink), by the library of the tests' faults.
-The number of these calls is that of an undisturbed run.
+A kill hits by chance a worker, the command itself (its workers have to notice), or the whole group.
+It comes at a random moment, or just before the n-th call of a process that changes a file below the
+destination (create, write, fsync, rename, mkdir, unlink), by the library of the tests' faults. An
+undisturbed run gives the number of these calls.
 
-`unloader resume` comes at once after each kill. Before the run has put on record what it is to do
-there is nothing to resume, and the same `unloader run` is started again.
+`unloader resume` follows each kill immediately. Before the run has recorded its plan there is
+nothing to resume, and the same `unloader run` is started again.
 
 In PostgreSQL and the Oracle test server a writer commits transfers between the tables all the time.
 PostgreSQL's snapshot is kept (`--keep-snapshot`), Oracle's is an SCN.
 
-After every kill: each table with a manifest has all files of it and no other, with as many rows as
-the manifest says, read by pyarrow and Python's csv, and is never written again; no manifest of the
-run is there unless all tables are. After every run: all tables are one state, row by row and in the
-sum of their balances, as DuckDB (and for Oracle the server itself, at the SCN) reads them; the
-Parquet output has the rows of the CSV output, or those that its filter means; units that were
-finished before a kill have the very files that were written then; nothing else is left. The script
-ends with status 1 if anything of this does not hold, and prints the seed, the round and the log of
-the process.
+After every kill: a table with a manifest has exactly the files of the manifest, with its number of
+rows, read by pyarrow and Python's csv, and is never written again. The manifest of the run exists
+only if all tables are complete. After every run: all tables are one state, row by row and in the
+sum of their balances, as DuckDB (and for Oracle the server itself, at the SCN) reads them. The
+Parquet output has the rows of the CSV output, or the rows that its filter selects. Units that were
+finished before a kill still have the same files. Nothing else is left. The script ends with
+status 1 if any of this does not hold, and prints the seed, the round and the log of the process.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ class Trial:
         return [*words, *(["--overwrite"] if self.kind.overwrite else [])]
 
     def start(self, arguments: list[str], variables: dict[str, str]) -> Attempt:
-        """Start a process in a group of its own."""
+        """Start a process in a new process group."""
         self.log = self.place / "log.txt"
         return started(arguments, self.log, {**self.environment, **variables})
 
@@ -161,7 +160,7 @@ class Trial:
             before, overwrite = self.kind, self.home.exists() and self.chance.random() < 0.3
             self.kind = Kind(
                 publish=self.chance.choice(("table", "run")),
-                # What is replaced has the same outputs.
+                # The replaced run has the same outputs.
                 routes=before.routes if overwrite else self.chance.random() < 0.4,
                 overwrite=overwrite,
             )
@@ -287,7 +286,7 @@ class Trial:
         return begun or self.tables.run_id() not in ("", earlier.get(self.home, ""))
 
     def _check_between(self, earlier: dict[Path, str], known: dict[Path, Any]) -> dict[Path, Any]:
-        """Check what is published after a kill; return it."""
+        """Check the published tables after a kill; return them."""
         found = {}
         now = self.tables.run_ids()
         for directory in self.tables.directories():
@@ -341,7 +340,7 @@ def main() -> None:
     """Kill, resume and compare; print the figures."""
     options = parsed()
     place = Path(tempfile.mkdtemp(prefix="unloader-kills-", dir=options.dir)).resolve()
-    place.chmod(0o755)  # run by root, PostgreSQL has a user of its own
+    place.chmod(0o755)  # run by root, PostgreSQL has a separate user
     began = time.monotonic()
     broken = ""
     from processes.breaking import FaultyCalls

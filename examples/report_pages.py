@@ -5,9 +5,9 @@
     examples/report_pages.py
     examples/report_pages.py --run /extract/orders --sweep sweep.json --ceilings ceilings.json
 
-What is not given is made with the reference table in DuckDB: its ceilings, an adaptive run, and a
-sweep. Their pages are shown light in a window of 1280 pixels, and dark in one of 390. The page of
-the points in published_points.csv, which is always the same, is shown dark and wide.
+Without these options the script uses the reference table in DuckDB: its ceilings, an adaptive run,
+and a sweep. Their pages are shown light in a window of 1280 pixels, and dark in one of 390. The
+page of the points in published_points.csv, which is always the same, is shown dark and wide.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ from schema_sources import Sample, Schema, quoted
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What is run by a shell, as a whole or in part."""
+    """A shell command, for all tables or some of them."""
 
     text: str
     times: float = 1.0
-    """It stands for so many of its kind."""
+    """The number of commands of this kind that it represents."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ def pg_dump(schema: Schema, directory: Path, options: argparse.Namespace) -> Con
 
 
 def psql(schema: Schema, directory: Path, options: argparse.Namespace) -> Contender:
-    r"""Return COPY of each table by a psql of its own, which is what `\copy` sends."""
+    r"""Return COPY of each table by a separate psql, as `\copy` sends it."""
     assert schema.bin is not None
     output, files = directory / "psql", directory / "psql-arguments"
     pieces = []

@@ -76,7 +76,7 @@ class Schema:
         return f"{quoted(self.schema)}.{quoted(table.name)}"
 
     def server_cpu_seconds(self) -> float:
-        """Return CPU of the server, of its living children and of those that have ended."""
+        """Return CPU of the server, and of its living and ended children."""
         import psutil
 
         if self.postmaster is None:
@@ -133,7 +133,7 @@ def _postgres(tables: tuple[Sample, ...], directory: Path) -> Iterator[Schema]:
 
 
 def psql(schema: Schema, sql: str) -> str:
-    """Run statements; return what they print."""
+    """Run statements; return their output."""
     assert schema.bin is not None
     done = subprocess.run(
         [str(schema.bin / "psql"), schema.url, "-XqAt", "-v", "ON_ERROR_STOP=1"],
@@ -310,11 +310,11 @@ def _oracle(tables: tuple[Sample, ...], directory: Path) -> Iterator[Schema]:
 def check(schema: Schema, output: Path) -> dict[str, int]:
     """Read all files with DuckDB; end the program unless they are one state of all tables.
 
-    The number of the last transfer, which is one of the tables, tells what each row must be, and
-    which rows must have been inserted.
+    One of the tables has the number of the last transfer. From it follow the values of each row,
+    and the inserted rows.
 
     Returns:
-        What was compared: tables, rows, and the number of the transfer.
+        The numbers of compared tables and rows, and the number of the transfer.
     """
     files = written(output)
     last, changed, inserted = 0, defaultdict(Counter), defaultdict(set)
@@ -391,7 +391,7 @@ def written(output: Path) -> dict[str, list[Path]]:
 def _csv(files: list[Path], columns: str) -> str:
     names = "[" + ", ".join("'" + str(file).replace("'", "''") + "'" for file in files) + "]"
     types = ", ".join(f"'{each.split()[0]}': '{each.split()[1]}'" for each in columns.split(", "))
-    # Told by the name: DuckDB does not look at the end of a name that has a `?`.
+    # Specified, since DuckDB does not look at the end of a name that has a `?`.
     codec = {".gz": "gzip", ".zst": "zstd"}.get(files[0].suffix, "none")
     return (
         f"read_csv({names}, header = true, columns = {{{types}}}, delim = ',', quote = '\"', "

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Thousands of workers in simulated time: what the schedule of a run costs, and where it ends.
+"""Thousands of workers in simulated time: the cost of a run's schedule, and its limits.
 
     python examples/simulate_scale.py --json
     python examples/simulate_scale.py --hosts 100 --sessions 800 --lost-hosts 2
 
-The engine and the schedule are those of a run. The places are simulated: a unit takes as long as
-its rows do at `--rows-per-second`, give or take a fifth, and nobody waits for a clock. Attempts
-fail by chance, worker processes die, and whole hosts are lost and come back after `--host-back`
-seconds. With `--sessions` the database takes no more than so many sessions at once and refuses the
-others, as a listener would. Each task is pickled as it would be sent, and each result unpickled.
+The engine and the schedule are the same as in a run. The places are simulated: a unit takes as long
+as its rows do at `--rows-per-second`, give or take a fifth, and the script never waits for a clock.
+Attempts fail by chance, worker processes die, and whole hosts are lost and come back after
+`--host-back` seconds. With `--sessions` the database refuses more sessions than this number, as a
+listener would. Each task is pickled as it would be sent, and each result unpickled.
 
 Every unit must be done exactly once and by an attempt that was not lost; the script fails if not.
 
-`ratios` has `wall_vs_ideal`, the simulated time over that of all rows at the full rate of all
+`ratios` has `wall_vs_ideal`: the simulated time over the time of all rows at the full rate of all
 workers that may have a session. `parent` has the CPU of the engine, the schedule and the pickling,
-in microseconds a unit and as a share of one processor for the time of the run, and the memory that
-plan and schedule take. What the simulation itself costs is measured and taken off.
+in microseconds a unit and as a share of one processor for the time of the run. It also has the
+memory of plan and schedule. The cost of the simulation itself is measured and subtracted.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Due:
     kind: str = field(compare=False)
     place: int = field(compare=False)
     epoch: int = field(compare=False, default=0)
-    """Of the place: what was due before it was lost does not happen."""
+    """The epoch of the place: events that were due before it was lost do not happen."""
     attempt: Any = field(compare=False, default=None)
 
 
 class SimulatedPlaces:
-    """An executor of many hosts; time goes on in `events` alone."""
+    """An executor of many hosts; time passes in `events` alone."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         """Begin at second 0 with all hosts up."""
@@ -99,7 +99,7 @@ class SimulatedPlaces:
         return int(self.options.hosts * self.options.workers)
 
     def places(self) -> Mapping[int, None]:
-        """Those that are up and have no task."""
+        """The places that are up and have no task."""
         return self._idle
 
     def send(self, place: int, task: object) -> None:
@@ -128,14 +128,14 @@ class SimulatedPlaces:
         self.own_seconds += time.thread_time() - began
 
     def events(self, timeout_seconds: float) -> list[ExecutorEvent]:
-        """Let the time pass until something is due, or so long."""
+        """Let the time pass until an event is due, or until the timeout."""
         began = time.thread_time()
         found, self._stopped = self._stopped, []
         until = self.now + timeout_seconds
         if found:
             until = self.now
         elif self._due and self._due[0].at < until:
-            # What a parent finds when it comes back from what it was at.
+            # The parent finds several events when it comes back from other work.
             until = self._due[0].at + 0.001
         while self._due and self._due[0].at <= until:
             each = heapq.heappop(self._due)
@@ -187,7 +187,7 @@ class SimulatedPlaces:
         heapq.heappush(self._due, Due(self.now + seconds, self._number, kind, place, epoch))
 
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
-        """End tasks at once."""
+        """End tasks immediately."""
         for place, reason in reasons.items():
             if self._busy.pop(place, None) is not None:
                 self._epochs[place] += 1
@@ -209,7 +209,7 @@ class Counted(Work[WorkUnit]):
         self.attempts_lost = 0
 
     def task(self, attempt: Attempt[WorkUnit]) -> object:
-        """Return the task as bytes, and what the simulation needs to know of it."""
+        """Return the task as bytes, and its unit for the simulation."""
         return pickle.dumps((attempt.unit, attempt.attempt), protocol=-1), attempt.unit
 
     def finished(self, place: int, attempt: Attempt[WorkUnit], result: object) -> None:
@@ -221,7 +221,7 @@ class Counted(Work[WorkUnit]):
         self.done[unit.id] = number
 
     def ends_run(self, attempt: Attempt[WorkUnit], reason: AttemptFailure) -> bool:
-        """Nothing does; what is given up is reported."""
+        """Return False: units that are given up are reported."""
         return False
 
     def failed(self, place: int, verdict: Verdict[WorkUnit], reason: AttemptFailure) -> None:

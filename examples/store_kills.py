@@ -4,14 +4,14 @@
     python examples/store_kills.py --kills 50 --seed 1 --json
     python examples/store_kills.py --kills 50 --place 's3://bucket/kills?endpoint=http://127.0.0.1:7070'
 
-Without `--place` moto's server is started for it; with it the credentials come from the
-environment, and all that is there is removed. The moments are spread evenly over the whole length
-of a command, from the start of its process to the end of its publication. The command, or all its
-processes, gets SIGKILL; what comes next is the same run, `resume` or `clean`, and may be killed,
-too. After each kill every object under a final name must have the bytes that a run into a directory
-gives its file, and where there is a manifest there must be all of them. Once a command has ended by
-itself nothing else may be there, no upload either. The store is read by boto3, not by what wrote
-it. The script ends with status 1, and prints the log, where something is otherwise.
+Without `--place` the script starts moto's server. With it the credentials come from the
+environment, and all objects in the place are removed. The moments are spread evenly over the whole
+length of a command, from the start of its process to the end of its publication. The command, or
+all its processes, gets SIGKILL. The next command is the same run, `resume` or `clean`, and may be
+killed, too. After each kill every object under a final name must have the same bytes as in a run
+into a directory. Where there is a manifest, all objects must exist. After a command that was not
+killed, no further object and no upload may exist. The store is read by boto3, not by unloader's
+client. The script ends with status 1, and prints the log, if any of this does not hold.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class Place:
             "s3",
             endpoint_url=s3_endpoint(location) or None,
             region_name=location.option("region") or "us-east-1",
-            # Some servers give an object in parts another checksum than that of its bytes.
+            # Some servers give an object in parts another checksum than the checksum of its bytes.
             config=Config(response_checksum_validation="when_required"),
         )
 
     def objects(self) -> dict[str, bytes]:
-        """Return what is there, by names within the place."""
+        """Return the contents of the objects, by names within the place."""
         bucket, prefix = self.location.bucket, self.location.prefix
         found = {}
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
@@ -99,7 +99,7 @@ class Place:
 
 
 class Trial:
-    """Commands that are killed, and what is counted of them."""
+    """Commands that are killed, and their counts."""
 
     def __init__(self, folder: Path, place: Place, options: argparse.Namespace) -> None:
         self.place, self.options, self.log = place, options, folder / "log"
@@ -133,7 +133,7 @@ class Trial:
             self.counts["rounds"] += 1
 
     def _is_killed(self, verb: str, *, may_be: bool) -> bool:
-        """Begin a command and kill it; else check what it leaves, and return False."""
+        """Begin a command and kill it; if it ends before that, check the store and return False."""
         process = self._start(self._arguments(verb))
         began = time.monotonic()
         may_be = may_be and self.kills < self.options.kills
@@ -166,7 +166,7 @@ class Trial:
         self.counts[f"who: {who}"] += 1
 
     def _check_between(self) -> None:
-        """Check what has a final name after a kill."""
+        """Check the objects with final names after a kill."""
         there = self.place.objects()
         files = self._files(there)
         if MANIFEST in there:
@@ -191,7 +191,7 @@ class Trial:
         self._check_clear(there)
 
     def _check_cleaned(self) -> None:
-        """A run that was being published is brought to its end; of others nothing is left."""
+        """Check that a run in publication is complete, and that other runs have left nothing."""
         there = self.place.objects()
         wanted = self.expected if MANIFEST in there else {}
         self._check(self._files(there) == wanted, f"after clean: {_sizes(there)}")

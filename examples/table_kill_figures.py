@@ -1,4 +1,4 @@
-"""What `random_table_kills.py` chooses for a run, and what it counts."""
+"""The choices of `random_table_kills.py` for a run, and its counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kill_figures import KillFigures
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """What is chosen for one run."""
+    """The choices for one run."""
 
     publish: str
     routes: bool
@@ -20,7 +20,7 @@ class Kind:
 
 @dataclass
 class Figures(KillFigures):
-    """What is counted."""
+    """The counts of a series of kills."""
 
     not_reached: int = 0
     """Processes that came to their end before the moment or the call."""

@@ -1,4 +1,4 @@
-"""The databases that `random_table_kills.py` unloads, with their writers, and what is compared."""
+"""The databases that `random_table_kills.py` unloads, with their writers and comparisons."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Database:
 
 
 class WrittenPostgres(Database):
-    """PostgreSQL; the number of the last transfer is in a table, and tells what each row is."""
+    """PostgreSQL; a table has the number of the last transfer, which determines each row."""
 
     def write(self) -> None:
         """Commit one transfer after the other until the end."""
@@ -99,7 +99,7 @@ class WrittenOracle(Database):
                 self.transfers += 1
 
     def compare(self, tables: Tables) -> int:
-        """Compare the tables' text with what the server says."""
+        """Compare the tables' text with the server's answer."""
         scn = int(manifest_of(tables.home)["snapshot"]["value"])
         balances = rows = 0
         with self._connect() as connection, connection.cursor() as cursor:

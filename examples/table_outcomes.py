@@ -31,7 +31,7 @@ class Tables:
     """Where the second output of each table goes."""
 
     def directories(self) -> list[Path]:
-        """Return those of all tables and outputs that are there."""
+        """Return the existing directories of all tables and outputs."""
         places = [self.home] if self.lake is None else [self.home, self.lake]
         return [
             each
@@ -52,7 +52,7 @@ class Tables:
         raise Broken(f"{table} is not in {place}")
 
     def run_id(self) -> str:
-        """Return the id of the finished run in the home; empty if there is none."""
+        """Return the id of the finished run in the home; empty without a finished run."""
         return self.run_ids().get(self.home, "")
 
     def run_ids(self) -> dict[Path, str]:
@@ -92,10 +92,10 @@ class Tables:
 
 
 def wrong_with(directory: Path) -> str:
-    """Return what is wrong with the directory of a table; empty if nothing is.
+    """Return the fault of a table's directory; empty if it has no fault.
 
-    Where it is on record that the run publishes it, files may have their names before the manifest,
-    which is the last one.
+    While the run publishes the table, according to its record, files may have their names before
+    the manifest, which is the last one.
     """
     if not (directory / outcomes.MANIFEST).exists():
         names = {entry.name for entry in directory.iterdir()} - {outcomes.RUN}
@@ -108,7 +108,7 @@ def rows_of(directory: Path) -> int:
     """Read all files of a published table; return how many rows they have.
 
     Raises:
-        Broken: Other than its manifest says.
+        Broken: The number differs from the manifest.
     """
     import pyarrow.parquet as pq
 

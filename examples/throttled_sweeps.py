@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Sweeps a table while something is throttled, and shows what the sweep names as the limit.
+"""Sweeps a table while one resource is throttled, and shows the limit that the sweep names.
 
     python examples/throttled_sweeps.py
     python examples/throttled_sweeps.py --case disk --wide-rows 100k --disk-rate 20MB --json
 
-    disk     writes of the sweep pass a control group with so many bytes a second
+    disk     writes of the sweep pass a control group with a limit of bytes a second
              (blkio.throttle.write_bps_device, or io.max)
-    source   the rows of PostgreSQL pass a proxy that lets through so many bytes a second
+    source   the rows of PostgreSQL pass a proxy with a limit of bytes a second
     cpu      the sweep runs in a control group with a share of a CPU (cpu.cfs_quota_us, or cpu.max)
     none     nothing is throttled
 
-Each case calls `unloader sweep` as a user would, and shows what it says below and beyond the knee.
-Control groups need root and a kernel that has them; where they are missing the case is left out
-and the reason told. The throttled disk is that of --dir; others that write to it may have to wait.
+Each case calls `unloader sweep` as a user would, and shows its answers below and beyond the knee.
+Control groups need root and a kernel that has them; without them the case is skipped, and the
+reason is printed. The disk of --dir is throttled; other programs that write to it may have to wait.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def throttled_cpu(options: argparse.Namespace, directory: Path) -> dict[str, Any
 
 
 def throttled_source(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
-    """Sweep a server of PostgreSQL behind a slow proxy."""
+    """Sweep a server of PostgreSQL through a slow proxy."""
     with postgres(options, directory) as address, Proxy(address, options.source_rate) as port:
         url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
         return swept(options, url, directory / "source", None)
@@ -191,10 +191,10 @@ def control_group(settings: dict[str, dict[str, str]]) -> Iterator[Path]:
     """Make a control group, yield its folder, and remove it.
 
     Args:
-        settings: By controller, the files and what is written into them; the first that is there.
+        settings: By controller, the files and their values; the first existing one is used.
 
     Raises:
-        Impossible: There is none, or this user may not.
+        Impossible: No controller exists, or this user may not use it.
     """
     name = f"unloader-throttled-{os.getpid()}"
     reasons = []
@@ -305,7 +305,7 @@ class Proxy:
                 each.shutdown(socket.SHUT_RDWR)
 
     def _wait(self, size: int) -> None:
-        """Wait until so many bytes may pass."""
+        """Wait until `size` bytes may pass."""
         with self._lock:
             now = time.monotonic()
             self._free_at = max(self._free_at, now) + size / self._rate

@@ -4,8 +4,8 @@
     python examples/wide_memory.py
     python examples/wide_memory.py --megabytes 5 --rows 80 --only sqlite --json
 
-Three tables for each source: one row of --megabytes (one), --rows such rows (many), and --rows rows
-of which all but the last have 100 bytes (mixed). What is bounded takes as much for many as for one.
+Three tables for each source: one row of --megabytes (one), --rows such rows (many), and --rows
+rows, of 100 bytes except the last one (mixed). Bounded memory is the same for many as for one.
 A peak is the kernel's own (VmHWM), of the parent with `--verify full` among its work, and of the
 largest other process. PostgreSQL's server is not among them.
 """

@@ -59,15 +59,15 @@ class Folder:
         return f"files={len(states)} bytes={sum(s.st_size for s in states)} newest_ns={newest}"
 
     def check(self, snapshot: Snapshot | None) -> None:
-        """Refuse a folder that is not what it was: nobody can hold files as they are."""
+        """Refuse a folder that has changed: a folder has no snapshot to hold."""
         if snapshot is not None and snapshot.kind != "none" and snapshot.value != self.state():
             raise SnapshotGone(
                 f"files in {self.path} have changed since the run began", "run again"
             )
 
 
-class FolderCatalog(Catalog):  # Inherits what is optional: hold, missing_privileges, cancel.
-    """The parent's side: what is there, its snapshot, how it is read, how many rows there are."""
+class FolderCatalog(Catalog):  # Inherits the optional methods: hold, missing_privileges, cancel.
+    """The parent's side: the tables, their snapshot, how they are read, how many rows they have."""
 
     # No conditions and no queries: --where and --query are refused before this class is asked.
     capabilities = Capabilities(
@@ -98,7 +98,7 @@ class FolderCatalog(Catalog):  # Inherits what is optional: hold, missing_privil
         where = str(self.folder.path)
         name = resolve(
             table, self.tables(), folding="any", default_schemas=("",), where=where
-        ).name  # SourceError if there is none, or more than one
+        ).name  # SourceError unless there is exactly one
         files = self.folder.files(name)
         with files[0].open(newline="", encoding="utf-8") as lines:
             columns = next(csv.reader(lines), [])
@@ -210,8 +210,8 @@ def _paths(folder: Folder, extract: Extract, selector: Selector) -> list[Path]:
     return folder.files(extract.table.name)
 
 
-class FolderSource(Source):  # Inherits what is optional: load, driver_warning, declared.
-    """What `unloader` finds by the entry point; made without arguments, and picklable."""
+class FolderSource(Source):  # Inherits the optional methods: load, driver_warning, declared.
+    """The class that `unloader` finds by the entry point; made without arguments, and picklable."""
 
     scheme = "folder"
     summary = "folder of folders of CSV files: folder:///abs/path"

@@ -18,12 +18,12 @@ from airflow.sdk import dag, task
 
 JOB = os.environ.get("NIGHTLY_JOB", "/etc/unloader/orders.toml")
 FOR_GOOD = (2, 3, 5, 8, 10)
-"""Wrong options or configuration, a plan that does not fit, a difference, done but for a hook."""
+"""Wrong options or configuration, a plan that does not fit, a difference, a failed hook."""
 
 
 @task(retries=3, retry_delay=timedelta(minutes=10))
 def unload(job: str = JOB) -> dict[str, Any]:
-    """Run the job to its end; return what the next task needs to know of it."""
+    """Run the job to its end; return the facts that the next task needs."""
     command = ["unloader", "run", job, "--resume-or-start", "--json", "--progress", "log"]
     # Progress goes to the log of the task, where standard error is.
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -49,7 +49,7 @@ def unload(job: str = JOB) -> dict[str, Any]:
 
 @task
 def load(unloaded: dict[str, Any]) -> None:
-    """Stand for whatever takes the files."""
+    """A placeholder for the task that loads the files."""
     print(f"{unloaded['rows']} rows in {unloaded['directory']}")
 
 
@@ -61,7 +61,7 @@ def load(unloaded: dict[str, Any]) -> None:
     tags=["unloader"],
 )
 def nightly_orders() -> None:
-    """Unload the table, then load what was unloaded."""
+    """Unload the table, then load the files."""
     load(unload())
 
 
