@@ -12,7 +12,7 @@ where the store shares the cores and uses the rest of them, the ratios show this
 So the CPU time is reported, too. `cpu_vs_local_and_bare` divides the run's CPU time by the sum of a
 run to a directory and the puts. All are from the start of the first process to the end of the last,
 without the store's own. The modules that a run loads once cost about 1 CPU-s more than for a
-directory, whatever its rows. With `--server-pid` that process, and its threads, get a separate CPU,
+directory, for any rows. With `--server-pid` that process, and its threads, get a separate CPU,
 and all measured processes the others. Then the CPU time of the store is reported, too, as it bounds
 any client. Where the command `aws` is found, and the place is in S3, it also copies the files of a
 run to a directory: `wall_vs_local_then_cp` divides the run with publishing by that run and the

@@ -17,10 +17,10 @@ the same ten columns in your database. Side by side, one process each:
 
 Start-up is left out, in the same way for all: each runs once over all partitions and once over two,
 and the difference of the two CPU times counts, for the difference of the rows. CPU is user and
-system time of the client's process tree; the test server has a processor of its own. A round runs
-all of them in turn, every other round the other way about; ratios are taken within a round, and the
-median over the rounds counts. Rounds go on, up to three times as many, until the middle half of
-each contender's times lies within 10 % of its median.
+system time of the client's process tree; the test server has a separate processor. A round runs all
+of them in turn, every second round in the opposite order. Ratios are taken within a round, and the
+median over the rounds counts. Rounds continue, up to three times `--runs`, until the middle half of
+each contender's times is within 10 % of its median.
 """
 
 from __future__ import annotations

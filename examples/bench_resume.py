@@ -10,7 +10,7 @@ measured. `unloader resume` confirms each of them by its checksum, unloads the l
 and publishes. `unloader verify` then reads everything once more.
 
 The figures are of the command that resumes: seconds, CPU seconds including its workers, and the
-peak memory of its own process. The ratio is the CPU time for each unit that was kept.
+peak memory of the parent process. The ratio is the CPU time for each unit that was kept.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def schedule_of(units: int, retries: int = 3, delay: float = 1.0) -> Schedule[Wo
 
 
 def begun(schedule: Schedule[WorkUnit], places: int, now: float) -> dict[int, str]:
-    """Give every idle place what it may do; return the units by place."""
+    """Give every idle place its next unit; return the units by place."""
     found = {}
     idle = [place for place in range(places) if schedule.running(place) is None]
     for place in schedule.preferred(idle):
@@ -61,7 +61,7 @@ def test_workers_that_fail_together_come_back_one_by_one() -> None:
 
 
 def refused_down_to(sessions: int, schedule: Schedule[WorkUnit], places: int, now: float) -> None:
-    """Let a source that takes so many sessions refuse all others of those that try."""
+    """Refuse every place that tries to connect, after the first `sessions`."""
     working = [place for place in range(places) if schedule.running(place) is not None]
     for place in working[sessions:]:
         verdict = schedule.refused(place, LOST, now)
@@ -88,7 +88,7 @@ def test_refused_sessions_lower_the_parallelism_and_cost_no_attempt() -> None:
 
 
 def test_an_idle_place_with_a_session_comes_before_one_without() -> None:
-    """Where the source takes no more, only the place that kept its session can do what comes."""
+    """If the source takes no more sessions, only the place that kept its session gets a unit."""
     schedule = schedule_of(2, retries=3)
     begun(schedule, 2, 0.0)
     schedule.finished(1)
@@ -120,7 +120,7 @@ def test_one_more_session_is_tried_after_a_minute_and_not_after_two_refusals() -
 
 
 def test_what_the_source_allows_is_told_once_it_has_settled() -> None:
-    """Three refusals within a moment are one piece of news; at the end it is told at once."""
+    """Three refusals in a moment are reported once; at the end the report is immediate."""
     schedule = schedule_of(9)
     begun(schedule, 5, 0.0)
     assert schedule.capacity.news(0.0) is None
@@ -133,7 +133,7 @@ def test_what_the_source_allows_is_told_once_it_has_settled() -> None:
 
 
 def test_refusals_without_any_session_are_failures_like_others() -> None:
-    """With nobody to go on the attempts count, with a delay, and end."""
+    """Without any session the attempts count, with a delay, and run out."""
     schedule = schedule_of(3, retries=1)
     assert len(begun(schedule, 2, 0.0)) == 2
     assert not schedule.refused(0, LOST, 0.0).counted
@@ -151,7 +151,7 @@ def test_refusals_without_any_session_are_failures_like_others() -> None:
 
 
 def test_an_outage_uses_up_no_attempts_of_units_that_were_not_begun() -> None:
-    """A place that cannot connect waits with its unit, and takes no other meanwhile."""
+    """A place that cannot connect waits with its unit, and takes no further unit."""
     schedule = schedule_of(1000, retries=3)
     begun(schedule, 2, 0.0)
     schedule.finished(0)
@@ -197,7 +197,7 @@ def test_a_place_that_loses_whatever_it_gets_costs_one_unit_one_attempt() -> Non
 
 
 def test_a_unit_that_ends_each_process_uses_up_its_own_attempts_alone() -> None:
-    """It is lost at several places, each of which does other units between; only it is given up."""
+    """It is lost at several places, which do other units in between; only it is given up."""
     schedule = schedule_of(30, retries=3, delay=0.1)
     now = 0.0
     while not schedule.over:

@@ -76,7 +76,7 @@ class Simulated:
 
     @property
     def share(self) -> float:
-        """What the best number found gives, as a part of the best of all."""
+        """Return the speed of the best number found, as a part of the best of all."""
         best = max(self.curve(number) for number in range(1, self.most + 1))
         return self.curve(self.climber.base) / best
 
@@ -84,7 +84,7 @@ class Simulated:
 @pytest.mark.parametrize("noise", [0.0, 0.03, 0.1])
 @pytest.mark.parametrize("name", CURVES)
 def test_it_ends_within_five_percent_of_the_best(name: str, noise: float) -> None:
-    """On every curve, whatever the noise of single seconds and for every chance of it."""
+    """This holds on every curve, for every noise of single seconds and every random seed."""
     curve, most = CURVES[name]
     for seed in range(10):
         found = Simulated(curve, most, noise, seed).run(300)
@@ -98,7 +98,7 @@ def test_it_begins_with_few_and_doubles() -> None:
 
 
 def test_what_cannot_keep_up_is_not_tried() -> None:
-    """Three workers bring no more than three times one, so with four times that they are no use."""
+    """Three workers bring at most three times one, so after four times one they are not tried."""
     assert Simulated(usl(0.0, 0.0), 4).run(50).levels == [2, 4]
 
 
@@ -177,7 +177,7 @@ def test_batches_that_take_seconds_are_waited_for() -> None:
 
 
 def test_rows_that_are_reported_again_count_once() -> None:
-    """An attempt that reads anew, or whose estimate was too high, adds only what is new."""
+    """An attempt that reads again, or whose estimate was too high, adds only new rows."""
     count = RowCount()
     count.started(0)
     for rows in (10, 30, 5, 30, 31):

@@ -1,4 +1,4 @@
-"""What is asked for, found by measuring and allowed by limits, put together."""
+"""The number of workers: the request, the measured optimum and the limits, combined."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ TICK = 0.2
 
 
 class Simulated:
-    """A run whose places bring 1,000 rows/s each up to four, and no more beyond; obeys at once."""
+    """A run whose first four places bring 1,000 rows/s each, and further places nothing.
+
+    It obeys immediately.
+    """
 
     def __init__(self, most: int, wanted: int | None) -> None:
         """Begin at time 0."""
@@ -85,7 +88,7 @@ def test_the_lowest_limit_holds_and_is_named() -> None:
 
 
 def test_nothing_is_measured_while_a_limit_holds() -> None:
-    """Workers that are too many and still at work bring what the other load leaves them."""
+    """Speeds of workers above the limit, slowed by the other load, are not measurements."""
     run = Simulated(8, None)
     run.run(0.2)
     run.limits, run.late = {"a": Held(places=1, reason="a")}, 2
@@ -124,7 +127,7 @@ def test_places_that_are_not_heard_of_are_waited_for() -> None:
 
 
 def test_a_number_that_is_never_at_work_is_given_up() -> None:
-    """Where the system refuses a process the run goes on with those that it has."""
+    """If the system refuses a process, the run continues with its existing processes."""
     run = Simulated(8, None)
     run.up = 2
     steps = run.run(50)

@@ -33,7 +33,7 @@ def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_many_units_few_workers() -> None:
-    """Each result arrives once, from the place that was given the unit, in whatever order."""
+    """Each result arrives once, from the place that was given the unit, in any order."""
     ids = [f"ok-{number:03}" for number in range(200)]
     work = RecordedWork()
     engine = engine_of(work, *ids)
@@ -64,7 +64,7 @@ def test_no_units() -> None:
 
 
 def test_tasks_are_made_when_a_place_can_have_them() -> None:
-    """However many units there are, no task waits: what is not begun is not made."""
+    """However many units there are, no task waits: a task is made only when its unit begins."""
     work = RecordedWork()
     engine = engine_of(work, *(f"ok-{number}" for number in range(50)))
     made: list[str] = []
@@ -80,7 +80,7 @@ def test_tasks_are_made_when_a_place_can_have_them() -> None:
 
 
 def test_failed_attempts_are_discarded_and_repeated() -> None:
-    """A unit that fails once is done at its second attempt; what the first left is removed."""
+    """A unit that fails once is done at its second attempt; the first one's files are removed."""
     work = RecordedWork()
     run_locally(engine_of(work, "flaky-1", "ok-1", "flaky-2"), 2)
     attempts = {result.unit: result.attempt for result in work.results}
@@ -101,7 +101,7 @@ def test_a_worker_that_dies_costs_one_attempt_of_one_unit() -> None:
 
 
 def test_a_unit_that_kills_every_worker_is_given_up() -> None:
-    """After its last attempt the run goes on without it and says which it was."""
+    """After its last attempt the run continues without it and names it."""
     work = RecordedWork()
     engine = engine_of(work, "die-1", "ok-1", "ok-2", retries=1)
     run_locally(engine, 2)
@@ -124,7 +124,7 @@ def test_a_failure_beyond_retry_ends_the_run() -> None:
 
 
 def test_the_caller_can_declare_a_failure_fatal() -> None:
-    """A failure that might be retried ends the run if the caller says that it must."""
+    """A failure that might be retried ends the run if the caller declares it fatal."""
     gone = AttemptFailure(error="SourceError", message="snapshot gone", hint="", retryable=False)
     work = RecordedWork(fatal=lambda attempt, failure: gone)
     engine = engine_of(work, "flaky-1", "ok-1")
@@ -175,7 +175,7 @@ def test_a_slow_caller_makes_no_attempt_late() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process's memory")
 def test_a_worker_that_has_grown_is_replaced_between_units() -> None:
-    """It costs no attempt; its notice names what it held, and the new process starts small."""
+    """It costs no attempt; its notice names the memory, and the new process starts small."""
     ids = ("grow-1", "grow-2", "ok-1", "grow-3")
     work = RecordedWork()
     engine = engine_of(work, *ids)
@@ -201,7 +201,7 @@ def test_stop_ends_busy_workers_and_discards_their_work(hanging: Path) -> None:
 
 
 def test_an_error_of_the_caller_ends_busy_workers() -> None:
-    """Whatever the caller raises comes out, and nobody goes on writing behind its back."""
+    """The caller's exception is raised, and no worker continues to write."""
     work = RecordedWork()
     engine = engine_of(work, "ok-1", "hang-1")
 
@@ -247,7 +247,7 @@ def test_an_early_worker_that_died_is_replaced() -> None:
 def test_workers_that_never_start_end_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no process lives long enough to be ready, the run fails and says how they ended."""
+    """If no process lives long enough to be ready, the run fails and reports how they ended."""
     (tmp_path / "cannot_start.py").write_text("import os; os._exit(7)")
     monkeypatch.syspath_prepend(tmp_path)
     work = RecordedWork()
@@ -278,7 +278,7 @@ def test_a_system_that_refuses_a_new_process(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("new_interpreters")
 def test_a_system_that_refuses_every_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody is left to do the work, the run ends with the system's own words."""
+    """If no worker can start, the run ends with the system's own words."""
     work = refuse_processes(monkeypatch)
     engine = engine_of(work, "mortal-1", "ok-1")
     run_locally(engine, 1)

@@ -1,4 +1,4 @@
-"""What the engine relies on, checked for every executor; what only processes can do, for those."""
+"""The behaviour that the engine needs, for every executor, and more for executors of processes."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_messages_come_in_order(executor: Executor) -> None:
 
 
 def test_a_failure_is_data_and_harms_no_place(executor: Executor) -> None:
-    """What the task returns as a failure, and what it raises, come as failures; it goes on."""
+    """A failure that a task returns or raises arrives as data; the place does the next task."""
     executor.send(0, attempt("final-1"))
     failed = failure_of(until(executor, Finished))
     assert (failed.error, failed.retryable) == ("OutputFailed", False)
@@ -141,7 +141,7 @@ def test_a_failure_is_data_and_harms_no_place(executor: Executor) -> None:
 
 
 def test_a_stopped_task_ends_with_the_reason_given(executor: Executor) -> None:
-    """The end of a stopped task is told once, and the place is ready for another."""
+    """The end of a stopped task is reported once, and the place is ready for another."""
     executor.send(0, attempt("hang-1"))
     executor.stop({0: WHY})
     assert failure_of(until(executor, Finished, Lost)) == WHY
@@ -152,7 +152,7 @@ def test_a_stopped_task_ends_with_the_reason_given(executor: Executor) -> None:
 
 
 def test_the_engine_runs_over_it(executor: Executor) -> None:
-    """Results once, retries and what is given up are the same whoever does the tasks."""
+    """Single results, retries and given-up units are the same for each executor."""
     work = RecordedWork()
     engine = engine_of(work, "ok-1", "flaky-1", "ok-2", retries=1)
     run_over(engine, executor, 1)
@@ -182,7 +182,7 @@ def test_a_task_that_cannot_be_sent_is_its_own_failure(local: LocalExecutor) -> 
 
 
 def test_a_lost_process_is_told_with_its_end(local: LocalExecutor) -> None:
-    """Its place is lost with the task and ready again with another process; the other goes on."""
+    """Its place is lost with the task, then ready with a new process; the other place continues."""
     before = local.pids()
     local.send(1, attempt("die-1"))
     events = until(local, Lost)
@@ -196,7 +196,7 @@ def test_a_lost_process_is_told_with_its_end(local: LocalExecutor) -> None:
 
 
 def test_an_idle_process_that_is_killed_is_replaced(local: LocalExecutor) -> None:
-    """Nobody had a task, so it is only told that the place is lost for a while."""
+    """It had no task, so the only report is that the place is lost for a while."""
     os.kill(local.pids()[0], signal.SIGKILL)
     assert any(event.worker == 0 for event in until(local, Lost) if isinstance(event, Lost))
     assert ready_in(until(local, Ready)) == 0

@@ -44,7 +44,7 @@ def request_of(tmp_path: Path, to: str) -> Request:
 
 
 def test_a_whole_run_in_this_process_writes_the_same_bytes(tmp_path: Path) -> None:
-    """Files and counts are those of a run with workers; the manifest has one worker."""
+    """Files and counts equal a run with workers; the manifest has one worker."""
     api.unload(request_of(tmp_path, "workers"))
     job = request_of(tmp_path, "here")
     asked = TablesRequest.one(job)

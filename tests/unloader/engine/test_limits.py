@@ -1,4 +1,4 @@
-"""What limits allow, given what was measured of CPUs and database, and the time of day."""
+"""The places that limits allow, by the measured load of CPUs and database, and the time of day."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unloader.engine.steering import CpuLimit, LoadLimit, is_between
 
 
 def simulated(limit: CpuLimit, other: float, seconds: int, start: int = 0) -> list[int]:
-    """Let each place take 20 % of the host beside another load; return places by second."""
+    """Simulate places with 20 % of the host each beside another load; return places by second."""
     seen = []
     for second in range(start, start + seconds):
         places = limit.held.places if limit.held else limit.most
@@ -32,7 +32,7 @@ def test_cpus_above_the_limit_take_places_away_within_ten_seconds() -> None:
 
 
 def test_one_place_goes_on_whatever_others_do() -> None:
-    """A run comes to its end."""
+    """A run always finishes."""
     assert simulated(CpuLimit(0.5, 8), 1.0, 30)[-1] == 1
 
 
@@ -68,7 +68,7 @@ def test_active_sessions_of_others_leave_room_for_the_rest() -> None:
 
 
 def test_a_short_statement_takes_nothing_away() -> None:
-    """One count of three is no load."""
+    """A load seen in one count of three does not matter."""
     limit = LoadLimit(4, 4)
     for others in (0, 0, 1, 0, 0, 1, 0):
         limit.take(others)
@@ -76,7 +76,7 @@ def test_a_short_statement_takes_nothing_away() -> None:
 
 
 def test_without_a_count_one_place_works() -> None:
-    """A limit that nobody can check is kept by doing little."""
+    """A limit that cannot be checked is kept with one worker."""
     limit = LoadLimit(100, 4)
     limit.unknown()
     assert limit.held is not None

@@ -6,7 +6,7 @@ from unloader.engine.steering import Orders, Pauses
 
 
 def test_units_that_end_make_room_first() -> None:
-    """Nobody is held up within the first two seconds, and none where units have ended by then."""
+    """Workers are held up after two seconds, and only if too few units have ended by then."""
     pauses = Pauses()
     assert pauses.orders([0, 1, 2, 3], 2, 10.0, urgent=True) == Orders()
     assert pauses.orders([0, 1, 2, 3], 2, 11.9, urgent=True) == Orders()
@@ -15,7 +15,7 @@ def test_units_that_end_make_room_first() -> None:
 
 
 def test_the_highest_places_are_held_up_and_the_lowest_go_on_first() -> None:
-    """So the seats that are left are those of a lower parallelism."""
+    """So the remaining seats are the same as with a lower parallelism."""
     pauses = Pauses()
     pauses.orders([0, 1, 2, 3], 1, 0.0, urgent=True)
     assert pauses.orders([0, 1, 2, 3], 1, 2.0, urgent=True) == Orders(pause=(1, 2, 3))
@@ -25,7 +25,7 @@ def test_the_highest_places_are_held_up_and_the_lowest_go_on_first() -> None:
 
 
 def test_what_is_begun_goes_on_when_another_has_ended() -> None:
-    """Also while the limit holds: a session of an hour is no place to wait in."""
+    """Also while the limit holds: a session must not wait for an hour."""
     pauses = Pauses()
     pauses.orders([0, 1], 1, 0.0, urgent=True)
     assert pauses.orders([0, 1], 1, 2.0, urgent=True) == Orders(pause=(1,))

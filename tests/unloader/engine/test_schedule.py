@@ -32,7 +32,7 @@ def taken(schedule: Schedule, worker: int, now: float) -> tuple[str, int]:
 
 
 def test_units_are_handed_out_in_plan_order() -> None:
-    """The planner's order, largest first, is the order of work, whatever the ids."""
+    """The planner's order, largest first, is the order of work, independent of the ids."""
     schedule = schedule_of("3", "1", "2")
     assert [taken(schedule, worker, 0.0) for worker in range(3)] == [("3", 1), ("1", 1), ("2", 1)]
     assert schedule.take(3, 0.0) is None
@@ -40,7 +40,7 @@ def test_units_are_handed_out_in_plan_order() -> None:
 
 @pytest.mark.parametrize("how", ["failed", "lost", "connecting", "put back"])
 def test_of_several_in_one_each_is_tried_by_itself_after_a_failure(how: str) -> None:
-    """The failure is not counted, whatever it was, and what has never failed waits no longer."""
+    """A failure of any kind is not counted, and units that never failed do not wait."""
     schedule = schedule_of("many", "other", retries=0)
     parts = [WorkUnit(id=f"part {number}", selectors=(WholeTable(),)) for number in range(2)]
     schedule.parts = lambda unit: parts if unit.id == "many" else ()
@@ -73,7 +73,7 @@ def test_in_order_a_waiting_unit_holds_up_those_behind_it() -> None:
 
 
 def test_a_unit_that_is_not_ready_holds_up_those_behind_it() -> None:
-    """But for those that were tried before; once it is ready, or dropped, the others follow."""
+    """Units that were tried before do not wait; once it is ready, or dropped, the others follow."""
     schedule, ready = schedule_of("1", "2", "3"), {"1"}
     schedule.ready = lambda unit: unit.id in ready
     assert taken(schedule, 0, 0.0) == ("1", 1)
@@ -103,7 +103,7 @@ def test_what_is_held_up_goes_on_before_anything_new_begins() -> None:
 
 
 def test_a_worker_is_busy_from_take_to_finish() -> None:
-    """The running unit of a worker is known until it is finished, then it is told once."""
+    """The running unit of a worker is known until it is finished; its end is reported once."""
     schedule = schedule_of("1")
     assignment = schedule.take(7, 0.0)
     assert schedule.running(7) == assignment
@@ -214,7 +214,7 @@ def test_stop_hands_out_nothing_more() -> None:
 
 
 class _Places:
-    """Workers that do what they are told to, and a record of how each unit ended."""
+    """Workers that follow a list of actions, and a record of how each unit ended."""
 
     def __init__(self, units: int, retries: int) -> None:
         """Start with everybody idle."""
@@ -227,7 +227,7 @@ class _Places:
         self.now = 0.0
 
     def step(self, worker: int, action: str) -> None:
-        """Let a worker take, finish or fail, whichever it can, or let time pass."""
+        """Take, finish or fail a unit on a worker if possible, or advance the time."""
         if action == "wait":
             self.now += 0.5
         elif worker not in self.busy:
@@ -261,7 +261,7 @@ class _Places:
             assert self.schedule.given_up[assignment.unit.id] == failure
 
     def drain(self) -> None:
-        """Finish whatever is left."""
+        """Finish the remaining units."""
         while not self.schedule.over:
             self.step(0, "finish")
             for worker in list(self.busy):
@@ -279,7 +279,7 @@ actions = st.tuples(st.integers(0, 3), st.sampled_from(["take", "wait", "finish"
 def test_every_unit_ends_exactly_once(
     units: int, retries: int, events: list[tuple[int, str]]
 ) -> None:
-    """Whatever fails for which cause, each unit is finished or given up once, never both."""
+    """With any failures, each unit is finished once or given up once, never both."""
     places = _Places(units, retries)
     for worker, action in events:
         places.step(worker, action)

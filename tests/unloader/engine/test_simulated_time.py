@@ -25,7 +25,7 @@ class SimulatedExecutor:
     up_at: float = 0.0
     """Until then no place is ready."""
     sleeps: float = 0.0
-    """For so long the machine stands still, in the middle of a task."""
+    """Seconds for which the machine sleeps in the middle of a task."""
     now: float = 0.0
     ends: dict[int, tuple[float, Attempt]] = field(default_factory=dict)
     stopped: list[ExecutorEvent] = field(default_factory=list)
@@ -50,7 +50,7 @@ class SimulatedExecutor:
         done = [place for place, (end, _) in self.ends.items() if end <= until]
         results = [self._result(place, self.ends.pop(place)[1]) for place in done]
         if self.sleeps and self.ends:
-            # What was left to be done still is when it wakes up.
+            # The remaining work is still there when it wakes up.
             self.now += self.sleeps
             self.ends = {
                 place: (end + self.sleeps, task) for place, (end, task) in self.ends.items()
@@ -64,7 +64,7 @@ class SimulatedExecutor:
         return [*stopped, *results, *told]
 
     def stop(self, reasons: Mapping[int, AttemptFailure]) -> None:
-        """End tasks at once."""
+        """End tasks immediately."""
         for place, failure in reasons.items():
             del self.ends[place]
             self.stopped.append(Lost(worker=place, detail="stopped", cause=failure))
@@ -77,7 +77,7 @@ class SimulatedExecutor:
         return ()
 
     def worker(self, place: int) -> WorkerEvidence:
-        """Nobody asks."""
+        """Fail: this test needs no evidence."""
         raise NotImplementedError
 
     def evidence(self) -> Evidence:
@@ -95,7 +95,7 @@ class SimulatedExecutor:
 
 
 def test_the_engine_runs_in_simulated_time() -> None:
-    """Nothing in the loop waits by itself: an executor that only computes runs hours in no time."""
+    """The loop never waits: an executor that only computes simulates hours in moments."""
     executor = SimulatedExecutor(3)
     work = RecordedWork()
     engine = engine_of(work, *(f"ok-{at}" for at in range(30)), "slow-1", stall_seconds=20.0)
@@ -109,7 +109,7 @@ def test_the_engine_runs_in_simulated_time() -> None:
 
 
 def test_who_talks_is_not_stalled() -> None:
-    """Each message begins the time of a stall anew; the limit of a whole attempt goes on."""
+    """Each message restarts the time of a stall; the limit of a whole attempt continues."""
     for limit, given_up in (("stall_seconds", set()), ("attempt_seconds", {"chatty-1"})):
         executor = SimulatedExecutor(1)
         engine = engine_of(RecordedWork(), "chatty-1", **{limit: 20.0})
@@ -119,7 +119,7 @@ def test_who_talks_is_not_stalled() -> None:
 
 
 def test_neither_a_slow_start_nor_a_machine_that_sleeps_is_a_stall() -> None:
-    """The limit is about the unit: no place was up before, and nobody could work meanwhile."""
+    """The limit is about the unit: no place was up before, and none could work meanwhile."""
     executor = SimulatedExecutor(1, up_at=50.0, sleeps=3600.0)
     work = RecordedWork()
     engine = engine_of(work, "ok-1", "ok-2", retries=0, stall_seconds=20.0)

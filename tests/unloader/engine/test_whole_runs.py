@@ -1,4 +1,4 @@
-"""Whole runs of the engine over a source: every row once, whoever dies, and what is refused."""
+"""Whole runs of the engine over a source: every row once after any death, and refusals."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def workers() -> list[psutil.Process]:
 
 
 def test_a_run_survives_the_death_of_its_workers(job: Request) -> None:
-    """Workers killed in mid-run, whatever they are at, cost attempts and not rows."""
+    """Workers killed at any point of a run cost attempts and not rows."""
     killed: list[int] = []
 
     def kill(event: Event) -> None:

@@ -1,4 +1,4 @@
-"""What the commands do with the home of a run over several tables: broken off, and finished."""
+"""The commands on the home of a run over several tables: interrupted, and finished."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_one_table_of_a_broken_run_is_not_continued_alone(broken: Path, tmp_path
 
 
 def test_the_status_of_a_home(broken: Path, finished: Path, tmp_path: Path) -> None:
-    """How many tables are complete, and what is left of the others."""
+    """Status shows how many tables are complete, and the remaining work of the others."""
     home = copied(broken, tmp_path)
     found = answer_of("status", str(home), status=7)
     assert found["state"] == "interrupted"
@@ -186,7 +186,7 @@ def test_clean_removes_what_is_staged_of_all_tables(source: SourceSpec, tmp_path
 def test_the_page_of_a_home_has_a_line_for_each_table(
     finished: Path, broken: Path, tmp_path: Path
 ) -> None:
-    """Of a broken run those that are not complete have one, too, with the reason."""
+    """Incomplete tables of an interrupted run have one, too, with the reason."""
     page = Page(command.run("report", str(finished)))
     assert page.document["report"] == "tables"
     assert sorted(each["table"] for each in page.document["tables"]) == sorted(
@@ -202,7 +202,7 @@ def test_the_page_of_a_home_has_a_line_for_each_table(
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_failed_table_leaves_the_others_whole(tmp_path: Path) -> None:
-    """Status, message and hook say which it is; the partial manifest has them all."""
+    """Status, message and hook name it; the partial manifest has all tables."""
     spec = made(tmp_path / "s.db", {"good": 5, "other": 7})
     with duckdb.connect(spec.location) as connection:
         connection.execute("CREATE VIEW bad AS SELECT error('no luck') AS e FROM good")
@@ -271,7 +271,7 @@ def test_the_record_of_all_tables_is_not_read_for_each(
 def test_a_home_that_is_removed_meanwhile_is_no_way_to_go_on(
     source: SourceSpec, tmp_path: Path
 ) -> None:
-    """One error that says so; the tables are whole, and nothing says that the run is."""
+    """One error reports it; the tables are whole, and the run is not marked as complete."""
     home = tmp_path / "night"
 
     def remove(event: Event) -> None:
@@ -288,7 +288,7 @@ def test_a_home_that_is_removed_meanwhile_is_no_way_to_go_on(
 
 
 def test_a_broken_run_is_verified_as_far_as_it_is_published(broken: Path) -> None:
-    """The error says how it is completed."""
+    """The error has the command that completes it."""
     error = command.error_of("verify", str(broken), status=7)
     assert f"the run of 4 tables in {broken} is not complete" in error
     assert f"unloader resume {broken}" in error

@@ -23,7 +23,7 @@ SIZES = st.lists(st.none() | st.integers(0, MOST_BYTES), max_size=300)
 def test_bundles_are_of_small_units_and_as_many_as_workers_need(
     sizes: list[int | None], workers: int, chance: st.random.Random
 ) -> None:
-    """All units keep their order; what may be large, or not, stays alone; nobody is left idle."""
+    """All units keep their order; units of large or unknown size stay alone; no worker is idle."""
     units = largest_first(
         TableUnit(
             table=number, unit=WorkUnit(id="0001", selectors=(WholeTable(),), bytes=size, rows=None)
@@ -71,7 +71,7 @@ def test_small_tables_between_large_ones_leave_enough_to_the_end(
 
 
 def test_the_smallest_tables_are_not_the_last() -> None:
-    """What is read last leaves little to be published, and no worker alone for long."""
+    """The last tables leave little to publish, and no worker alone for long."""
     sizes = [MOST_BYTES] * 3 + [1000 * number for number in range(300, 0, -1)]
     units = [
         TableUnit(table=number, unit=WorkUnit(id="0001", selectors=(WholeTable(),), bytes=size))

@@ -1,4 +1,4 @@
-"""The threads that count and publish tables: what they do together, and what goes wrong there."""
+"""The threads that count and publish tables: their groups of tables, and their failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONG = 60.0
 
 
 def tables(count: int, file_per: str = "unit") -> list[Table]:
-    """Return tables of which no more than the number is asked, and whether a file is joined."""
+    """Return tables that have only a number, and whether a file is joined."""
     output = SimpleNamespace(options=SimpleNamespace(file_per=file_per))
     nothing = cast(Any, None)
     others = dict.fromkeys(("state", "output", "observe", "history"), nothing)
@@ -30,7 +30,7 @@ def no_check(some: Sequence[Table], observe: Observer) -> Iterable[Ended]:
 
 
 def ended(finisher: Finisher, count: int) -> dict[int, BaseException | None]:
-    """Wait for so many tables; return what went wrong with each."""
+    """Wait for `count` tables; return the error of each."""
     found: dict[int, BaseException | None] = {}
     while len(found) < count:
         found |= {table.number: error for table, error in finisher.collect(LONG)}
@@ -38,7 +38,7 @@ def ended(finisher: Finisher, count: int) -> dict[int, BaseException | None]:
 
 
 def no_publication(some: Sequence[Table], threads: Any, observe: Observer) -> Iterable[Ended]:
-    """Publish all tables at once."""
+    """Publish all tables without work."""
     return [(table, None) for table in some]
 
 
@@ -53,7 +53,7 @@ def finishing(
 
 
 def test_tables_that_are_done_meanwhile_are_published_together() -> None:
-    """One is published by itself; those that come meanwhile are in one go."""
+    """The first is published alone; tables that arrive meanwhile are published in one group."""
     begun, goes_on = threading.Semaphore(0), threading.Event()
     together: list[list[int]] = []
 
@@ -76,7 +76,7 @@ def test_tables_that_are_done_meanwhile_are_published_together() -> None:
 
 
 def test_a_table_that_takes_long_holds_up_no_other() -> None:
-    """One whose file is joined is published by itself, beside the others and others of its kind."""
+    """A table with a joined file is published separately, in parallel with all other tables."""
     others, both = threading.Event(), threading.Barrier(2, timeout=LONG)
 
     def publish(some: Sequence[Table], threads: Any, observe: Observer) -> Iterable[Ended]:
@@ -140,7 +140,7 @@ def test_an_error_is_that_of_its_table() -> None:
 
 
 def test_a_check_that_breaks_off_fails_those_that_it_has_not_told_of() -> None:
-    """So that nobody waits for them for ever, and the next tables are checked again."""
+    """So no caller waits for them for ever, and the next tables are checked again."""
 
     def check(some: Sequence[Table], observe: Observer) -> Iterable[Ended]:
         for table in some:
@@ -159,7 +159,7 @@ def test_a_check_that_breaks_off_fails_those_that_it_has_not_told_of() -> None:
 
 
 def test_a_publication_that_breaks_off_fails_those_that_it_has_not_told_of() -> None:
-    """So that nobody waits for them for ever, and the next tables are published."""
+    """So no caller waits for them for ever, and the next tables are published."""
 
     def publish(some: Sequence[Table], threads: Any, observe: Observer) -> Iterable[Ended]:
         for table in some:

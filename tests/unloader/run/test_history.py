@@ -32,7 +32,7 @@ def history(clock: Clock) -> History:
 
 
 def test_begin_of_an_attempt() -> None:
-    """It is told by the worker's seconds: when it was handed out is noted a little late or early."""
+    """It follows from the worker's seconds: the noted time of handing out is a little off."""
     clock = Clock()
     found = history(clock)
     clock.now += 1
@@ -47,7 +47,7 @@ def test_begin_of_an_attempt() -> None:
 
 
 def test_failed_attempts() -> None:
-    """A failed attempt is told with its worker, its time and a message without secrets."""
+    """A failed attempt is recorded with its worker, its time and a message without secrets."""
     clock = Clock()
     found = history(clock)
     clock.now += 1
@@ -65,7 +65,7 @@ def test_failed_attempts() -> None:
 
 
 def test_samples_tell_how_the_run_goes_on() -> None:
-    """Rows are those of finished units and running attempts; a failed attempt takes its back."""
+    """Rows are of finished units and running attempts; the rows of a failed attempt are removed."""
     clock = Clock()
     found = history(clock)
     found.look()

@@ -60,7 +60,7 @@ def test_what_is_written_comes_back() -> None:
 
 
 def test_what_is_not_whole_ends_it() -> None:
-    """A line that is torn, empty or of another form counts no more, nor does any behind it."""
+    """A torn, empty or malformed line does not count, nor do the lines after it."""
     first, second = staged_line(finished("0001")), staged_line(finished("0002"))
     for torn in (b"\n", b"\0\0\n", second[:-20] + b"\n", b"[]\n", b'{"event": "staged"}\n'):
         assert read_journal(first + torn + second).finished == {"0001": finished("0001")}
@@ -68,7 +68,7 @@ def test_what_is_not_whole_ends_it() -> None:
 
 
 def test_no_secret_is_written_down() -> None:
-    """What a driver says of a failure may hold a password."""
+    """A driver's message may contain a password."""
     line = failed_line("0001", 1, "cannot open postgresql://me:tiger@db/x")
     assert b"tiger" not in line
     assert json.loads(line)["event"] == "failed"

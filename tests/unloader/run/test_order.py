@@ -1,4 +1,4 @@
-"""In which order the units of several tables are handed out: the largest first, of whichever."""
+"""The order in which the units of several tables are handed out: the largest first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unloader.run.order import TableUnit, largest_first
 
 
 def units(table: int, sizes: Iterable[int]) -> list[TableUnit]:
-    """Return units of a table, of so many bytes."""
+    """Return units of a table, with these sizes in bytes."""
     return [
         TableUnit(
             table=table,
@@ -53,8 +53,9 @@ SIZES = st.lists(st.lists(st.integers(1, 1000), max_size=6), min_size=1, max_siz
 
 @given(SIZES, st.integers(1, 6))
 def test_no_worker_idles_while_a_unit_is_left(tables: list[list[int]], workers: int) -> None:
-    """Every unit is read once; when the first worker ends, all that is left is being read, and no
-    unit that was begun later is larger than one begun before.
+    """Every unit is read once, and no unit is larger than one that began earlier.
+
+    When the first worker ends, all remaining units are being read.
     """
     every = [unit for number, sizes in enumerate(tables) for unit in units(number, sizes)]
     done, first_idle = run(largest_first(every), workers)
@@ -64,9 +65,7 @@ def test_no_worker_idles_while_a_unit_is_left(tables: list[list[int]], workers: 
 
 
 def test_three_huge_tables_are_not_left_to_the_end() -> None:
-    """With two hundred small tables in front of them they are begun at once, and all workers end
-    within the time of one unit.
-    """
+    """They begin before 200 small tables, and all workers end within the time of one unit."""
     small = [unit for number in range(200) for unit in units(number, [number % 7 + 1])]
     huge = [unit for number in range(3) for unit in units(200 + number, [100] * 4)]
     done, first_idle = run(largest_first([*small, *huge]), 4)

@@ -1,4 +1,4 @@
-"""What is done for the tables of a run that is gone on with, beside unloading what is left."""
+"""The work on the tables of a resumed run, beside unloading the remaining units."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_link_of_a_table_is_set_after_a_kill(tmp_path: Path) -> None:
 
 
 def test_tables_are_described_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many are left, the database is asked for the list and for what they are once."""
+    """The database is asked once for the list of tables and once for their descriptions."""
     source = made(tmp_path / "s.db", SIZES)
     home = tmp_path / "night"
     requests = requests_of(source, f"{home}/{{schema}}.{{table}}", list(SIZES))
@@ -62,7 +62,7 @@ def test_tables_are_described_together(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def counted(name: str, asked: list[str]) -> Any:
-    """Return a method of the catalog that says that it was called."""
+    """Return a method of the catalog that records its calls."""
     method = getattr(DuckDBCatalog, name)
 
     def called(*arguments: Any) -> Any:
@@ -135,7 +135,7 @@ def test_a_new_snapshot_that_is_killed_can_be_gone_on_with(
     after = run_ids(home)
     assert len(after) == len(SIZES)
     assert len(set(after.values())) == 1
-    # What was published stays only if the run that did it is the one that goes on.
+    # Published tables stay only if the resumed run has published them.
     assert (set(before.values()) <= set(after.values())) == (
         path.startswith("night") and way == "resume"
     )

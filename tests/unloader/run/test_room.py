@@ -14,7 +14,7 @@ GIB = 2**30
 
 @dataclass
 class Disks:
-    """Directories with so much free, a clock, and what was told."""
+    """Directories with their free bytes, a clock, and the reported lines."""
 
     free: dict[str, int | None]
     now: float = 0.0
@@ -33,7 +33,7 @@ class Disks:
 
 
 def test_a_pause_begins_and_ends_with_one_line_each() -> None:
-    """It is told once that a disk is full, and once that there is room, which is some more."""
+    """A full disk is reported once, and the end of the pause once: it needs some more room."""
     disks = Disks({"/a": 2 * GIB, "/b": 2 * GIB})
     watch = disks.watch()
     assert watch.has_room()
@@ -56,7 +56,7 @@ def test_a_pause_begins_and_ends_with_one_line_each() -> None:
 
 @pytest.mark.parametrize("pause", [0.0, 30.0])
 def test_a_pause_that_lasts_too_long_ends_the_run(pause: float) -> None:
-    """The error has the directory and what to do; without patience it comes at once."""
+    """The error has the directory and the remedy; without patience it is immediate."""
     disks = Disks({"/a": 0})
     watch = disks.watch(pause)
     for second in range(int(pause)):
@@ -81,5 +81,5 @@ def test_a_worker_that_waits_pauses_the_run() -> None:
 
 
 def test_a_disk_that_cannot_be_looked_at_has_room() -> None:
-    """What is not known stops nothing."""
+    """Unknown room does not stop the run."""
     assert Disks({"/a": None}).watch().has_room()

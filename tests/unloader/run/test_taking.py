@@ -1,4 +1,4 @@
-"""Directories of tables are taken while others are read; what is in the way is told before."""
+"""Directories of tables are taken while others are read; obstacles are reported before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from unloader.run import places as taking
 
 SIZES = {"large": 5000, "middle": 100, "small": 10}
 _SECONDS = 30.0
-"""Nobody waits so long, unless reading waits for what waits for it."""
+"""A wait reaches this limit only in a deadlock."""
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> SourceSpec:
 
 
 class HeldUp:
-    """Lets nobody make a directory before a work unit is done."""
+    """Blocks the making of directories until a work unit is done."""
 
     def __init__(self, directory: Path) -> None:
         """Begin with the next call; an audit hook stays for good, and does nothing after that."""
@@ -40,7 +40,7 @@ class HeldUp:
             assert self._done.wait(_SECONDS), "no unit was done before all directories were made"
 
     def observe(self, event: Event) -> None:
-        """Let them go on once a unit is done."""
+        """Unblock them once a unit is done."""
         if isinstance(event, UnitFinished):
             self._done.set()
 
@@ -60,7 +60,7 @@ def test_tables_are_read_before_all_directories_are_taken(
 def test_a_directory_that_takes_for_ever_does_not_keep_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its end is waited for in bounded time; what comes of it later is there for who waits."""
+    """The wait for its end is bounded; a later result is there for the next wait."""
     goes_on = threading.Event()
 
     class Hanging:
@@ -80,7 +80,7 @@ def test_a_directory_that_takes_for_ever_does_not_keep_the_run(
 def test_a_table_whose_directory_cannot_be_taken_fails_alone(
     source: SourceSpec, tmp_path: Path, on_failure: str
 ) -> None:
-    """What comes into its way after the last look is that table's failure, and stays as it is."""
+    """An obstacle that appears after the last look fails that table, and stays unchanged."""
     in_the_way = tmp_path / "main.middle"
     ended = {}
 

@@ -1,4 +1,4 @@
-"""What a run over several tables tells while it goes on, and what its displays make of that."""
+"""The events of a run over several tables, and how the displays show them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def events_of(
 
 
 def test_each_table_is_told_once_with_how_many_are_done(source: SourceSpec, tmp_path: Path) -> None:
-    """What is open is the largest one of those that are left."""
+    """The open table is the largest of the remaining tables."""
     told = events_of(source, tmp_path, *SIZES)
     (started,) = [event for event in told if isinstance(event, RunStarted)]
     assert (started.tables, started.largest_table) == (3, "main.large")
@@ -67,7 +67,7 @@ def test_each_table_is_told_once_with_how_many_are_done(source: SourceSpec, tmp_
 
 
 def test_a_table_that_fails_is_told_as_such(source: SourceSpec, tmp_path: Path) -> None:
-    """So is one that is left out as nobody can read it; the others are counted as done."""
+    """So is an unreadable table that is left out; the others are counted as done."""
     told = events_of(source, tmp_path, "broken", "small", "nowhere")
     failed = {event.table: event for event in told if isinstance(event, TableFinished)}
     assert "no luck" in failed["main.broken"].error
@@ -83,13 +83,13 @@ def test_a_table_that_fails_is_told_as_such(source: SourceSpec, tmp_path: Path) 
 def test_tables_that_are_published_together_are_told_as_ready_before(
     source: SourceSpec, tmp_path: Path
 ) -> None:
-    """Nobody takes for complete what has no final name."""
+    """A table without its final name is not reported as complete."""
     told = events_of(source, tmp_path, *SIZES, publish="run")
     kinds = [type(event) for event in told if isinstance(event, (TableStaged, TableFinished))]
     assert kinds == [TableStaged] * 3 + [TableFinished] * 3
     staged = [event.tables for event in told if isinstance(event, TableStaged)]
     assert [each.staged for each in staged] == [1, 2, 3]
-    # Small tables may have come in one answer: nothing is open any more when the first is told.
+    # Small tables may have come in one answer: then none is open at the first event.
     still_open = staged[0].largest_open and f", largest still open: {staged[0].largest_open}"
     assert tables_text(staged[0]) == f"0/3 tables, 1 ready to be published{still_open}"
 

@@ -1,4 +1,4 @@
-"""The processes of a run: started early, seated, and gone at the end whatever happens."""
+"""The processes of a run: started early, seated, and ended after the run in every case."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def database(tmp_path: Path) -> str:
 
 
 def job_of(database: str, parallelism: int, to: str = "/nowhere", **seats: Any) -> Request:
-    """Return a job for so many workers."""
+    """Return a job with `parallelism` workers."""
     return Request(
         source=SourceSpec(kind=database.partition(":")[0], location=database),
         selection=Selection(table=parse_table("t")),
@@ -97,7 +97,7 @@ def test_a_quota_lowers_the_automatic_number(
 
 @pytest.mark.parametrize("kind", ["duckdb", "nosuchdatabase"])
 def test_a_worker_gets_ready_whatever_can_be_loaded(database: str, kind: str) -> None:
-    """Its place is ready once it has loaded what it can; a missing source is not its affair."""
+    """Its place is ready once it has loaded the available modules, also if a source is missing."""
     job = job_of(database.replace("duckdb", kind, 1), 1)
     events: list[ExecutorEvent] = []
     with opened(job) as executor:
@@ -109,7 +109,7 @@ def test_a_worker_gets_ready_whatever_can_be_loaded(database: str, kind: str) ->
 
 
 def test_an_error_in_the_context_ends_the_processes(database: str) -> None:
-    """Whoever leaves by an exception leaves no worker, busy or not."""
+    """After an exception no worker is left, busy or not."""
     pids: dict[int, int] = {}
 
     def fail() -> None:

@@ -49,7 +49,7 @@ def test_nothing_is_fetched_until_leave_to_go_on() -> None:
 
 
 def test_an_order_for_another_attempt_holds_up_nobody() -> None:
-    """It has come late: the worker has gone on to another unit."""
+    """It arrived late: the worker already has another unit."""
     gate = Gate()
     gate.take(order("1", 1))
     gate.take("what nobody knows")

@@ -34,7 +34,7 @@ print(batch() - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the settings are those of glibc")
 def test_a_batch_comes_in_the_memory_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """4 MiB that were given back are not asked of the kernel anew, page by page."""
+    """4 MiB that were given back are not requested from the kernel again, page by page."""
     monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
     done = subprocess.run(
         [sys.executable, "-c", _TWICE], capture_output=True, text=True, check=True

@@ -48,7 +48,7 @@ def _no_thread_left() -> Iterator[None]:
     """Fail a test that leaves a thread."""
     before = set(threading.enumerate())
     yield
-    # It watches a process, not a unit, and ends by itself.
+    # It watches a process, not a unit, and ends without a call.
     assert {each for each in threading.enumerate() if each.name != THREAD} <= before
 
 
@@ -62,7 +62,7 @@ def test_items_arrive_once_and_in_order(count: int) -> None:
 
 
 def test_fetch_and_consumption_have_a_thread_each() -> None:
-    """The iterator is made and read in a thread of its own, the consumer runs in the caller's."""
+    """The iterator is made and read in a separate thread, the consumer runs in the caller's."""
     numbers, consumers = Numbers(3), set()
     Pump(numbers.items).run(lambda _: consumers.add(threading.current_thread()))
     assert consumers == {threading.current_thread()}
@@ -99,7 +99,7 @@ def test_a_stopped_consumer_stops_the_fetch() -> None:
     def consume(number: int) -> None:
         if number == 0:
             assert full.wait(ENOUGH_SECONDS)
-            # What is asserted is an absence: no length of wait could prove more.
+            # The assertion is about an absence: a longer wait would not prove more.
             threading.Event().wait(0.3)
             seen.append(numbers.made)
 
@@ -206,7 +206,7 @@ def test_bytes_in_flight_are_bounded() -> None:
 def test_a_long_wait_is_told(
     monkeypatch: pytest.MonkeyPatch, most_bytes: int, slow: str, told: list[str]
 ) -> None:
-    """Whoever stands still for long says whom it waits for, and goes on when that is over."""
+    """A side that waits for long reports its reason, and continues when the wait is over."""
     monkeypatch.setattr(pump_module, "STILL_SECONDS", 0.05)
     found: list[str] = []
     known = threading.Event()
@@ -242,7 +242,7 @@ def test_a_long_wait_is_told(
 
 
 def test_the_waits_of_the_fetch_are_counted() -> None:
-    """A consumer that takes nothing for a while blocks the fetch, and starves nobody."""
+    """A consumer that takes nothing for a while blocks the fetch, and is itself not starved."""
     full = threading.Event()
     # More than are consumed and queued, so that the fetch thread has to wait.
     numbers = Numbers(DEPTH + 3)
@@ -266,7 +266,7 @@ def test_the_waits_of_the_fetch_are_counted() -> None:
 
 
 def test_little_is_fetched_in_the_same_thread_until_it_was_more() -> None:
-    """All items come in order; a thread takes over after so many bytes, and ends with the rest."""
+    """All items come in order; a thread takes over after some bytes, and ends with the rest."""
     fetched_in: list[threading.Thread] = []
 
     def items() -> Iterator[int]:
@@ -285,7 +285,7 @@ def test_little_is_fetched_in_the_same_thread_until_it_was_more() -> None:
 
 @pytest.mark.parametrize("fail_at", [None, 1])
 def test_little_that_is_given_up_is_closed(fail_at: int | None) -> None:
-    """Whatever goes wrong in the consumer or the source comes through, and the source is closed."""
+    """An error of the consumer or the source is raised, and the source is closed."""
     source = Numbers(count=3, fail_at=fail_at)
 
     def consume(item: int) -> None:

@@ -11,7 +11,7 @@ from writers.large_rows import LargeRow
 
 
 def batch(*numbers: int | None) -> pa.RecordBatch:
-    """Return a batch of a column beside that of the condition."""
+    """Return a batch of a column and the condition's column."""
     texts = pa.array([f"t{number}" for number in numbers])
     return pa.RecordBatch.from_arrays(
         [texts, pa.array(numbers, pa.int64())], names=["text", "number"]
@@ -19,7 +19,7 @@ def batch(*numbers: int | None) -> pa.RecordBatch:
 
 
 def test_each_batch_has_its_own_rows() -> None:
-    """Whatever they are taken together with; NULL is left out, and None stands for all rows."""
+    """This holds for batches taken together; NULL is left out, and None means all rows."""
     batches = [batch(1, 2, 3), batch(4, 6), batch(), batch(None, 8), batch(5)]
     found = row_filter("number % 2 = 0", batches[0].schema, [1])
     kept = found.kept(batches)
@@ -33,7 +33,7 @@ def test_each_batch_has_its_own_rows() -> None:
 
 
 def test_a_filter_is_left_to_the_next_unit() -> None:
-    """One for the same condition and columns, and no other; what fails is not shown."""
+    """Only a filter for the same condition and columns is reused; a failure is not shown."""
     schema = batch(1).schema
     first = row_filter("number > 1", schema, [1])
     second = row_filter("number > 1", schema, [1])

@@ -37,7 +37,7 @@ def doubled(to: Path, name: str) -> list[int]:
 
 
 def test_units_after_each_other_and_at_once_have_their_own_rows(tmp_path: Path) -> None:
-    """Whatever a unit leaves to the next one, and also where a finished one is given up late."""
+    """Reused objects do not mix the rows of units, even if a finished unit is given up late."""
     first = opened(tmp_path, "first")
     first.write(batch(1, 2))
     first.close()
@@ -60,7 +60,7 @@ def test_units_after_each_other_and_at_once_have_their_own_rows(tmp_path: Path) 
 
 
 def test_a_unit_that_is_given_up_leaves_nothing_to_the_next(tmp_path: Path) -> None:
-    """Rows that it held are not those of the unit behind it."""
+    """The rows that it held do not appear in the next unit."""
     given_up = opened(tmp_path, "lost")
     given_up.write(batch(1, 2, 3))
     given_up.abort()

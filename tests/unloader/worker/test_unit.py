@@ -77,7 +77,7 @@ def parquet_of(folder: Path) -> pa.Table:
 
 
 def test_tasks_of_one_run_hold_one_extract_where_they_are_read(tmp_path: Path) -> None:
-    """What crosses to a worker equals what was sent, also when the next table's has come between."""
+    """A worker receives each extract as it was sent, also after one of another table."""
     first, second = (
         Extract(
             source=SourceSpec(kind="duckdb", location=f"{tmp_path}/{name}"),
@@ -97,7 +97,7 @@ def test_tasks_of_one_run_hold_one_extract_where_they_are_read(tmp_path: Path) -
 
 
 def test_two_outputs_of_one_scan_equal_two_scans(tmp_path: Path) -> None:
-    """A column that CSV and Parquet read in two ways lies in each file as from a scan of its own."""
+    """A column that CSV and Parquet read in two ways is in each file as from a separate scan."""
     url = f"duckdb:///{tmp_path / 'db'}"
     with duckdb.connect(str(tmp_path / "db")) as database:
         database.execute(
@@ -155,7 +155,7 @@ WIDE = pa.record_batch({"n": [3], "s": ["three"], "l": pa.array([None], pa.strin
 
 
 class ThreeColumns:
-    """A reader of the columns n, s and l, the last of which is large in one row."""
+    """A reader of the columns n, s and l; l is large in one row."""
 
     def batches(
         self, extract: Extract, piece: Piece, *, batch_bytes: int
@@ -224,5 +224,5 @@ def test_each_output_has_its_columns_in_its_order(tmp_path: Path, text: str, par
 
 @pytest.mark.parametrize("outputs", [(), ((0, 1, 2),)])
 def test_a_single_output_has_its_own_writer(outputs: tuple[tuple[int, ...], ...]) -> None:
-    """Its batches are those of the scan, of which no columns are selected."""
+    """It gets the batches of the scan unchanged, without a selection of columns."""
     assert columns_of(reading("nsl", outputs).projection, 0) is None

@@ -31,7 +31,7 @@ def test_no_two_of_a_machine_have_one_seat() -> None:
 
 
 def test_one_that_has_come_takes_vacant_places_of_its_machine_first() -> None:
-    """With seats that nobody has there, and no more than it has threads."""
+    """It takes vacant seats of its machine, and not more than it has threads."""
     vacant = {2: "b", 5: "a", 3: "a", 0: "b"}
     assert vacant_for(home("a3", "a", 3), vacant, {0, 2}) == ((0, 4), (3, 1), (5, 3))
     assert vacant_for(home("c1", "c", 1), vacant, set()) == ((0, 0),)

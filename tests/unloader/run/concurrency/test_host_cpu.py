@@ -10,7 +10,7 @@ from unloader.run.concurrency import HostCpu
 
 
 def counters(proc: Path, line: str, **processes: int) -> None:
-    """Write what the kernel would show."""
+    """Write the kernel's counters."""
     (proc / "stat").write_text(f"cpu  {line}\ncpu0 1 2 3\n")
     for pid, ticks in processes.items():
         place = proc / pid.removeprefix("p")
