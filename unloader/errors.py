@@ -17,7 +17,8 @@ A `TransientSourceError` is a SourceError, a `WorkerLost` a PartialUnload, and a
 `ConnectFailed` got no session at all, and a `SessionsRefused` none beside the open ones.
 `unloader.engine.schedule` decides about both. A `SnapshotGone` is a SourceError that nothing gets
 past, as the state that the run reads does not exist any more; of one that is `SnapshotTooOld` only
-further attempts can tell. Across processes travels `unloader.model.AttemptFailure`, never an
+further attempts can tell. A `ValueRefused` is a SourceError that only other data or another
+expression gets past. Across processes travels `unloader.model.AttemptFailure`, never an
 exception: see `unloader.failures`.
 """
 
@@ -73,6 +74,15 @@ class SourceError(UnloaderError):
 
     exit_code = 4
     usual_hint = "check the database's log"
+
+
+class ValueRefused(SourceError):
+    """An expression of the source, such as a cast in a view, fails on a value of the data."""
+
+    usual_hint = (
+        "correct the value, or the view that converts it; or leave out the column with --exclude, "
+        "or one of several tables with --exclude-table"
+    )
 
 
 class TransientSourceError(SourceError):

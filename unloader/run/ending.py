@@ -15,8 +15,10 @@ from unloader.errors import (
     PartialUnload,
     SnapshotGone,
     UnloaderError,
+    ValueRefused,
     VerifyMismatch,
 )
+from unloader.failures import is_a
 from unloader.manifest.model import (
     Manifest,
     SourceRecord,
@@ -133,6 +135,9 @@ def advised(state: RunState, error: UnloaderError) -> UnloaderError:
 def _with_next_step(state: RunState, error: UnloaderError) -> UnloaderError:
     """Return the error of a run that is kept, with how to continue."""
     is_gone, is_different = isinstance(error, SnapshotGone), isinstance(error, VerifyMismatch)
+    failures = [table.failure for table in state.tables if table.failure is not None]
+    # The same snapshot would have the same value.
+    at_snapshot = state.is_resumable and not any(is_a(each, ValueRefused) for each in failures)
     if is_different and not state.is_single:
         return error
     until = "" if is_gone else kept_until(state.resolved.catalog)
@@ -140,12 +145,12 @@ def _with_next_step(state: RunState, error: UnloaderError) -> UnloaderError:
         text = f"{error.message.rstrip('. ')}; its snapshot is kept until {until}"
         error = type(error)(text, error.hint)
     if state.is_single:
-        step = state.tables[0].output.next_step(resumable=state.is_resumable)
+        step = state.tables[0].output.next_step(resumable=at_snapshot)
         if is_gone or is_different or step in error.hint:
             return error
     else:
         step = f"continue with: unloader resume {shlex.quote(state.home)}"
-        if is_gone or not state.is_resumable:
+        if is_gone or not at_snapshot:
             step = (
                 "read all tables again at a new snapshot with: unloader resume "
                 f"{shlex.quote(state.home)} --new-snapshot"

@@ -108,8 +108,10 @@ class Home(Struct, kw_only=True):
         output = state.tables[0].output if state.is_single else self.storage
         if output is None:
             return
+        # A table whose directory was refused is recorded once, as left out.
+        taken = {places_of(table.run) for table in state.tables}
         record = record_of(
-            state.resolved.tables,
+            [run for run in state.resolved.tables if places_of(run) in taken],
             state.home,
             state.options,
             state.problems,

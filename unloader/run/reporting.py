@@ -52,7 +52,7 @@ class Reporter:
                 table=state.tables[0].name if single else counted(self._total, "table"),
                 units=len(units),
                 workers=len(seats),
-                rows=_total([unit.rows for unit in units]) if single else _rows_of(units),
+                rows=_total([unit.rows for unit in units]),
                 bytes=_total([unit.bytes for unit in units]),
                 snapshot="" if snapshot is None else f"{snapshot.kind} {snapshot.value}".strip(),
                 end_sessions_sql=end_sessions_sql(state.resolved.catalog),
@@ -167,12 +167,3 @@ def _bytes_of(table: Table) -> int:
 def _total(values: Iterable[int | None]) -> int | None:
     known = tuple(values)
     return None if None in known else sum(filter(None, known))
-
-
-def _rows_of(units: Sequence[WorkUnit]) -> int | None:
-    """Return the source's estimate of the rows of all units; None if it knows too few of them.
-
-    A view has no row count. It counts as 0 while less than half of the units are of views.
-    """
-    known = [unit.rows for unit in units if unit.rows is not None]
-    return sum(known) if known and len(known) * 2 >= len(units) else None

@@ -170,7 +170,7 @@ SHOWN = 12
 
 
 _EARLIER = "it was left out when the run was first started: "
-_TRY_AGAIN = (
+TRY_AGAIN = (
     "start the command of the run with --resume-or-start: it reads all tables at a new snapshot, "
     "with the tables that were left out"
 )
@@ -217,7 +217,7 @@ class TableProblem(Struct, frozen=True, kw_only=True):
     def earlier(cls, table: str, why: str, kind: type[UnloaderError] = SourceError) -> TableProblem:
         """Return the problem of a table that was left out before the run was resumed."""
         message = f"{_EARLIER}{why.removeprefix(_EARLIER)}"
-        return cls(table=table, error=kind(message, _TRY_AGAIN))
+        return cls(table=table, error=kind(message, TRY_AGAIN))
 
     @property
     def sentence(self) -> str:

@@ -98,7 +98,7 @@ class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", 
     bytes: int = 0
     """Both of finished units and running attempts; see `of_finished_units`."""
     rows_expected: int | None = None
-    """The source's estimate, or None."""
+    """The source's estimate; None if a table has none, such as a view."""
     bytes_expected: int | None = None
     """The expected bytes of the output, from the bytes written so far; None until they suffice for
     an estimate."""
@@ -108,7 +108,8 @@ class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", 
     speeds: tuple[float, ...] = ()
     """Rows per second from the begin of this process until now: means over equal times."""
     bytes_per_second: float | None = None
-    fraction: float = 0.0
+    fraction: float | None = None
+    """Of the expected rows; None without an estimate for every unit."""
     seconds: float = 0.0
     """Since this process began with the run."""
     seconds_left: float | None = None

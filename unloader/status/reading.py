@@ -77,6 +77,8 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     error."""
     problem: str = ""
     """Why it is unreadable, or why it is interrupted and cannot be resumed."""
+    reason: str = ""
+    """The error that ended an interrupted run; empty if it was killed."""
     run_id: str = ""
     table: str = ""
     started: str | None = None
@@ -224,7 +226,7 @@ def _of_broken_run(
         tables=TableCounts(
             total=len(tables) + left_out,
             done=len(tables) - len(staged),
-            failed=left_out,
+            failed=max(left_out, 0 if found.tables is None else found.tables.failed),
             left_out=left_out,
         ),
         left=Leftover(
@@ -275,6 +277,7 @@ def _of_run(
     found = RunStatus(
         destination=place,
         state="running" if who.is_running else "interrupted",
+        reason=_reason(live),
         run_id=who.run_id,
         started=_text(_start_of(who.run_id)),
         host=who.host,
@@ -287,7 +290,9 @@ def _of_run(
     record = storage.record(home, RUN_RECORD)
     if not record and (above := home_above(storage, place, who.run_id)):
         one = tables_there.get(real(place)) or table_in(storage, above, place)
-        found = replace(found, live=None, home=above)
+        whole = parse_status(storage.record(above, STATUS))
+        reason = _reason(whole) if whole and whole.run_id == who.run_id else ""
+        found = replace(found, live=None, home=above, reason=reason)
         return found if one is None else replace(found, table=one.name, units=one.units)
     known = recorded_tables(record, home, single=True)
     if not known:
@@ -296,6 +301,14 @@ def _of_run(
     if not is_of_tables(record):
         return found
     return replace(found, table=counted(len(known), "table"), tables=TableCounts(total=len(known)))
+
+
+def _reason(live: LiveStatus | None) -> str:
+    """Return the error that ended a run; empty if it was killed, or is running."""
+    if live is None or not live.ended:
+        return ""
+    # The advice of that message may be outdated: the page has the next step from what exists now.
+    return live.last_error.partition(". Next: ")[0]
 
 
 def _of_finished(place: str, finished: FinishedRun | None) -> RunStatus:

@@ -162,6 +162,8 @@ class LiveRun:
         tally, at = self._tally, datetime.now(UTC)
         figures, running = tally.figures(now), len(tally.running)
         self._speeds.add(now, figures.rows)
+        # Without an estimate the figures count units, which may be of very different sizes.
+        is_estimated = tally.run.rows is not None
         since = at - timedelta(seconds=now - tally.phase_started)
         return LiveStatus(
             run_id=self._run_id,
@@ -184,14 +186,14 @@ class LiveRun:
             rows=figures.rows,
             bytes=figures.bytes,
             rows_expected=tally.run.rows,
-            bytes_expected=figures.bytes_expected,
+            bytes_expected=figures.bytes_expected if is_estimated else None,
             rows_per_second=round(figures.rows_per_second, 1),
             mean_rows_per_second=round(figures.mean_rows_per_second, 1),
             speeds=self._speeds.values(),
             bytes_per_second=_rounded(figures.bytes_per_second),
-            fraction=round(figures.fraction, 4),
+            fraction=round(figures.fraction, 4) if is_estimated else None,
             seconds=round(figures.seconds, 1),
-            seconds_left=_rounded(figures.seconds_left),
+            seconds_left=_rounded(figures.seconds_left) if is_estimated else None,
             workers=tuple(_worker(tally, each, now) for each in self._seats[: tally.run.workers]),
             retries=tally.retries,
             last_error=_shown(str(error) if error is not None else tally.last_error),

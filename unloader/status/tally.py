@@ -98,7 +98,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     bytes_per_second: float | None
     """None until the first bytes have left a worker's buffers: how many there are is not known."""
     fraction: float
-    """0 to 1; of the expected rows where every started unit has an estimate, else of the units."""
+    """0 to 1; of the expected rows if every unit has an estimate, else of the units."""
     seconds: float
     """Since the run began to plan, as in the manifest."""
     seconds_left: float | None
@@ -261,12 +261,7 @@ class Tally:
         if self._units_done >= self.run.units:
             return 1.0
         expected = self.run.rows
-        # Of several tables some are views, which have no estimate. To change between two measures
-        # whenever one of them is read would let the bar jump.
-        known = self._tables is not None or all(
-            each.rows_expected is not None for each in self.running.values()
-        )
-        if expected and known:
+        if expected:
             now = sum(min(each.rows, each.rows_expected or 0) for each in self.running.values())
             return min((self._rows_expected + now) / expected, 0.999)
         return self._units_done / self.run.units

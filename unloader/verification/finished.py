@@ -38,6 +38,7 @@ from unloader.model import EncryptionOptions, SourceSpec
 from unloader.nouns import are, counted
 from unloader.resolve.run_record import recorded_left_out, recorded_tables
 from unloader.secrets.encryption_keys import with_identities, with_parquet_key
+from unloader.selection.listing import TRY_AGAIN
 from unloader.storage.place_names import PlacePath, path_of, relative
 from unloader.storage.storage_lookup import storage_at
 from unloader.storage.storage_protocol import MANIFEST, RUN_RECORD
@@ -238,10 +239,7 @@ def _checked_unfinished(
     if who is not None and who.is_running:
         hint = f"wait until the run ends; its progress: unloader status {place}"
     elif not missing:
-        hint = (
-            "unload the tables that were left out in another run; remove the record of this run "
-            f"with: unloader clean {place}"
-        )
+        hint = TRY_AGAIN
     return PartialUnload(
         f"the run of {counted(of + len(left_out), 'table')} in {home} is not complete: "
         f"{len(answers)} {are(len(answers))} published with unchanged files; not published: "

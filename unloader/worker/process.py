@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from numa.processes import member
-from unloader.errors import SourceError
+from unloader.errors import SourceError, ValueRefused
 from unloader.events import UnitAdvanced
 from unloader.failures import failure_of
 from unloader.model import (
@@ -159,6 +159,8 @@ def _failure(task: UnitTask, error: Exception) -> AttemptFailure:
     if options and found.hint == SourceError.usual_hint:
         # The user's options are a likelier cause than the database.
         return replace(found, hint=f"check that {options} works for every row, and {found.hint}")
+    if options and found.hint == ValueRefused.usual_hint:
+        return replace(found, hint=f"correct the value, or the view or {options} that converts it")
     return found
 
 

@@ -49,20 +49,24 @@ def test_the_tables_that_are_published_are_verified(home: Path) -> None:
     assert "1 of 3 tables is not as the run wrote it: main.first: " in error
 
 
-def test_tables_that_were_left_out_need_another_run(url: str, tmp_path: Path) -> None:
-    """Whatever is published is verified."""
+def test_tables_that_were_left_out_need_the_command_again(url: str, tmp_path: Path) -> None:
+    """`status` and `verify` advise --resume-or-start, which then unloads all tables."""
     home = tmp_path / "out"
     tables = ("--table", "first", "--table", "second", "--table", "missing")
     command.run(*night(url, home), *tables, status=7)
     shown = command.run("status", str(home), status=7)
     assert "2 of 3 complete" in shown
     assert "unloader resume" not in shown
-    assert f"unloader clean {home}" in shown
+    assert "start the command of the run with --resume-or-start" in shown
+    assert "unloader clean" not in shown
     error = command.error_of("verify", str(home), status=7)
     assert "missing (left out)" in error
+    assert "--resume-or-start" in error
     assert "unloader resume" not in error
-    command.run("clean", str(home), "--quiet")
-    command.run("verify", str(home / "first"), "--quiet")
+    with sqlite3.connect(tmp_path / "s.sqlite") as connection:
+        connection.execute("CREATE TABLE missing (i INTEGER)")
+    command.run(*night(url, home), *tables, "--resume-or-start")
+    assert "3 tables" in command.run("status", str(home))
 
 
 @pytest.mark.parametrize("damage", [0, 30])

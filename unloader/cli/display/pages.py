@@ -13,6 +13,7 @@ from unloader.cli.display.log import phase_text, tables_text
 from unloader.cli.display.render import ranges
 from unloader.cli.display.sparkline import can_show_blocks, speeds_text
 from unloader.nouns import counted
+from unloader.selection.listing import TRY_AGAIN
 
 if TYPE_CHECKING:
     from unloader.status.model import LiveStatus, ParallelismStatus, WorkerStatus
@@ -56,7 +57,7 @@ def status_line(status: RunStatus) -> str:
         f"{live.units.done}/{live.units.total} units",
         counted(live.rows, "row"),
         render.rows_per_second(live.rows_per_second),
-        f"{live.fraction * 100:.0f} %",
+        *(() if live.fraction is None else (f"{live.fraction * 100:.0f} %",)),
         *(() if left is None else (f"about {render.seconds(left)} left",)),
     )
     return f"{live.phase}: " + ", ".join(parts)
@@ -80,7 +81,8 @@ def runs_page(found: Sequence[RunStatus], now: datetime) -> str:
 def next_step(status: RunStatus) -> str:
     """Return the next command for an interrupted run, with its effect as a comment of the shell.
 
-    It is empty if nothing is to be done.
+    It is empty if nothing is to be done. `status` does not know the command of the run: for tables
+    that only this command can unload, the result is a sentence.
     """
     if status.state != "interrupted":
         return ""
@@ -104,12 +106,9 @@ def next_step(status: RunStatus) -> str:
         return f"unloader resume {place}  # continues the run over all tables"
     many = status.tables
     if many is not None:
-        left = many.total - many.done - many.failed
+        left = many.total - many.done - many.left_out
         if not left:
-            return (
-                f"unloader clean {place}  # removes the record of this run. The missing tables "
-                "were left out before the first row: unload them in another run"
-            )
+            return TRY_AGAIN
         tables = counted(left, "incomplete table")
         return (
             f"unloader resume {place}  # keeps {counted(kept, 'finished work unit')} of "
@@ -146,16 +145,13 @@ def _facts(status: RunStatus, now: datetime, width: int | None) -> Iterator[tupl
 
 
 def _state(status: RunStatus, now: datetime) -> str:
-    live = status.live
     if status.state == "running":
+        live = status.live
         stopping = ", asked to stop" if live is not None and live.stopping else ""
         return f"running{_for(status.since, now)}{stopping}"
     if status.state == "interrupted":
-        if live is None or not live.ended:
-            return "interrupted: its process was killed, or its machine went down"
-        # The advice of its old message may not help any more: `next` follows from the current
-        # state.
-        return f"interrupted: {live.last_error.partition('. Next: ')[0]}"
+        why = status.reason or "its process was killed, or its machine went down"
+        return f"interrupted: {why}"
     return status.state
 
 
@@ -188,7 +184,8 @@ def _progress(status: RunStatus, live: LiveStatus, width: int | None) -> Iterato
         yield "tables", tables_text(live.tables)
     yield "units", counts
     about = "" if live.rows_expected is None else f" of about {render.count(live.rows_expected)}"
-    rows = f"{render.count(live.rows)}{about} ({live.fraction * 100:.0f} %)"
+    share = "" if live.fraction is None else f" ({live.fraction * 100:.0f} %)"
+    rows = f"{render.count(live.rows)}{about}{share}"
     if done > units.done and status.tables is None:
         # The journal has more units than the run last showed, and it does not count rows.
         rows = f"{rows} when last seen" if live.rows else f"unknown{about}"

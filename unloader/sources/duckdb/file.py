@@ -15,6 +15,7 @@ from unloader.errors import (
     SourceError,
     TransientSourceError,
     UnloaderError,
+    ValueRefused,
 )
 from unloader.model import SourceSpec
 from unloader.sources.duckdb import types as duckdb_types
@@ -99,6 +100,10 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
+_OF_VALUES = ("Conversion Error: ", "Invalid Input Error: ", "Out of Range Error: ")
+"""Errors of expressions on values. Among the rows the text alone has the kind of the error."""
+
+
 def translated(error: Exception) -> UnloaderError:
     """Return the user's error for whatever DuckDB raised; our own pass unchanged."""
     if isinstance(error, UnloaderError):
@@ -108,6 +113,8 @@ def translated(error: Exception) -> UnloaderError:
         return duckdb_types.refusal([name])
     if is_out_of_memory(error):
         return SourceError(f"DuckDB ran out of memory: {text}", "lower --parallelism")
+    if any(kind in text for kind in _OF_VALUES):
+        return ValueRefused(f"DuckDB: {text}")
     hint = ""
     if "max_temp_directory_size" in text or "No space left" in text:
         hint = "free space on the disk of the database file, where DuckDB keeps temporary files"
