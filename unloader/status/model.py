@@ -108,7 +108,7 @@ class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", 
     speeds: tuple[float, ...] = ()
     """Rows per second from the begin of this process until now: means over equal times."""
     bytes_per_second: float | None = None
-    fraction: float | None = None
+    fraction: float | None = 0.0
     """Of the expected rows; None without an estimate for every unit."""
     seconds: float = 0.0
     """Since this process began with the run."""
