@@ -52,10 +52,10 @@ def plan(table: TableInfo, limits: PlanLimits, partitions: Collection[str] | Non
             reads the table, which "none" reads without looking at its partitions.
 
     Raises:
-        PlanError: A limit makes no sense, the table lacks a need of the split or a requested
-            partition, an estimate is negative, extents are not ascending and disjoint, a
-            partition's name occurs twice, or partitions known by their extents alone overlap or
-            leave gaps.
+        PlanError: A limit makes no sense, or the table lacks data for the split or a requested
+            partition. An estimate is negative, extents are not ascending and disjoint, or a
+            partition's name occurs twice. Partitions known by their extents alone overlap or leave
+            gaps.
     """
     limits.check()
     parts = parts_of(table)

@@ -55,8 +55,8 @@ class KeyRange(_Selector, frozen=True, kw_only=True, tag="key_range"):
     """The rows whose key in `column` is in [first, last); None is an open end.
 
     The ends are keys as the source gave them, in its own order and its own text. Rows belong to the
-    partition, or else to the table. No range has a row without a key: the source knows that all
-    rows have keys.
+    partition, or else to the table. No range holds rows without a key: the source knows that every
+    row has a key.
     """
 
     partition: str | None = None

@@ -111,7 +111,7 @@ class UnitAdvanced(Struct, frozen=True, kw_only=True):
     """The disk that has no room, as text; empty if there is room."""
     waits_for: Waits = "nothing"
     """The main reason of its waits since its last report, or the reason of a wait that has lasted
-    for a second; `limit` while its fetch is held up, as fewer workers are to work."""
+    for a second. It is `limit` while its fetch is held up, as fewer workers are to work."""
 
 
 class DirectoryFilled(Struct, frozen=True, kw_only=True):

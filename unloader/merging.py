@@ -171,7 +171,7 @@ def _part(found: FoundPart) -> MergedPart:
 
 
 def _subset(manifests: Sequence[Manifest]) -> SubsetRecord | None:
-    """Return the part of the table that the plan itself leaves out; None for the whole table."""
+    """Return how the plan itself narrows the table; None if the plan reads the whole table."""
     first, *_ = subsets = [each.subset for each in manifests if each.subset is not None]
     if first.share is None and first.limit_rows is None:
         return None

@@ -70,8 +70,8 @@ def text_class(field: pa.Field) -> str:
     """Return what a column holds by its metadata: one of the words below, or nothing.
 
     Values that no Arrow type holds exactly are carried as text. The key `text_class` of their field
-    names their class: a `number`, a `timestamp` that follows a mask, or a `moment` (a date, or a
-    timestamp) whose text is final. Timestamps that are `date` follow the mask for dates.
+    names their class. It is a `number`, a `timestamp` that follows a mask, or a `moment` (a date,
+    or a timestamp) whose text is final. Timestamps that are `date` follow the mask for dates.
     """
     return field.metadata.get(b"text_class", b"").decode() if field.metadata else ""
 

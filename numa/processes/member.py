@@ -1,7 +1,7 @@
 """The child's side of the pool: takes tasks from the pipe, runs them, sends back what came of it.
 
-Promises: it never outlives its parent, Ctrl-C at the terminal does not reach it, nothing it prints
-reaches the user, and any error of a task goes back as text. A task that is killed, or calls
+Promises: it never outlives its parent, and Ctrl-C at the terminal does not reach it. Nothing it
+prints reaches the user, and any error of a task goes back as text. A task that is killed, or calls
 `os._exit`, takes this process with it; the parent sees that.
 """
 

@@ -41,8 +41,8 @@ def verify(
         destination: The directory of the manifest. The directory of a run over several tables
             checks each table.
         source: None = the rows are not counted there.
-        level: count reads files as a whole; full also compares the values in them with the
-            checksums that the run recorded, source with the checksums that the source computes.
+        level: count reads files as a whole. full also compares the checksums of their values with
+            the run's record, and source compares them with checksums that the source computes.
         strict: Files that are not of the run are a difference, and not only reported.
         parallelism: Files that are read at a time; 0 is as many as there are usable CPUs.
         keys: Where the keys of encrypted files are found. Without them those are read as a whole.

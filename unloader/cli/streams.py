@@ -1,7 +1,7 @@
 """The standard streams, made safe: a cron job or a daemon may start us without them, or full.
 
-Without this a file or a connection of the program would become descriptor 1 or 2, and text for the
-terminal would be written into it.
+Otherwise a file or a connection of the program would become descriptor 1 or 2, and receive text for
+the terminal.
 """
 
 from __future__ import annotations

@@ -82,8 +82,9 @@ def meant(part: NamePart, candidates: Iterable[str], folding: Folding) -> tuple[
 def matching(part: NamePart, candidates: Iterable[str], folding: Folding) -> tuple[str, ...]:
     """Return the candidates that `part` may mean, best kind of match only.
 
-    That is the name that the database would read. Only where the database would find none, a plain
-    part means the name as it was typed, otherwise any name that equals it without regard to case.
+    That is the name that the database would read. Where the database would find none, a plain part
+    means the name as it was typed. Failing that, it means any name that equals it without regard to
+    case.
     """
     names = tuple(candidates)
     found = meant(part, names, folding)

@@ -412,7 +412,7 @@ INDEXES = {
     "AWS_BATCH_JOB_ARRAY_INDEX": 1,
 }
 """Variables of Slurm arrays, indexed jobs of Kubernetes and array jobs of AWS Batch, each with the
-number to add for a part: the last two count from 0. Slurm counts from a number that the user
+number to add for a part. The last two count from 0. Slurm counts from a number that the user
 chooses. A task that is submitted again keeps its number, but not the first number, so the first
 must be 1."""
 

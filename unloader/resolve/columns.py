@@ -211,7 +211,7 @@ def _columns_as_values(
 
     Args:
         options: The transform.
-        needs: The needs of the output without it.
+        needs: The needs of the output without the transform.
         projected: Returns the columns that are read for the needs of outputs.
         names: Names of all columns.
     """

@@ -1,9 +1,9 @@
 """Older runs of the same job: which there are, which may be removed, and their removal.
 
-A directory is removed only if all its contents belong to a finished run of the same job, unchanged
-since publication, or to an interrupted one. Anything else stays, and the reason is reported. A run
-over several tables is removed as a whole. Interrupted runs count, too: without that their staged
-files would fill the disk.
+A directory is removed only if all its contents belong to one run. This is a finished run of the
+same job, unchanged since publication, or an interrupted run. Anything else stays, and the reason is
+reported. A run over several tables is removed as a whole. Interrupted runs count, too: without that
+their staged files would fill the disk.
 
 A removal is atomic for readers: the directories are renamed first, so that no reader finds a part
 of a run. If something has been put into one meanwhile, all get their names back. The manifest, or

@@ -105,9 +105,9 @@ def spread_out(orders: Sequence[TableUnit], able: Container[int], workers: int) 
     """Return orders with some of the small ones between the large ones.
 
     A large unit keeps the source busy. Many small tables keep this side busy: each has its journal
-    and manifest. One beside the other takes less time than one after the other. Enough small tables
-    stay for the end that all workers end together. The largest of them come last in part: the
-    worker that read the last table waits for publications.
+    and manifest. One beside the other takes less time than one after the other. Enough of the small
+    ones stay at the end for all workers to end together. These are the largest small ones: the
+    worker that reads the last table waits for the tables that are still to be published.
 
     Args:
         orders: The largest first.

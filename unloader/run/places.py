@@ -66,9 +66,9 @@ class Home(Struct, kw_only=True):
     def take(cls, state: RunState) -> Home:
         """Take the directory around several tables; `close` gives it back.
 
-        If the tables of a dead run are read again at a new snapshot, the record of the dead run
-        stays until the new run's record is written. So a kill between the two leaves a run that can
-        be resumed.
+        The tables of a dead run may be read again at a new snapshot. Then the record of the dead
+        run stays until the new run's record is written. So a kill between the two leaves a run that
+        can be resumed.
 
         Raises:
             OutputFailed: Another run has it, or it holds a finished run that is not to be replaced.

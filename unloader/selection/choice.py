@@ -132,7 +132,7 @@ class Chosen(Struct, frozen=True, kw_only=True):
     unlisted: tuple[NamedTable, ...] = ()
     """In the order in which they were typed."""
     excluded: frozenset[tuple[str, str]] = frozenset()
-    """Schema and name of the tables that the exclusions match: a name that is not in the listing
+    """Schema and name of the tables that the exclusions match. A name that is not in the listing
     may turn out to mean one of them."""
     notices: tuple[str, ...] = ()
     """A sentence each, for the log."""

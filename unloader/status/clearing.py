@@ -49,7 +49,7 @@ def _of_tables_of_a_lakehouse(place: str, *, dry_run: bool) -> Cleaning | None:
 
 
 def _with_tables(storage: Storage, place: str) -> Iterator[str]:
-    # The clearing itself reports obstacles to this look.
+    # If this look fails, the clearing itself reports the obstacle.
     with suppress(OSError):
         who = storage.who_was_here(place, counted=False)
         # A running run stays untouched: the clearing of its home is refused.

@@ -81,7 +81,7 @@ class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", 
 
     run_id: str
     sequence: int
-    """Grows with each record of a process; a running run writes one about every second."""
+    """Grows with each record of a process; an active run writes one about every second."""
     updated: str
     """ISO 8601 in UTC, by the clock of the run's machine, as `phase_since`."""
     host: str = ""

@@ -100,7 +100,7 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     """What a broken run has staged."""
     finished: FinishedRun | None = None
     """The run whose manifest is there; beside a broken one that was to replace it, an earlier one.
-    Empty beside a running run."""
+    Empty beside an active run."""
 
 
 def status_of(place: str, tables: Mapping[str, RecordedTable] | None = None) -> RunStatus:

@@ -123,7 +123,7 @@ class Sampler:
 
     def _of_database(self) -> tuple[Reading, Reading]:
         """Return the first and the last look. The first has the database processes' use when they
-        were first seen. It has no use if one look alone has seen them."""
+        were first seen. Their use is empty if only one look has seen them."""
 
         first, last = self._readings[0], self._readings[-1]
         seen = next((each.database for each in self._readings[:-1] if each.database), None)

@@ -294,8 +294,8 @@ def _basis_of_finished(manifest: Manifest, where: str) -> Basis:
 def basis_of_ceilings(found: Ceilings) -> Basis:
     """Return disks, codecs, and a predicted point for each parallelism of the source.
 
-    A point needs the source and the encoder. The rows of a second are the lowest of three: the
-    source's rate, the rate of this number of encoding workers, and the rate that the cores allow.
+    A point needs the source and the encoder. The rows of a second are the lowest of three rates:
+    the source's, the encoding workers', and the rate that the cores allow.
     """
     encoder, source = found.encoder, found.source
     measured: tuple[Measured, ...] = ()

@@ -52,10 +52,10 @@ def tune() -> None:
     Arrow has a separate allocator: in the C library's heap, its pieces and the drivers' pieces left
     more and more gaps between each other. The C library keeps one heap for all threads, and in it
     no piece of 256 KiB or more: a wide row that came in such pieces took twice its size. It gives
-    the end of its heap back once 8 MiB are free there. At the usual 128 KiB, each batch of a driver
-    that takes its buffers from the heap came in memory that the kernel had to clear again. The
-    garbage collector looks seldom: fetched rows hold no cycles, and the search for cycles took 3 %
-    of the CPU.
+    the end of its heap back once 8 MiB are free there. At the usual 128 KiB, the kernel had to
+    clear memory again for each batch of a driver that takes its buffers from the heap. The garbage
+    collector looks seldom: fetched rows hold no cycles, and the search for cycles took 3 % of the
+    CPU.
     """
     keep_single()
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "mimalloc")

@@ -1,7 +1,7 @@
 """Which codec a preset takes: pure rules over measured figures, without a clock.
 
-The elapsed time of a run is predicted as the largest of three times: the processors' time for all
-the work, the slowest stage's time for a worker's part, and the disk's time for the bytes:
+The elapsed time of a run is predicted as the largest of three times. These are the processors' time
+for all the work, the slowest stage's time for a worker's part, and the disk's time for the bytes:
 
     max(CPU seconds / cores in use, stage seconds / parallelism, output bytes / disk bytes a second)
 

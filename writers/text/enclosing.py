@@ -9,13 +9,13 @@ where that is decided. A refusal may come in the middle of a record: the file is
 
 The text of a value that comes in pieces: the same text as for the whole value, never held whole.
 
-From one piece to the next, a few characters or bytes are held back: the beginning of a mark that
-may continue in the next piece, or an odd byte of base64.
+A few characters or bytes are held back from one piece to the next. They are the beginning of a mark
+that may continue in the next piece, or an odd byte of base64.
 
 Values that spreadsheets take for formulas, and the quote that keeps them from it.
 
-A program such as Excel runs a field of a CSV file that begins with one of `STARTS`, and an attacker
-may have written that field into the database. With the quote before it, the field is text. The list
+A program such as Excel runs a field of a CSV file that begins with one of `STARTS`. An attacker may
+have written that field into the database. With the quote before it, the field is text. The list
 comes from OWASP's page on CSV injection.
 """
 
