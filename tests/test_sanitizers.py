@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import sanitized
 
-from unloader.sources.oracle.native import library as fetch
+from unloader.sources.oracle.native import decoder as fetch
 from unloader.sources.postgres.libpq import copying
 from writers.native import encoder as encoder
 from writers.parquet.native import metadata as pages

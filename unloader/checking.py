@@ -32,7 +32,7 @@ from unloader.resolve.resolution import extract_of, new_run_id
 from unloader.selection.choice import AskedTables
 from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
-from unloader.sources.cancelling import open_unless
+from unloader.sources.registry import open_unless
 from unloader.storage.place_names import (
     KEPT,
     comparable,

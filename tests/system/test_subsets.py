@@ -23,7 +23,7 @@ from routes.selections import in_sample
 from unloader.model import SecretReference, SourceSpec
 from unloader.request.names import parse_table
 from unloader.sources.registry import source_of
-from unloader.sources.sampling import sampled_keys
+from unloader.sources.statement import sampled_keys
 
 SOURCES = ["duckdb", "sqlite", "postgresql", "oracle"]
 CUSTOMERS, ORDERS = 300, 1500

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from unloader.sources.oracle.native import library as fetch
+from unloader.sources.oracle.native import decoder as fetch
 from unloader.sources.postgres.libpq import copying
 from writers import built_library, registry
 from writers.built_library import Unusable

@@ -94,7 +94,7 @@ class ValueOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class SampledKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Only rows whose key is in a sample are read; the same keys of every table and source.
 
-    `unloader.sources.sampling` defines which keys those are.
+    `unloader.sources.statement` defines which keys those are.
     """
 
     column: str

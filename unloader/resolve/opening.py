@@ -27,9 +27,8 @@ from unloader.resolve.resolved import ResolvedTable
 from unloader.selection.listing import Obstacle, TableProblem, lost_error, problem_of
 from unloader.sources.abilities import check_where
 from unloader.sources.base import Catalog
-from unloader.sources.cancelling import cancelled_by, open_unless
 from unloader.sources.many_tables import describe_listed, hold_tables, list_tables
-from unloader.sources.registry import source_of
+from unloader.sources.registry import cancelled_by, open_unless, source_of
 
 T = TypeVar("T")
 

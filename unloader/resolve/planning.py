@@ -17,7 +17,7 @@ from unloader.model import Request, SampledKeys, Selection
 from unloader.request.names import matching_partitions, one_column, typed
 from unloader.sources.abilities import describe_query
 from unloader.sources.base import Catalog
-from unloader.sources.sampling import check_able, sampled_keys
+from unloader.sources.statement import check_able, sampled_keys
 
 SHOWN_NAMES = 5
 """Partitions that an error names."""

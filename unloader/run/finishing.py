@@ -23,8 +23,8 @@ from unloader.failures import failure_of
 from unloader.model import AttemptFailure
 from unloader.run.table import SharedCatalog, Table
 from unloader.sources.base import Catalog
-from unloader.sources.cancelling import cancelled_by
 from unloader.sources.many_tables import count_tables
+from unloader.sources.registry import cancelled_by
 from writers.files.syncing import SyncThreads
 
 _LONG_ONES = 4

@@ -33,8 +33,8 @@ from unloader.run.outputs import RunOutput, Stop, WrittenRoute, check_stop
 from unloader.selection.listing import TableProblem
 from unloader.sources.abilities import kept_until
 from unloader.sources.base import Catalog
-from unloader.sources.cancelling import cancelled_by
-from unloader.sources.sampling import count
+from unloader.sources.registry import cancelled_by
+from unloader.sources.statement import count
 from unloader.status.recording import LiveRun
 from unloader.verification.files import some_of
 from unloader.verification.source import (

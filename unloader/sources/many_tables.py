@@ -1,9 +1,8 @@
-"""Many tables of a source at once: listed, described, held, and their rows counted.
+"""Many tables of a source together: listed, described, held, and their rows counted.
 
-A source that has the abilities does each in a fixed number of statements, or in few for a thousand
-tables; any other is asked table by table. In both cases a table is described and counted as the
-source does it for that table alone. What the database says against one table does not affect the
-others.
+A source with the abilities needs a fixed number of statements, or few for a thousand tables. Other
+sources are asked table by table. Both ways give the same descriptions and counts. A refusal of one
+table does not affect the others.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ GONE = Obstacle(
 
 
 class ListingCatalog(Protocol):
-    """What a catalog has besides where `capabilities.lists` is true."""
+    """The extra method of a catalog with `capabilities.lists`."""
 
     def list_tables(self) -> Listing:
-        """Return all tables and views, those the user may not read included, if they are known.
+        """Return all tables and views, also known ones that the user may not read.
 
-        Partitions are no tables of their own. Where the catalogue is read at the snapshot, so is
-        the list; what the user may do is as of now.
+        Partitions are not listed. A source that reads its catalogue at the snapshot lists the
+        tables of that time, with the rights of the present.
 
         Raises:
             SourceError: The database refused.
@@ -48,17 +47,17 @@ class ListingCatalog(Protocol):
 
 
 class DescribingCatalog(Protocol):
-    """What a catalog has besides where `capabilities.describes_many` is true."""
+    """The extra method of a catalog with `capabilities.describes_many`."""
 
     def describe_tables(
         self, tables: Sequence[ListedTable], observe: Observer = ...
     ) -> tuple[TableInfo | Obstacle, ...]:
-        """Return for each table, in their order, what `describe` returns for its name in quotes.
+        """Return for each table, in order, the result of `describe` for its name in quotes.
 
-        What keeps one table from being described stands in its place.
+        An obstacle takes the place of a table that cannot be described.
 
         Args:
-            tables: Of the listing, without obstacles.
+            tables: Tables of the listing, without obstacles.
             observe: As in `describe`.
 
         Raises:
@@ -67,12 +66,12 @@ class DescribingCatalog(Protocol):
 
 
 class DescribedTables(Struct, frozen=True, kw_only=True):
-    """The tables that were chosen, as far as they can be described."""
+    """The descriptions of the chosen tables."""
 
     tables: tuple[TableInfo, ...]
     """By schema and name, each once."""
     problems: tuple[TableProblem, ...] = ()
-    """Of the others; what the choice itself found is not among them."""
+    """One for each table that cannot be described, without the problems of the choice."""
     notices: tuple[str, ...] = ()
 
 
@@ -87,7 +86,7 @@ def list_tables(catalog: Catalog) -> Listing:
     return Listing.of(
         [ListedTable.of(table) for table in catalog.tables()],
         folding=catalog.capabilities.folding,
-        # In which schema the source looks first is not known: such names are left to it.
+        # The first schema of the source's search path is unknown: the source resolves such names.
         default_schemas=("",),
         where="the source",
     )
@@ -96,19 +95,19 @@ def list_tables(catalog: Catalog) -> Listing:
 def describe_tables(
     catalog: Catalog, chosen: Chosen, observe: Observer = silent
 ) -> DescribedTables:
-    """Describe the tables that were chosen, but for those that have obstacles already.
+    """Describe the chosen tables that have no obstacle yet.
 
-    A name that the listing does not hold is resolved by the source. If it turns out to mean a table
-    that was chosen, or excluded, it adds nothing.
+    The source resolves a name that is not in the listing. If the name means a table that is chosen
+    or excluded already, it adds no table.
 
     Args:
-        catalog: Its snapshot has been taken.
-        chosen: Of its listing.
+        catalog: A catalog with its snapshot.
+        chosen: The choice from its listing.
         observe: Called as each slow step begins.
 
     Raises:
         TransientSourceError: The connection is lost.
-        SnapshotGone: So is the snapshot.
+        SnapshotGone: The snapshot is lost.
         SourceError: The database refused all of it.
     """
     problems: list[TableProblem] = []
@@ -138,7 +137,7 @@ def describe_tables(
 
 
 def quoted_name(schema: str | None, name: str) -> TableName:
-    """Return the name that means one table and no other."""
+    """Return the name that means exactly one table."""
     return TableName(
         schema=None if schema is None else NamePart(text=schema, quoted=True),
         name=NamePart(text=name, quoted=True),
@@ -148,11 +147,11 @@ def quoted_name(schema: str | None, name: str) -> TableName:
 def describe_listed(
     catalog: Catalog, tables: Sequence[ListedTable], observe: Observer = silent
 ) -> tuple[TableInfo | Obstacle, ...]:
-    """Return for each table of the listing what it is, or what keeps it from being described.
+    """Return for each table of the listing its description or its obstacle.
 
     Raises:
         TransientSourceError: The connection is lost.
-        SnapshotGone: So is the snapshot.
+        SnapshotGone: The snapshot is lost.
         SourceError: The database refused all of it.
     """
     if catalog.capabilities.describes_many and tables:
@@ -170,12 +169,12 @@ def described_in_order(
     there: Collection[tuple[str, str]],
     observe: Observer = silent,
 ) -> tuple[TableInfo | Obstacle, ...]:
-    """Return what is known of each table, in their order; for `describe_tables` of a catalog.
+    """Return a description or an obstacle of each table, in order; for `describe_tables`.
 
     Args:
         catalog: Describes tables that are not among `infos`, one by one.
-        tables: Of the listing.
-        infos: What is known of some of them, asked for together.
+        tables: Tables of the listing.
+        infos: Descriptions of some tables, from one question.
         there: Schemas and names of the tables that exist now.
         observe: As in `describe`.
     """
@@ -194,10 +193,10 @@ def described_in_order(
 def asked_together(
     ask: Callable[[Sequence[Key]], Sequence[tuple[Key, T]]], keys: Sequence[Key]
 ) -> Iterator[tuple[Key, T]]:
-    """Yield what a source answers for each of many tables.
+    """Yield the answers of a source for many tables.
 
-    One statement asks for up to a hundred tables. If it is refused, each of them is asked for
-    alone, and a table whose statement is refused is left out.
+    One statement asks for up to a hundred tables. If it is refused, each table has a separate
+    statement. A table whose statement is refused is left out.
 
     Raises:
         SourceError: There is one table only, and its statement is refused.
@@ -219,11 +218,11 @@ def asked_together(
 def described_or_obstacle(
     catalog: Catalog, name: TableName, observe: Observer = silent
 ) -> TableInfo | Obstacle:
-    """Describe one table by itself; what the database says against that table is an obstacle.
+    """Describe one table; an obstacle if the database refuses that table.
 
     Raises:
         TransientSourceError: The connection is lost.
-        SnapshotGone: So is the snapshot.
+        SnapshotGone: The snapshot is lost.
     """
     try:
         return catalog.describe(name, observe)
@@ -240,44 +239,44 @@ TOGETHER = 100
 """Tables of one statement; SQLite joins 500 SELECTs at most, and more gain nothing in DuckDB."""
 
 Held = tuple["Extract", "tuple[Selector, ...]"]
-"""What is to be held of one table."""
+"""One table to hold."""
 
 
 class HoldingCatalog(Protocol):
-    """What a catalog has besides where `capabilities.holds_many` is true."""
+    """The extra method of a catalog with `capabilities.holds_many`."""
 
     def hold_tables(self, tables: Sequence[Held]) -> tuple[SourceError | None, ...]:
-        """Do for each table what `Catalog.hold` does; return what keeps each from being held.
+        """Hold each table as `Catalog.hold` does; return the error of each, or None.
 
-        All of them together wait no longer for the locks of others than one alone would.
+        All tables together wait for locks no longer than one table may.
 
         Raises:
             SourceError: The connection is lost.
-            SnapshotGone: So is the snapshot of all.
+            SnapshotGone: The snapshot of all tables is lost.
         """
 
 
 class CountingCatalog(Protocol):
-    """What a catalog has besides where `capabilities.counts_many` is true."""
+    """The extra method of a catalog with `capabilities.counts_many`."""
 
     def count_tables(self, extracts: Sequence[Extract]) -> tuple[int | SourceError, ...]:
-        """Return for each extract what `Catalog.count` returns, or raises for that table alone.
+        """Return for each extract the result or the error of `Catalog.count`.
 
         Raises:
             SourceError: The connection is lost.
-            SnapshotGone: So is the snapshot of all.
+            SnapshotGone: The snapshot of all tables is lost.
         """
 
 
 def hold_tables(
     catalog: Catalog, tables: Sequence[Held], observe: Observer = silent
 ) -> tuple[SourceError | None, ...]:
-    """Keep what is to be read of each table as it is; return what keeps each from being held.
+    """Hold each table unchanged; return the error of each, or None.
 
     Args:
-        catalog: Has the snapshot.
-        tables: What is to be held.
-        observe: Called with a notice of each thing that cannot be held.
+        catalog: The catalog with the snapshot.
+        tables: The tables to hold.
+        observe: Called with a notice of each kind of object that cannot be held.
 
     Raises:
         SourceError: The connection is lost, or the snapshot of all.
@@ -292,7 +291,7 @@ def hold_tables(
 
 
 def count_tables(catalog: Catalog, extracts: Sequence[Extract]) -> tuple[int | SourceError, ...]:
-    """Return the rows of each extract, counted by the source for each by itself.
+    """Return the number of rows of each extract, counted by the source.
 
     Raises:
         SourceError: The connection is lost, or the snapshot of all.
@@ -308,17 +307,16 @@ def counted_in_union(
     extracts: Sequence[Extract],
     relation_of: Callable[[Extract], str],
 ) -> tuple[int | SourceError, ...]:
-    """Count many tables by statements that join the counts of each; an ability for catalogs.
+    """Count many tables with statements that join their counts; for `count_tables`.
 
-    Each table has a count of its own, which reads nothing but that table; only the round trip is
-    one. Where the statement is refused each is counted alone, so that what the database says of one
-    is its own.
+    Tables share only the round trip. If a joined statement is refused, each table is counted
+    separately, so that an error belongs to one table.
 
     Args:
-        catalog: Counts those that are no whole table.
+        catalog: Counts the extracts that are not a whole table.
         rows: Runs a statement.
-        extracts: What is counted.
-        relation_of: Returns what an extract reads from.
+        extracts: The tables to count.
+        relation_of: Returns the SQL of the relation that an extract reads.
     """
     found: dict[int, int | SourceError] = {}
     plain = [at for at, each in enumerate(extracts) if each.is_plain]
@@ -338,11 +336,11 @@ def counted_in_union(
 
 
 def result_or_error(act: Callable[[], T]) -> T | SourceError:
-    """Return what a call returns, or the error that is of its table alone.
+    """Return the result of a call, or the error of its table.
 
     Raises:
         TransientSourceError: The connection may be lost; another attempt may succeed.
-        SnapshotGone: The call says so of all tables.
+        SnapshotGone: The snapshot of all tables is lost.
     """
     try:
         return act()
@@ -353,6 +351,6 @@ def result_or_error(act: Callable[[], T]) -> T | SourceError:
 
 
 def error_or_none(act: Callable[[], None]) -> SourceError | None:
-    """Return the error that is of a table alone, as `result_or_error` tells it; None without."""
+    """Return the error of a table as `result_or_error` does, or None."""
     found = result_or_error(act)
     return found if isinstance(found, SourceError) else None

@@ -1,19 +1,26 @@
-"""Which sources there are, by URL scheme; a driver is imported when its source is first used."""
+"""Sources by URL scheme, with their options; a driver is imported when its source is used."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, cast
 
-from unloader.errors import ConfigError
+from unloader.errors import ConfigError, Interrupted
+from unloader.model import SourceSpec
+from unloader.redaction import TOKEN_VARIABLE, WALLET_PASSWORD_VARIABLE
 from unloader.request.locations import UrlForm
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from unloader.sources.base import Source
+    from unloader.sources.base import Catalog, Source
+
 
 SOURCES = {
     "oracle": "unloader.sources.oracle.source:OracleSource",
@@ -23,6 +30,31 @@ SOURCES = {
 }
 """Scheme to module and class of the sources that come with the package."""
 
+OPTIONS = {
+    "oracle": (
+        *("number-without-precision", "nanoseconds", "zone-columns"),
+        *("session-sql", "call-timeout", "client-library", "scn", "fetch", "confirm-fetch"),
+        *("parallel-query", "direct-read", "max-db-load"),
+    ),
+    "postgresql": ("enable-row-security", "keep-snapshot", "lock-timeout", "max-db-load"),
+}
+"""The options that only some of these sources know, by scheme.
+
+They are listed here so that the command line knows them without loading a source.
+"""
+
+WALLET_PASSWORD_FILE = "UNLOADER_WALLET_PASSWORD_FILE"
+TOKEN_FILE = "UNLOADER_ORACLE_TOKEN_FILE"
+TOKEN_KEY_FILE = "UNLOADER_ORACLE_TOKEN_KEY_FILE"
+
+VARIABLES = frozenset(
+    (
+        *(WALLET_PASSWORD_VARIABLE, WALLET_PASSWORD_FILE),
+        *(TOKEN_VARIABLE, TOKEN_FILE, TOKEN_KEY_FILE),
+    )
+)
+"""Variables without an option that connections read."""
+
 ALIASES = {"postgres": "postgresql"}
 
 ENTRY_POINT_GROUP = "unloader.sources"
@@ -30,7 +62,6 @@ ENTRY_POINT_GROUP = "unloader.sources"
 
 
 def _installed() -> tuple[EntryPoint, ...]:
-    # Imported on use: it takes longer than all the rest of this module.
 
     return tuple(sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name))
 
@@ -58,6 +89,12 @@ def source_of(scheme: str) -> Source:
     return cast("Source", getattr(import_module(module), name)())
 
 
+def unknown_to(kind: str) -> frozenset[str]:
+    """Return the keys of the options in `OPTIONS` that this kind of source does not know."""
+    names = {name for options in OPTIONS.values() for name in options}
+    return frozenset(name.replace("-", "_") for name in names - set(source_of(kind).options))
+
+
 def _loaded(point: EntryPoint) -> Source:
     """Return the source of another package.
 
@@ -79,10 +116,10 @@ _OURS = {**{scheme: scheme for scheme in SOURCES}, **ALIASES}
 
 
 class _Kinds(Mapping[str, str]):
-    """Each scheme there is, and the kind of source it stands for.
+    """Every known scheme and its kind of source.
 
-    Other packages are looked at only for a scheme that is not ours: that takes longer than reading
-    a URL and all the options.
+    Installed packages are searched only for a scheme that is not ours: the search takes longer than
+    reading a URL and all the options.
     """
 
     def __getitem__(self, scheme: str) -> str:
@@ -100,7 +137,7 @@ class _Kinds(Mapping[str, str]):
 
 
 KINDS: Mapping[str, str] = _Kinds()
-"""Each scheme there is, and the kind of source it stands for."""
+"""Every known scheme and its kind of source."""
 
 
 def url_form(kind: str) -> UrlForm:
@@ -109,14 +146,14 @@ def url_form(kind: str) -> UrlForm:
     try:
         return source_of(kind).url
     except (ConfigError, ImportError, AttributeError):
-        # A broken package of somebody else must not stand in the way of the others.
+        # A broken package must not affect the other sources.
         return UrlForm(written=f"{kind}:...", what="other")
 
 
 def missing_driver(error: ImportError, extra: str) -> ConfigError:
     """Return the error for a driver that is not installed, with the command that brings it."""
     if not isinstance(error, ModuleNotFoundError):
-        # It is there: a library of its own is missing, or there is too little memory for it.
+        # The driver is installed: one of its libraries or the memory for it is missing.
         return ConfigError(
             f"cannot load the driver module {error.name or extra!r}: {error}",
             "raise the memory limit, or remove the driver with pip and reinstall it: pip install "
@@ -126,3 +163,83 @@ def missing_driver(error: ImportError, extra: str) -> ConfigError:
         f"the driver module {error.name!r} is not installed",
         f"pip install 'unloader[{extra}]'",
     )
+
+
+_POLL_SECONDS = 0.2
+_PATIENCE_SECONDS = 5.0
+"""Time before a source that did not react to a cancel gets another one."""
+
+
+@contextmanager
+def cancelled_by(stop: Callable[[], bool], catalog: Catalog) -> Iterator[None]:
+    """Cancel the catalog's call inside the block as soon as `stop` returns True.
+
+    Without this, a long count or a wait for a lock would ignore Ctrl-C until it returns.
+
+    Args:
+        stop: Called several times a second, in a separate thread.
+        catalog: Its `cancel` is called from that thread.
+
+    Raises:
+        Interrupted: In place of the error of the cancelled call.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_POLL_SECONDS):
+            if stop():
+                catalog.cancel()
+                over.wait(_PATIENCE_SECONDS)
+
+    watcher = threading.Thread(target=watch, name="stop", daemon=True)
+    watcher.start()
+    try:
+        yield
+        if stop():
+            # The block did other work than a call of the source, which a cancel does not end.
+            raise Interrupted("stopped by a signal")
+    except Interrupted:
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        if stop():
+            raise Interrupted("stopped by a signal while the source was queried") from error
+        raise
+    finally:
+        over.set()
+        watcher.join()
+
+
+def open_unless(stop: Callable[[], bool], spec: SourceSpec) -> Catalog:
+    """Open a source in the parent; stop waiting for it as soon as `stop` returns True.
+
+    Without this, a host that accepts the connection and does not answer would block Ctrl-C until
+    the driver gives up.
+
+    Args:
+        stop: Called several times a second.
+        spec: The source.
+
+    Raises:
+        Interrupted: `stop` returned True.
+        UnloaderError: As `Source.open_catalog` raises it.
+    """
+    source = source_of(spec.kind)
+    if not source.waits_for_network:
+        return source.open_catalog(spec)
+    done: Future[Catalog] = Future()
+
+    def connect() -> None:
+        try:
+            done.set_result(source.open_catalog(spec))
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=connect, name="connect", daemon=True).start()
+    while True:
+        try:
+            return done.result(_POLL_SECONDS)
+        except NotYet:
+            if done.done():
+                raise  # The source's own.
+        if stop():
+            raise Interrupted("stopped by a signal while connecting")

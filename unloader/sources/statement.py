@@ -1,11 +1,26 @@
-"""Pieces of SQL that every source here writes alike: identifiers, select lists, conditions."""
+"""SQL that the sources share: identifiers, select lists, conditions and samples of keys.
+
+Only the key decides whether it is in a sample, not its table, its source or the other rows. So rows
+that refer to each other by the key are sampled together, and each run samples the same rows.
+docs/subsets.md explains this to users.
+
+The text of a number is its decimal digits without redundant zeros. The text of a CHAR has no
+padding. A UUID and the hexadecimal digits of bytes are in lower case. A row whose key is NULL or
+empty is in no sample.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, cast
 
-from unloader.errors import SnapshotGone, SourceError
-from unloader.model import Extract, ReadColumn
+from unloader.errors import SnapshotGone, SourceError, UsageError
+from unloader.model import Extract, ReadColumn, SampledKeys
+
+if TYPE_CHECKING:
+    from partition_planner.model import ColumnInfo, Plan, Selector
+    from unloader.sources.base import Catalog
 
 
 def quoted(name: str) -> str:
@@ -123,3 +138,89 @@ def not_accepted(given: str, error: SourceError, hint: str) -> SourceError:
     return type(error)(
         f"the database does not accept {given}: {error.message}", hint if usual else error.hint
     )
+
+
+_DIGITS = 8
+"""Hexadecimal digits of the hash that count: a share is exact to 1 in 4 billion."""
+
+
+def below(share: float) -> str:
+    """Return what the SHA-256 of a sampled key's text is below, as the first hexadecimal digits."""
+    buckets: int = 16**_DIGITS
+    return f"{max(1, int(share * buckets)):0{_DIGITS}x}"
+
+
+def is_sampled(text: bytes | None, share: float) -> bool:
+    """Return whether a key is in a sample.
+
+    Args:
+        text: The key's text in UTF-8.
+        share: Of the sample.
+    """
+    return bool(text) and hashlib.sha256(text or b"").hexdigest() < below(share)
+
+
+class SamplingCatalog(Protocol):
+    """What a catalog has besides where `capabilities.samples` is true.
+
+    Its readers read, and its `count` counts, only the rows of `extract.keys`, and no more than
+    `extract.limit_rows` rows; a reader that of one piece.
+    """
+
+    def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
+        """Return the sample of a column's values; None if values of its type are no keys."""
+
+    def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
+        """Return how many rows some selectors stand for, counted by the database.
+
+        Raises:
+            SourceError: The database refused or the snapshot is gone.
+        """
+
+
+def count(catalog: Catalog, extract: Extract, plan: Plan) -> int:
+    """Return how many rows a run reads, counted by the database.
+
+    The units of a sample or of a part are the only ones that say which rows these are. All else is
+    counted by what was asked for, and the plan has no say in it.
+
+    Raises:
+        SourceError: The database refused or the snapshot is gone.
+    """
+    if plan.has_all_units:
+        return catalog.count(extract)
+    return cast(SamplingCatalog, catalog).count_selected(extract, plan.selectors)
+
+
+def check_able(catalog: Catalog, option: str) -> None:
+    """Make sure that a source can read a part of the rows.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    if not catalog.capabilities.samples:
+        raise UsageError(
+            f"--{option} does not apply to this source, which cannot choose rows", "leave it out"
+        )
+
+
+def sampled_keys(catalog: Catalog, label: str, column: ColumnInfo, share: float) -> SampledKeys:
+    """Return the sample of a column's values.
+
+    Args:
+        catalog: The source.
+        label: The table, for messages.
+        column: As the catalog describes it.
+        share: Above 0 and below 1.
+
+    Raises:
+        UsageError: Values of the column's type are no keys.
+    """
+    found = cast(SamplingCatalog, catalog).sampled_keys(column, share)
+    if found is None:
+        raise UsageError(
+            f"--sample-by {column.name}: the column of {label} has the type "
+            f"{column.native_type or 'of any value'}, whose values cannot be keys",
+            "give a column of whole or decimal numbers, text, UUIDs or bytes",
+        )
+    return found

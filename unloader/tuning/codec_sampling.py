@@ -16,8 +16,15 @@ from msgspec.structs import replace
 
 from unloader.failures import failure_of
 from unloader.model import AttemptFailure
-from unloader.sources.base import SHARES, Reader, TextReader, is_large_row
-from unloader.sources.reading import read_again, unit_batches, unit_text
+from unloader.sources.base import (
+    SHARES,
+    Reader,
+    TextReader,
+    is_large_row,
+    read_again,
+    unit_batches,
+    unit_text,
+)
 from unloader.sources.registry import source_of
 from unloader.transforms.masking_keys import masking_keys
 from unloader.tuning.codec_choice import Sample, SampleTask

@@ -40,7 +40,7 @@ from unloader.sources.many_tables import describe_listed, list_tables
 from unloader.sources.projection import OutputNeeds, project
 from unloader.sources.readings import ENCODED_TYPE
 from unloader.sources.registry import source_of
-from unloader.sources.sampling import SamplingCatalog
+from unloader.sources.statement import SamplingCatalog
 from unloader.verification.files import Advance, differing, in_parallel
 from unloader.worker.masked_failures import source_words_left_out
 from writers.content.sums import total

@@ -19,8 +19,16 @@ from unloader.model import (
     UnitTask,
 )
 from unloader.secrets.encryption_keys import with_parquet_key
-from unloader.sources.base import SHARES, ReadAgain, Reader, Text, TextReader
-from unloader.sources.reading import read_again, unit_batches, unit_text
+from unloader.sources.base import (
+    SHARES,
+    ReadAgain,
+    Reader,
+    Text,
+    TextReader,
+    read_again,
+    unit_batches,
+    unit_text,
+)
 from unloader.worker.dropping import Dropped
 from unloader.worker.outputs import Outputs, UnitOutput
 from unloader.worker.progress import (

@@ -20,7 +20,7 @@ from unloader.errors import OutputFailed, UnloaderError
 from unloader.failures import failure_of
 from unloader.model import Extract, Projection, SourceSpec, ValueOptions
 from unloader.sources.base import Catalog
-from unloader.sources.oracle.columns.types import readings_of
+from unloader.sources.oracle.types import readings_of
 from unloader.sources.projection import OutputNeeds, choose, project
 from unloader.sources.registry import source_of
 from writers.errors import ValueNotRepresentable

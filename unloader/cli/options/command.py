@@ -19,7 +19,7 @@ from unloader.nouns import counted
 from unloader.redaction import MASKING_KEY_VARIABLE, PARQUET_KEY_VARIABLE, PASSWORD_VARIABLE
 from unloader.request.option import Option, of_command
 from unloader.request.options import every_option
-from unloader.sources.options import source_variables
+from unloader.sources.registry import VARIABLES
 
 ARGUMENTS = "unloader.arguments"
 """Key in the `meta` of a context: the command line, to read again for each table of a job file."""
@@ -185,7 +185,7 @@ def unknown_variables() -> tuple[str, ...]:
 
 def _known() -> frozenset[str]:
     options = (name for option in every_option() for name in option.variables)
-    return source_variables() | {PASSWORD_VARIABLE, PARQUET_KEY_VARIABLE, *options}
+    return VARIABLES | {PASSWORD_VARIABLE, PARQUET_KEY_VARIABLE, *options}
 
 
 def _with_guess(name: str) -> str:

@@ -14,7 +14,7 @@ import click
 from unloader.cli.options.parameter import JobOption
 from unloader.request.option import READING, Option
 from unloader.request.value_types import Choice
-from unloader.sources.options import unknown_to
+from unloader.sources.registry import unknown_to
 
 _SCREEN_COLUMNS = 80
 _NAME_COLUMNS = 33

@@ -17,7 +17,7 @@ from unloader.redaction import redact
 from unloader.request.option import Option
 from unloader.request.settings import at_home
 from unloader.request.value_types import PLACES, Choice, Kind, PathText, Whole
-from unloader.sources.options import unknown_to
+from unloader.sources.registry import unknown_to
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]

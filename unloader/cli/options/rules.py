@@ -24,7 +24,7 @@ from unloader.request.file_names import check_template
 from unloader.request.job_options import TRANSFORMING
 from unloader.request.option import of_command
 from unloader.request.options import every_option
-from unloader.sources.options import unknown_to
+from unloader.sources.registry import unknown_to
 
 if TYPE_CHECKING:
     from unloader.tuning.ceilings import Part

@@ -1,6 +1,6 @@
 """The parent's side of an Oracle database: what is there, at which SCN, and how much of it.
 
-The SQL by which Oracle chooses the rows of a sample of keys, see `unloader.sources.sampling`.
+The SQL by which Oracle chooses the rows of a sample of keys, see `unloader.sources.statement`.
 
 STANDARD_HASH hashes bytes of the database's character set, so the keys of a text with other letters
 than those of ASCII are the same as on other sources where that is AL32UTF8.
@@ -38,35 +38,42 @@ from unloader.selection.listing import ListedTable, Listing, Obstacle
 from unloader.sources.base import Capabilities, Catalog
 from unloader.sources.hashing import Hasher
 from unloader.sources.many_tables import GONE
-from unloader.sources.oracle.columns.native import described_column, parse_native
-from unloader.sources.oracle.columns.types import number_text, readings_of
 from unloader.sources.oracle.connection.connect import PROGRAM
 from unloader.sources.oracle.connection.session import Session, client_identifier
-from unloader.sources.oracle.hashing import hasher_of, plain_digits, unhashed
 from unloader.sources.oracle.reading.fetch import fetch_plan, select_columns
 from unloader.sources.oracle.reading.units import (
+    SCN_QUERIES,
     as_of,
+    check_readable,
     count_statement,
+    current_scn,
+    hasher_of,
     last_level,
+    plain_digits,
     query_relation,
     selector_statement,
-)
-from unloader.sources.oracle.snapshot import (
-    SCN_QUERIES,
-    check_readable,
-    current_scn,
     take_snapshot,
+    unhashed,
 )
 from unloader.sources.oracle.tables import dictionary
-from unloader.sources.oracle.tables.dictionary import Relation
-from unloader.sources.oracle.tables.layout import Layout, lay_out
-from unloader.sources.oracle.tables.listing import listed_tables
-from unloader.sources.oracle.tables.names import FOLDING, find
-from unloader.sources.oracle.tables.questions import Dictionary, ManyTables, OneTable
-from unloader.sources.oracle.tables.segments import object_ids
+from unloader.sources.oracle.tables.dictionary import Dictionary, ManyTables, OneTable, Relation
+from unloader.sources.oracle.tables.layout import Layout, lay_out, object_ids
+from unloader.sources.oracle.tables.listing import FOLDING, find, listed_tables
+from unloader.sources.oracle.types import (
+    described_column,
+    number_text,
+    parse_native,
+    readings_of,
+)
 from unloader.sources.readings import ColumnReadings
-from unloader.sources.sampling import below
-from unloader.sources.statement import check_condition, check_distinct, literal, qualified, quoted
+from unloader.sources.statement import (
+    below,
+    check_condition,
+    check_distinct,
+    literal,
+    qualified,
+    quoted,
+)
 
 _WHO = (
     "SELECT USER, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'), SYS_CONTEXT('USERENV', 'SERVICE_NAME') "

@@ -15,10 +15,10 @@ from unloader.model import Snapshot, SourceSpec
 from unloader.request.locations import HOSTS, UrlForm
 from unloader.sources.base import Source
 from unloader.sources.oracle.catalog import OracleCatalog
-from unloader.sources.oracle.connection.drivers import driver_warning
-from unloader.sources.oracle.options import OPTIONS
-from unloader.sources.oracle.snapshot import SCN
+from unloader.sources.oracle.reading.fetch import driver_warning
+from unloader.sources.oracle.reading.units import SCN
 from unloader.sources.readings import Declared, decimal_digits, one_of, text_length
+from unloader.sources.registry import OPTIONS
 
 if TYPE_CHECKING:
     from unloader.sources.oracle.reading.reader import OracleReader
@@ -36,7 +36,7 @@ class OracleSource(Source):
         decoded=True,
     )
     driver = "oracledb"
-    options = OPTIONS
+    options = OPTIONS["oracle"]
     waits_for_network = True
 
     def driver_warning(self, version: str) -> str | None:

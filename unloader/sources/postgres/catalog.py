@@ -30,7 +30,6 @@ from unloader.sources.many_tables import Held, error_or_none, result_or_error
 from unloader.sources.postgres import dictionary
 from unloader.sources.postgres.errors import AGAIN
 from unloader.sources.postgres.keeping.client import StartedKeeper, kept_by_another
-from unloader.sources.postgres.locking import held_tables, hold_called
 from unloader.sources.postgres.reader import hasher_of, session_in
 from unloader.sources.postgres.relations import (
     batches,
@@ -38,6 +37,8 @@ from unloader.sources.postgres.relations import (
     counted_together,
     described,
     described_tables,
+    held_tables,
+    hold_called,
     is_single,
     listed_tables,
     summed,
@@ -297,7 +298,7 @@ class PostgresCatalog:
             self._kept.hold(extract, selectors)
 
     def hold_tables(self, tables: Sequence[Held]) -> tuple[SourceError | None, ...]:
-        """Lock many tables as `hold` locks one; see `unloader.sources.postgres.locking`."""
+        """Lock many tables as `hold` locks one; see `unloader.sources.postgres.relations`."""
         if not self._in_snapshot:
             return tuple(error_or_none(partial(self.hold, *each)) for each in tables)
         with self._holding():

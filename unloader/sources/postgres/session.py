@@ -1,23 +1,32 @@
-"""PostgreSQL sessions through libpq: one that reads, its exported snapshot, one that counts others.
+"""PostgreSQL sessions through libpq: reading, exporting a snapshot, counting other sessions.
 
-What users know of psql holds here: service files, `.pgpass`, `PG...` variables, several hosts,
+The habits of psql work here: service files, `.pgpass`, `PG...` variables, several hosts,
 `target_session_attrs`, keepalives. The socket is read only while its owner waits, so a slow
-consumer stops the server, not memory.
+consumer stops the server and needs no memory.
 
-One session exports a snapshot, others enter it while the transaction of the first one is open. The
-server numbers exported snapshots from the start again when it restarts, so that after a restart a
-number may be another session's snapshot of another state. A session that enters one therefore
-compares when the server started, and which transactions the snapshot sees.
+One session exports a snapshot. Others enter it while the first session's transaction is open. After
+a restart the server numbers exported snapshots from the start, so a number may mean another state.
+A session that enters a snapshot therefore compares the start time of the server, and the
+transactions that the snapshot sees.
+
+TLS to a server on the network is verified by default. libpq's default is `sslmode=prefer`, which
+checks no certificate: any host that answers gets the password or the rows. Here the default is
+`verify-full`, with the CAs of the system if no file of CAs is named. Sockets and addresses of this
+machine need no TLS.
 """
 
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import os
 import re
+import ssl
 from collections.abc import Callable, Iterator, Sequence
+from configparser import ConfigParser, Error
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 from unloader.errors import (
     ConfigError,
@@ -28,6 +37,7 @@ from unloader.errors import (
     UnloaderError,
 )
 from unloader.model import SourceSpec
+from unloader.redaction import learn
 from unloader.sources.base import Text
 from unloader.sources.password import password_of
 from unloader.sources.postgres.errors import (
@@ -40,12 +50,12 @@ from unloader.sources.postgres.errors import (
     translated,
 )
 from unloader.sources.postgres.statement import CopyDialect, copy_statement, text_form
-from unloader.sources.postgres.tls import refusal, verified
 from unloader.sources.registry import missing_driver
 from unloader.sources.statement import literal
 
 if TYPE_CHECKING:
     from unloader.sources.postgres.libpq.connection import Connection
+
 
 T = TypeVar("T")
 
@@ -436,3 +446,129 @@ class PostgresLoad:
         """Close the session."""
         with suppress(UnloaderError):
             self._session.close()
+
+
+_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+"""Where Debian, Red Hat, SUSE and Alpine keep the CAs of the system in one file."""
+
+_SYSTEM = re.compile(r"([?&]sslrootcert=)system(?=&|$)")
+
+_UNTRUSTED = re.compile(
+    "certificate verify failed|does not match host name|root certificate file|"
+    "host name must be specified"
+)
+_NO_TLS = "does not support SSL"
+"""In the errors of libpq."""
+
+
+def verified(location: str) -> str:
+    """Return the URL that the driver gets: the user's, with what makes TLS verified by default.
+
+    `sslrootcert=system` is understood as in libpq.
+
+    Raises:
+        ConfigError: The system's CAs are not found.
+    """
+    if _SYSTEM.search(location):
+        location = _SYSTEM.sub(lambda match: match[1] + quote(_system_bundle()), location)
+    given = _given(location)
+    if given.get("sslmode") or os.environ.get("PGSSLMODE") or all(map(_is_local, _hosts(given))):
+        return location
+    added = "sslmode=verify-full"
+    if not (given.get("sslrootcert") or os.environ.get("PGSSLROOTCERT") or _own_bundle()):
+        added += f"&sslrootcert={quote(_system_bundle())}"
+    return f"{location}{'&' if '?' in location else '?'}{added}"
+
+
+def refusal(error: BaseException | None, location: str) -> SourceError | None:
+    """Return the user's error where TLS is not there or not to be trusted, None for others.
+
+    Args:
+        error: As the driver raised it.
+        location: The URL as the user wrote it.
+    """
+    while error is not None:
+        if _UNTRUSTED.search(str(error)):
+            return SourceError(
+                f"the certificate of {location} is not trusted: {_last(error)}",
+                "give the file of its CA as sslrootcert=FILE in the URL, and the host name that "
+                "is in the certificate; sslmode=require encrypts without checking the server",
+            )
+        if _NO_TLS in str(error):
+            mode = _given(location).get("sslmode") or os.environ.get("PGSSLMODE")
+            asked = f"sslmode={mode} requires" if mode else "is required by default on a network"
+            return SourceError(
+                f"{location} does not offer TLS, which {asked}",
+                "switch TLS on in the server (ssl = on); if the network is trusted, write "
+                "sslmode=disable into the URL",
+            )
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _last(error: BaseException) -> str:
+    """Return what libpq says behind which server it tried."""
+    return str(error).strip().splitlines()[-1].rpartition(" failed: ")[2]
+
+
+def _given(location: str) -> dict[str, str]:
+    """Return the settings of a URL, and those of the service that it names."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        settings = {name: str(value) for name, value in conninfo_to_dict(location).items()}
+    except psycopg.ProgrammingError:
+        return {}  # The session reports what is wrong.
+    service = settings.get("service") or os.environ.get("PGSERVICE")
+    return {**(_service(service) if service else {}), **settings}
+
+
+def _service(name: str) -> dict[str, str]:
+    path = os.environ.get("PGSERVICEFILE") or os.path.expanduser("~/.pg_service.conf")
+    services = ConfigParser()
+    try:
+        services.read(path)
+        found = dict(services[name])
+    except (Error, KeyError, OSError, UnicodeDecodeError):
+        return {}  # The driver finds none there, either.
+    for name in ("password", "sslpassword"):
+        learn(found.get(name))
+    return found
+
+
+def _hosts(given: dict[str, str]) -> list[str]:
+    """Return the hosts and addresses; none is a socket of this machine."""
+    names = given.get("host") or os.environ.get("PGHOST") or ""
+    addresses = given.get("hostaddr") or os.environ.get("PGHOSTADDR") or ""
+    return [host for host in f"{names},{addresses}".split(",") if host]
+
+
+def _is_local(host: str) -> bool:
+    if host.startswith(("/", "@")) or host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _own_bundle() -> bool:
+    return os.path.exists(os.path.expanduser("~/.postgresql/root.crt"))
+
+
+def _system_bundle() -> str:
+    named = ssl.get_default_verify_paths().cafile
+    for path in (named, *_BUNDLES):
+        if path and os.path.isfile(path):
+            return path
+    raise ConfigError(
+        "the file with the CAs of this system was not found, and the server's certificate cannot "
+        "be checked without it",
+        "name the file with sslrootcert=FILE in the URL, or with SSL_CERT_FILE",
+    )

@@ -15,11 +15,11 @@ from unloader.model import Snapshot, SourceSpec
 from unloader.request.locations import HOSTS, UrlForm
 from unloader.sources.base import Source
 from unloader.sources.postgres.catalog import PostgresCatalog
-from unloader.sources.postgres.options import OPTIONS
 from unloader.sources.postgres.reader import PostgresReader, session_in
 from unloader.sources.postgres.session import EXPORTED, PARENT_GATHER, Session, is_exported
 from unloader.sources.postgres.types import declared
 from unloader.sources.readings import Declared
+from unloader.sources.registry import OPTIONS
 
 
 class PostgresSource(Source):
@@ -34,7 +34,7 @@ class PostgresSource(Source):
     )
     extra = "postgres"
     driver = "psycopg"
-    options = OPTIONS
+    options = OPTIONS["postgresql"]
     waits_for_network = True
 
     def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:

@@ -1,7 +1,7 @@
 """The statements over a selector's rows, word for word as a worker sends them.
 
 Among them are the checksums of columns, see `unloader.sources.hashing`, and the rows of a sample of
-keys, see `unloader.sources.sampling`. The text of a value that is hashed is what its type's output
+keys, see `unloader.sources.statement`. The text of a value that is hashed is what its type's output
 function prints, as COPY has it. A cast to text has the same for most types, but takes the blanks
 off a `char(n)`; `concat` takes the output function.
 """
@@ -18,8 +18,8 @@ from partition_planner.model import ColumnInfo, NamedPartition, RowRange, Select
 from unloader.model import Extract, SampledKeys
 from unloader.sources.hashing import HashedColumn, Hashing
 from unloader.sources.postgres.types import base_type
-from unloader.sources.sampling import below
 from unloader.sources.statement import (
+    below,
     derived_table,
     limit_clause,
     literal,

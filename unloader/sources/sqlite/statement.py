@@ -2,7 +2,7 @@
 
 SQLite has no hash. A worker reads the keys of a sample beside the columns asked for, and leaves
 rows out as they come; the parent counts by a function of its connection. See
-`unloader.sources.sampling`.
+`unloader.sources.statement`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from partition_planner.model import ColumnInfo, RowRange, Selector, TableInfo, WholeTable
 from unloader.model import Extract, ReadColumn, SampledKeys
-from unloader.sources.sampling import is_sampled
 from unloader.sources.sqlite.types import (
     READING,
     ROWID,
@@ -27,6 +26,7 @@ from unloader.sources.sqlite.types import (
 )
 from unloader.sources.statement import (
     derived_table,
+    is_sampled,
     qualified,
     quoted,
     row_conditions,

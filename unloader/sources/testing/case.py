@@ -1,21 +1,34 @@
-"""What the parts of the contract check share: one table of an open source, and ways to cut it."""
+"""One table of an open source for the checks of the contract, its cuts, its rows and its worker.
+
+The reader works in another process, as in a run. Parent and worker must not share a process even in
+a test: DuckDB opens a file with one set of options in a process, and SQLite loses its locks where
+two libraries meet.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+import csv
+import io
+import multiprocessing
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+from multiprocessing.connection import Connection
+from typing import Any, cast
 
+import pyarrow as pa
 from msgspec import Struct
 
 from partition_planner.model import PlanLimits, TableInfo, WorkUnit
-from unloader.model import Extract, Snapshot, SourceSpec
-from unloader.sources.base import Catalog
+from partition_planner.planner import plan
+from unloader.model import Extract, Projection, Snapshot, SourceSpec
+from unloader.sources.base import Catalog, Source, TextReader, read_again, unit_batches, unit_text
 from unloader.sources.projection import OutputNeeds, project
-from unloader.sources.testing.worker import WorkerReader
 from writers.model import TextFormat
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from writers.schema import read_schema
 
 PARALLELISMS = (1, 2, 5)
 PIECES = 7
@@ -80,3 +93,223 @@ def limits_for(table: TableInfo) -> Iterator[PlanLimits]:
             yield PlanLimits(parallelism=parallelism, split="partition")
         if table.row_ranges and any(each.extents or each.keys for each in carriers):
             yield PlanLimits(parallelism=parallelism, split="range", unit_bytes=unit_bytes)
+
+
+JOIN_SECONDS = 30.0
+
+
+class WorkerReader:
+    """A reader of one source; its process gets extracts and units pickled."""
+
+    def __init__(self, source: Source, spec: SourceSpec, snapshot: Snapshot | None) -> None:
+        """Start the process and open the reader in it.
+
+        Raises:
+            AssertionError: The reader could not be opened.
+        """
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, source, spec, snapshot))
+        self._process.start()
+        theirs.close()
+        try:
+            self._answer()
+        except AssertionError:
+            self.close()
+            raise
+
+    def batches(
+        self, extract: Extract, unit: WorkUnit, *, batch_bytes: int
+    ) -> list[pa.RecordBatch]:
+        """Return the batches of one unit."""
+        return cast("list[pa.RecordBatch]", self._ask("batches", extract, unit, batch_bytes))
+
+    def break_off(self, extract: Extract, unit: WorkUnit, *, batch_bytes: int) -> None:
+        """Read one batch of the unit and drop the rest."""
+        self._ask("break_off", extract, unit, batch_bytes)
+
+    def encoded(
+        self, extract: Extract, unit: WorkUnit, text: TextFormat
+    ) -> tuple[list[bytes], int]:
+        """Return the pieces of text of one unit, and the rows that the reader counted."""
+        return cast("tuple[list[bytes], int]", self._ask("encoded", extract, unit, text))
+
+    def close(self) -> None:
+        """Close the reader and end the process."""
+        self._pipe.close()
+        self._process.join(JOIN_SECONDS)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._process.close()
+
+    def _ask(self, *request: object) -> object:
+        self._pipe.send(request)
+        return self._answer()
+
+    def _answer(self) -> object:
+        try:
+            answer, problem = self._pipe.recv()
+        except EOFError:
+            raise AssertionError("the worker process ended without an answer") from None
+        if problem is not None:
+            raise AssertionError(f"a worker failed:\n{problem}")
+        return answer
+
+
+def _serve(pipe: Connection, source: Source, spec: SourceSpec, snapshot: Snapshot | None) -> None:
+    """Answer requests until the other end is closed."""
+    reader: Any = None
+    request: tuple[Any, ...] = ("open",)
+    while True:
+        answer, problem = None, None
+        try:
+            if reader is None:
+                reader = source.open_reader(spec, snapshot)
+            else:
+                answer = _handle(reader, *request)
+        except Exception:  # whatever it is, the test is told
+            problem = traceback.format_exc()
+        pipe.send((answer, problem))
+        try:
+            request = pipe.recv()
+        except EOFError:
+            break
+    if reader is not None:
+        reader.close()
+
+
+def _handle(reader: TextReader, method: str, extract: Extract, unit: WorkUnit, how: Any) -> object:
+    if method == "encoded":
+        counted: list[int] = []
+        text = unit_text(reader, extract, unit, how, counted.append)
+        return [bytes(chunk) for chunks in text for chunk in chunks], sum(counted)
+    if method == "batches":
+        return read_again(lambda: list(unit_batches(reader, extract, unit, batch_bytes=how)))
+    read_again(lambda: next(unit_batches(reader, extract, unit, batch_bytes=how), None))
+    return None
+
+
+Rows = Sequence[tuple[object, ...]]
+
+
+def ensure(kept: bool, sentence: str) -> None:
+    """Raise AssertionError with the sentence unless the promise was kept."""
+    if not kept:
+        raise AssertionError(sentence)
+
+
+def check_batches(batches: Sequence[pa.RecordBatch], projection: Projection) -> None:
+    """Check that every batch is valid and has the very schema of the projection."""
+
+    schema = read_schema(projection.schema)
+    names = [column.name for column in projection.columns]
+    ensure(schema.names == names, f"the schema has the columns {schema.names}, not {names}")
+    for batch in batches:
+        ensure(
+            batch.schema.equals(schema),
+            f"a batch has the schema {batch.schema}, which is not the projection's {schema}",
+        )
+        try:
+            batch.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise AssertionError(f"a batch is not valid Arrow data: {error}") from error
+
+
+def check_rows(batches: Sequence[pa.RecordBatch], expected: Rows, how: str) -> None:
+    """Check that the batches hold the expected rows, each as often, in any order.
+
+    Args:
+        batches: What was read.
+        expected: As Arrow converts values to Python; timestamps in nanoseconds as Arrow's text.
+        how: How it was read, for the message.
+    """
+    found = Counter(row for batch in batches for row in _keys(_tuples(batch)))
+    wanted = Counter(_keys(expected))
+    ensure(
+        found == wanted,
+        f"in {how}, rows are missing: {_some(wanted - found)}; "
+        f"rows are too many or different: {_some(found - wanted)}",
+    )
+
+
+def columns_of(batches: Sequence[pa.RecordBatch], taken: Sequence[int] | None = None) -> object:
+    """Return the rows of some columns, by index, as what can be compared; in no order."""
+    chosen = batches if taken is None else [batch.select(list(taken)) for batch in batches]
+    return Counter(row for batch in chosen for row in _keys(_tuples(batch)))
+
+
+def _tuples(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
+
+    columns = [
+        column.cast(pa.string())
+        if pa.types.is_timestamp(column.type) and column.type.unit == "ns"
+        else column
+        for column in batch.columns
+    ]
+    return zip(*(column.to_pylist() for column in columns), strict=True)
+
+
+def _keys(rows: Iterable[tuple[object, ...]]) -> Iterator[tuple[object, ...]]:
+    return (tuple(_key(value) for value in row) for row in rows)
+
+
+def _key(value: Any) -> object:
+    """Return what values share only if they are the same; `1`, `1.0`, `True` and `"1"` differ."""
+    if isinstance(value, datetime):
+        return ("datetime", value.isoformat())
+    if isinstance(value, Decimal):
+        return ("Decimal", str(Fraction(value)))  # a decimal's own arithmetic rounds to 28 digits
+    return (type(value).__name__, repr(value))
+
+
+def _some(rows: Counter[tuple[object, ...]]) -> str:
+    if not rows:
+        return "none"
+    shown = [str(tuple(cast(Any, part)[1] for part in row)) for row in list(rows)[:3]]
+    return f"{' and '.join(shown)}, {sum(rows.values())} in all"
+
+
+def check_text(case: Case) -> None:
+    """Read for CSV, by batches and, where the source offers it, as text of its own."""
+    extract = case.extract(CSV_BATCHES)
+    ensure(extract.projection.route == "arrow", "text was rendered where batches were asked for")
+    units = plan(case.table, PlanLimits(parallelism=2)).units
+    batches = case.batches(extract, units)
+    check_batches(batches, extract.projection)
+    read = sum(batch.num_rows for batch in batches)
+    ensure(read == case.rows, f"{read} rows, not {case.rows}, are read for CSV")
+    encoded = case.extract(CSV_ENCODED)
+    if encoded.projection.route == "encoded":
+        ensure(case.catalog.capabilities.encoded_text, "text is rendered without the capability")
+        total = sum(_check_encoded(case, encoded, unit) for unit in units)
+        ensure(total == case.rows, f"{total} rows, not {case.rows}, are rendered as text")
+
+
+def check_both(case: Case) -> None:
+    """Read once for Parquet and for CSV: each gets what it gets from a scan of its own."""
+    units = plan(case.table, PlanLimits(parallelism=1, split="none")).units
+    both = case.extract(PARQUET, CSV_BATCHES)
+    found = case.batches(both, units)
+    check_batches(found, both.projection)
+    for taken, output in zip(both.projection.outputs, (PARQUET, CSV_BATCHES), strict=True):
+        alone = case.extract(output)
+        ensure(
+            columns_of(found, taken) == columns_of(case.batches(alone, units)),
+            f"one scan for Parquet and CSV has other values than one for {output} alone",
+        )
+
+
+def _check_encoded(case: Case, extract: Extract, unit: WorkUnit) -> int:
+    pieces, rows = case.reader.encoded(extract, unit, TextFormat())
+    ensure(all(piece.endswith(b"\n") for piece in pieces), "a piece of text ends within a record")
+    text = b"".join(pieces).decode("utf-8")
+    records = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    width = len(extract.projection.columns)
+    # The module gives an empty list for an empty line: one column that is NULL.
+    ensure(
+        all(len(record) == width or (width == 1 and not record) for record in records),
+        f"a record of rendered text does not have {width} values",
+    )
+    ensure(len(records) == rows, f"{len(records)} records were rendered, but {rows} were counted")
+    return len(records)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime
+from threading import Thread
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -18,23 +20,39 @@ from msgspec.structs import replace
 from partition_planner.model import PlanLimits, TableInfo, WorkUnit
 from partition_planner.planner import plan
 from unloader.errors import SnapshotGone, SourceError
-from unloader.model import Extract, NamePart, Snapshot, SourceSpec, TableName
+from unloader.model import Extract, NamePart, Snapshot, SourceSpec, TableName, ValueOptions
 from unloader.request.names import matching_partitions
+from unloader.selection.choice import Chosen
+from unloader.selection.listing import FAMILIES, ListedTable, Listing, Obstacle
+from unloader.sources.abilities import check_where, describe_query, end_sessions_sql
 from unloader.sources.base import Catalog, Source
-from unloader.sources.testing.abilities import (
-    check_cancel,
-    check_conditions,
-    check_declared,
-    check_hold,
-    check_query,
-    check_refused_conditions,
+from unloader.sources.many_tables import (
+    describe_tables,
+    described_or_obstacle,
+    list_tables,
+    quoted_name,
 )
-from unloader.sources.testing.case import LARGE_FETCH, PARQUET, SMALL_FETCH, Case, limits_for
-from unloader.sources.testing.many_tables import check_among_others
-from unloader.sources.testing.outputs import check_both, check_text
-from unloader.sources.testing.readings import check_readings
-from unloader.sources.testing.rows import Rows, check_batches, check_rows, ensure
-from unloader.sources.testing.worker import WorkerReader
+from unloader.sources.projection import encodes_of
+from unloader.sources.readings import ENCODED_TYPE, ColumnReadings, Use
+from unloader.sources.statement import qualified
+from unloader.sources.testing.case import (
+    LARGE_FETCH,
+    PARQUET,
+    SMALL_FETCH,
+    Case,
+    Rows,
+    WorkerReader,
+    check_batches,
+    check_both,
+    check_rows,
+    check_text,
+    ensure,
+    limits_for,
+)
+
+if TYPE_CHECKING:
+    from partition_planner.model import TableInfo
+    from unloader.sources.base import Catalog
 
 
 def check_source(
@@ -279,3 +297,259 @@ def _check_chosen(case: Case, chosen: frozenset[str]) -> None:
 
 def _with_columns(table: TableInfo, chosen: Sequence[int]) -> TableInfo:
     return replace(table, columns=tuple(table.columns[at] for at in chosen))
+
+
+def check_readings(catalog: Catalog, table: TableInfo) -> None:
+    """Check that each column of a table has a reading for every use, asked for as text or not."""
+    found = catalog.readings(table, None, ValueOptions())
+    columns = tuple(column for column in found if not column.beside)
+    names = [column.name for column in table.columns]
+    ensure(
+        [column.name for column in columns] == names,
+        f"readings are given of {[column.name for column in columns]}, not of {names}",
+    )
+    uses: tuple[Use, ...] = ("parquet", "text", *(("masked",) if _has_mask(columns) else ()))
+    if encodes_of(catalog) is not None:
+        uses += ("encoded",)
+    for column in columns:
+        for use in uses:
+            for asked in (False, True):
+                _check_served(column, use, asked=asked)
+        for reading in column.readings:
+            ensure(
+                (reading.output_type == ENCODED_TYPE) == (reading.serves == {"encoded"}),
+                f"a reading of column {column.name} is rendered text or Arrow, not both",
+            )
+
+
+def _has_mask(columns: tuple[ColumnReadings, ...]) -> bool:
+    return any(column.mask for column in columns)
+
+
+def _check_served(column: ColumnReadings, use: Use, *, asked: bool) -> None:
+    served = any(
+        use in reading.serves and reading.as_text in (None, asked) for reading in column.readings
+    )
+    ensure(
+        served or (use == "masked" and column.mask is None),
+        f"column {column.name} has no reading for {use}, {'' if asked else 'not '}asked for as "
+        "exact text",
+    )
+
+
+METHODS = {
+    "conditions": "check_where",
+    "queries": "describe_query",
+    "encoded_text": "encodes",
+    "keeping": "kept_until",
+    "hashes": "open_hasher",
+    "connects": "ping",
+    "sessions": "end_sessions_sql",
+    "loads": "open_load",
+    "lists": "list_tables",
+    "describes_many": "describe_tables",
+    "samples": "sampled_keys",
+    "holds_many": "hold_tables",
+    "counts_many": "count_tables",
+    "addresses_are_values": "address_column",
+}
+"""Ability to the method that a catalog with it has."""
+
+NO_CONDITIONS = ("unloader_no_such_column = 1", "1 = 1) OR (1 = 1")
+"""What no source takes as one condition over the columns of a table."""
+
+
+def check_declared(catalog: Catalog) -> None:
+    """Check that the abilities declared are those that the catalog has the methods for."""
+    for ability, method in METHODS.items():
+        declared = getattr(catalog.capabilities, ability)
+        ensure(
+            declared == callable(getattr(catalog, method, None)),
+            f"the ability {ability!r} is {'' if declared else 'not '}declared, and the catalog has "
+            f"{'no' if declared else 'a'} method {method}",
+        )
+    ensure(
+        isinstance(end_sessions_sql(catalog), str),
+        "the catalog has no statement that ends sessions",
+    )
+
+
+def check_conditions(case: Case) -> None:
+    """Read where nothing and where everything is asked for; what is no condition is refused."""
+    if not case.catalog.capabilities.conditions:
+        return
+    for where, rows in (("1 = 0 -- none", 0), ("1 = 1 -- all", case.rows)):
+        extract = case.extract(PARQUET, where=where)
+        check_where(case.catalog, extract)
+        units = plan(case.table, PlanLimits(parallelism=2)).units
+        batches = case.batches(extract, units)
+        check_batches(batches, extract.projection)
+        read = sum(batch.num_rows for batch in batches)
+        ensure(read == rows, f"{read} rows, not {rows}, are read where {where}")
+        counted = case.catalog.count(extract)
+        ensure(counted == rows, f"{counted} rows, not {rows}, are counted where {where}")
+
+
+def check_refused_conditions(case: Case) -> None:
+    """Check that what is no condition is refused; the source may be of no more use after it."""
+    if not case.catalog.capabilities.conditions:
+        return
+    for wrong in NO_CONDITIONS:
+        try:
+            check_where(case.catalog, case.extract(PARQUET, where=wrong))
+        except SourceError as error:
+            ensure(wrong in error.message, f"the error for a condition lacks it: {error.message}")
+        else:
+            raise AssertionError(f"{wrong} was accepted as a condition")
+
+
+def check_query(case: Case) -> None:
+    if not case.catalog.capabilities.queries:
+        return
+    query = f"SELECT * FROM {qualified(case.table.schema, case.table.name)} -- all;"
+    info = describe_query(case.catalog, query)
+    names = [column.name for column in info.columns]
+    ensure(
+        names == [column.name for column in case.table.columns],
+        f"a query for all columns has the columns {names}",
+    )
+    ensure(info.name == "query" and not info.partitions, "a query is not described as one")
+    asked = replace(case, table=info)
+    extract = asked.extract(PARQUET, query=query)
+    units = plan(info, PlanLimits(parallelism=2)).units
+    batches = asked.batches(extract, units)
+    check_batches(batches, extract.projection)
+    read = sum(batch.num_rows for batch in batches)
+    ensure(read == case.rows, f"{read} rows, not {case.rows}, are read by a query for all")
+    counted = case.catalog.count(extract)
+    ensure(counted == case.rows, f"{counted} rows, not {case.rows}, are counted by a query")
+
+
+def check_hold(case: Case, extract: Extract) -> None:
+    """Hold what a plan reads, as before a run: nothing has changed, so nothing is refused."""
+    for limits in (PlanLimits(parallelism=2), PlanLimits(parallelism=1, split="none")):
+        case.catalog.hold(extract, plan(case.table, limits).selectors)
+
+
+def check_cancel(case: Case, extract: Extract) -> None:
+    """Cancel from another thread, twice, with and without a call that waits.
+
+    The call that waits returns, as nothing was slow, or raises an error; it never hangs.
+    """
+    for waiting in (False, True):
+        thread = Thread(target=_cancel_twice, args=(case.catalog, problems := list[str]()))
+        thread.start()
+        if waiting:
+            with suppress(Exception):
+                case.catalog.count(extract)
+        thread.join()
+        ensure(not problems, f"cancel raised: {', '.join(problems)}")
+
+
+def _cancel_twice(catalog: Catalog, problems: list[str]) -> None:
+    for _ in range(2):
+        try:
+            catalog.cancel()
+        except Exception as error:  # whatever it is, the test names it
+            problems.append(repr(error))
+
+
+GONE = "unloader no such table"
+
+
+def check_many_tables(source: Source, spec: SourceSpec, *, at_least: int = 1) -> Listing:
+    """Check a source's list of tables, and that it describes all of them as it does each alone.
+
+    Args:
+        source: The source under test.
+        spec: A database whose tables may all be described.
+        at_least: How many tables must have been compared.
+
+    Returns:
+        The list.
+
+    Raises:
+        AssertionError: The source broke a promise.
+    """
+    with closing(source.open_catalog(spec)) as catalog:
+        consistency = "snapshot" if catalog.capabilities.shared_snapshot else "none"
+        catalog.snapshot(consistency)  # type: ignore[arg-type]
+        listing = list_tables(catalog)
+        check_listing(catalog, listing)
+        tables = [table for table in listing.tables if not table.system and table.readable]
+        ensure(len(tables) >= at_least, f"{len(tables)} tables are listed, not {at_least}")
+        check_descriptions(catalog, tables)
+        ensure(list_tables(catalog) == listing, "a second list of the tables differs")
+    return listing
+
+
+def check_among_others(catalog: Catalog, info: TableInfo) -> None:
+    """Check that one table is listed, and described among others as it is alone."""
+    listing = list_tables(catalog)
+    check_listing(catalog, listing)
+    key = (info.schema or "", info.name)
+    found = [table for table in listing.tables if table.key == key]
+    ensure(len(found) == 1, f"{info.label} is not in the list of tables")
+    check_descriptions(catalog, found)
+
+
+def check_listing(catalog: Catalog, listing: Listing) -> None:
+    """Check that a list is in order, has each table once, and all that the source tells users of.
+
+    A table that `tables` has and the list has not would never be matched by a pattern.
+    """
+    keys = [table.key for table in listing.tables]
+    ensure(keys == sorted(set(keys)), "the list has a table twice, or is not in order")
+    ensure(
+        listing.folding == catalog.capabilities.folding,
+        "the list reads names in another way than the catalog",
+    )
+    for table in listing.tables:
+        ensure(table.family in FAMILIES, f"{table.label} has an unknown family: {table.family}")
+    known = {table.key: table for table in listing.tables}
+    for one in catalog.tables():
+        listed = known.get((one.schema or "", one.name))
+        ensure(listed is not None, f"{one.schema}.{one.name} is not in the list")
+        assert listed is not None
+        same = listed.kind == one.kind or one.kind == "table"
+        ensure(same, f"{listed.label} is a {listed.kind} instead of a {one.kind}")
+
+
+def check_descriptions(catalog: Catalog, tables: Sequence[ListedTable]) -> None:
+    """Check that tables described together are what each is alone, and that one may be missing."""
+    alone = [
+        described_or_obstacle(catalog, quoted_name(table.schema, table.name)) for table in tables
+    ]
+    chosen = Chosen(tables=tuple(tables))
+    together = describe_tables(catalog, chosen)
+    infos = {(info.schema or "", info.name): info for info in together.tables}
+    refused = {problem.table for problem in together.problems}
+    for table, one in zip(tables, alone, strict=True):
+        if isinstance(one, Obstacle):
+            ensure(table.label in refused, f"{table.label} is described only among others")
+            continue
+        _same(table, one, infos.get(table.key))
+    if catalog.capabilities.describes_many and tables:
+        _check_missing(catalog, tables[0])
+
+
+def _same(table: ListedTable, alone: TableInfo, among: TableInfo | None) -> None:
+    ensure(among is not None, f"{table.label} is not described among others")
+    ensure(
+        alone == among,
+        f"{table.label} is described as {among} among other tables, but as {alone} alone",
+    )
+
+
+def _check_missing(catalog: Catalog, table: ListedTable) -> None:
+    """Check that a table which was dropped meanwhile is told of, and the others described."""
+    gone = replace(table, name=GONE)
+    found = describe_tables(catalog, Chosen(tables=(gone, table)))
+    ensure(
+        len(found.tables) == 1, "a table is not described next to one that does not exist any more"
+    )
+    kinds = [(problem.kind, problem.table) for problem in found.problems]
+    ensure(
+        kinds == [("gone", gone.label)],
+        f"for a table that does not exist any more the catalog returns: {kinds}",
+    )

@@ -19,8 +19,7 @@ from processes.command import PATIENCE_SECONDS
 from unloader.errors import SourceError, TransientSourceError, UnloaderError
 from unloader.model import SourceSpec
 from unloader.sources.postgres.libpq import copying
-from unloader.sources.postgres.session import Session
-from unloader.sources.postgres.tls import verified
+from unloader.sources.postgres.session import Session, verified
 
 HOST = socket.gethostname()
 """A name of this machine that is not localhost: to us it is a host on the network."""

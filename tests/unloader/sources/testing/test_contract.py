@@ -30,7 +30,7 @@ from unloader.sources.readings import ColumnReadings
 from unloader.sources.sqlite.session import Session
 from unloader.sources.sqlite.source import SQLiteCatalog, SQLiteSource
 from unloader.sources.testing import check_source
-from unloader.sources.testing.abilities import METHODS
+from unloader.sources.testing.contract import METHODS
 
 ROWS = [(1, "", 0.0), (2, None, -1.5), (3, "x", None)]
 

@@ -1,30 +1,48 @@
-"""Seeing whether a server agrees: rows of a table both ways, compared cell by cell."""
+"""Servers that agree with the native fetch: the comparison of rows, and the file of its results.
+
+The comparison fetches rows of a table both ways and compares them cell by cell. The results are in
+one file in the user's state directory, which is replaced as a whole. They hold for a server's
+address and version, for the driver's version, and for the compared sorts of columns.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
-from unloader.errors import SourceError
+from unloader.errors import ConfigError, SourceError
+from unloader.sources.oracle.connection.connect import parse_location
 from unloader.sources.oracle.native.batches import (
     NativeStatement,
     NotForNative,
+    Tap,
     tap_on,
 )
-from unloader.sources.oracle.native.columns import may_be_native, sorts_of
-from unloader.sources.oracle.native.confirmations import confirm
-from unloader.sources.oracle.native.decoder import Refused
-from unloader.sources.oracle.native.library import library
-from unloader.sources.oracle.reading.route import peers_of
+from unloader.sources.oracle.native.decoder import (
+    ABI_VERSION,
+    Refused,
+    library,
+    may_be_native,
+    sorts_of,
+)
+from unloader.sources.oracle.reading.fetch import driver_version
+from writers.files.regular import read_regular
 
 if TYPE_CHECKING:
     from unloader.model import SourceSpec
     from unloader.sources.oracle.connection.session import Session
-    from unloader.sources.oracle.native.tap import Tap
     from unloader.sources.oracle.reading.fetch import FetchPlan
+
 
 logger = logging.getLogger(__name__)
 
@@ -127,3 +145,103 @@ def compare(session: Session, tap: Tap, statements: Sequence[str], plan: FetchPl
                     "confirm with another table",
                 ) from error
     return Agreement(rows=rows, sorts=frozenset(seen))
+
+
+FORMAT = 1
+"""Of the file."""
+
+
+class Peers(Struct, frozen=True, kw_only=True):
+    """What has to be the same as when it was confirmed."""
+
+    server: str
+    """Its connect string."""
+    server_version: str
+    driver_version: str
+    decoder_version: int = ABI_VERSION
+
+    @property
+    def key(self) -> str:
+        """The four as one text."""
+        return json.dumps([self.server, self.server_version, self.driver_version, ABI_VERSION])
+
+
+def peers_of(spec: SourceSpec, session: Session) -> Peers:
+    """Return who has to agree: the server of a session, and the driver."""
+    return Peers(
+        server=parse_location(spec.location).connect_string,
+        server_version=".".join(map(str, session.version)),
+        driver_version=driver_version(),
+    )
+
+
+def place() -> Path:
+    """Return the file, which need not be there."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    path = Path(base if os.path.isabs(base) else os.path.expanduser("~/.local/state"))
+    return path / "unloader" / "confirmed-fetches.json"
+
+
+def confirmed_sorts(peers: Peers) -> frozenset[str]:
+    """Return the sorts of columns that a server was seen to agree about; of no file none.
+
+    A file that cannot be read, or is not ours, confirms nothing.
+    """
+    entry = _entries().get(peers.key)
+    sorts = entry.get("columns") if isinstance(entry, dict) else None
+    return frozenset(map(str, sorts)) if isinstance(sorts, list) else frozenset()
+
+
+def confirm(peers: Peers, sorts: frozenset[str], rows: int) -> Path:
+    """Add sorts of columns to those of a server; return the file.
+
+    Args:
+        peers: Who agreed.
+        sorts: About what.
+        rows: How many rows were compared this time.
+
+    Raises:
+        ConfigError: The file cannot be written.
+    """
+    path = place()
+    entries = dict(_entries())
+    entries[peers.key] = {
+        **asdict(peers),
+        "columns": sorted(confirmed_sorts(peers) | sorts),
+        "rows": rows,
+        "confirmed": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    text = json.dumps({"format": FORMAT, "servers": entries}, indent=1, ensure_ascii=False)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".confirmed-", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text + "\n")
+            os.replace(name, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name)
+            raise
+    except OSError as error:
+        raise ConfigError(
+            f"cannot store the confirmations in {path}: {error}",
+            "set XDG_STATE_HOME to a directory that this user may write to",
+        ) from error
+    return path
+
+
+def _entries() -> Mapping[str, Any]:
+    path = place()
+    try:
+        found = path.lstat()
+        # Nobody else may say what is safe to be used.
+        if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            return {}
+        content = json.loads(read_regular(path))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        return {}
+    servers = content.get("servers")
+    return servers if isinstance(servers, dict) else {}

@@ -1,14 +1,29 @@
-"""One statement's rows on their way out of the server's responses, through the library."""
+"""The decoder of one statement's rows from the server's responses, in a shared library.
+
+The library is loaded once in a process, on first use.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from unloader.sources.oracle.native.library import Description, Progress, library
+from unloader.errors import ConfigError
+from unloader.sources.oracle.types import parse_native
+from writers import built_library
 from writers.built_library import ArrowArray
+from writers.text.mask_texts import UNIT_DIGITS
+
+if TYPE_CHECKING:
+    import oracledb
+
+    from unloader.sources.oracle.reading.fetch import FetchPlan, Item
+
 
 NO_MORE_ROWS = 1403
 """The server's error number at the end of the rows."""
@@ -138,3 +153,183 @@ class RowDecoder:
         if status == _NO_MEMORY:
             raise MemoryError("not enough memory to decode rows")
         raise Refused(_REASONS[status], self._now().column, is_moment=status == _MOMENT)
+
+
+ABI_VERSION = 1
+"""Of the interface in `decoder.cpp`, which has the same number."""
+
+NAME = "unloader.sources.oracle.native._fetch"
+
+OVERRIDE = "UNLOADER_NATIVE_FETCH_LIBRARY"
+"""An environment variable that names the file of another build, such as one for a sanitizer."""
+
+
+class Unusable(ConfigError):
+    """The library cannot be used; the message says why."""
+
+    def __init__(self, why: str) -> None:
+        hint = f"{built_library.advice()}, or use --fetch auto"
+        super().__init__(f"the native fetch cannot be used: {why}", hint)
+        self.why = why
+
+
+class Description(ctypes.Structure):
+    """What the library has to know of a column; as `columns.h` has it."""
+
+    _fields_ = (
+        ("kind", ctypes.c_uint8),
+        ("digits", ctypes.c_uint8),
+        ("places", ctypes.c_uint8),
+        ("unused", ctypes.c_uint8),
+        ("limit", ctypes.c_uint32),
+    )
+
+
+class Progress(ctypes.Structure):
+    """How far a response is read; as `response.h` has it."""
+
+    _fields_ = (
+        ("rows", ctypes.c_int64),
+        ("all_rows", ctypes.c_int64),
+        ("counted", ctypes.c_int64),
+        ("error", ctypes.c_int64),
+        ("column", ctypes.c_int64),
+    )
+
+
+_POINTER, _SIZE, _STATUS = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32
+_PLACE = ctypes.POINTER(ctypes.c_void_p)
+_FUNCTIONS = {
+    "open": (_POINTER, (ctypes.POINTER(Description), _SIZE)),
+    "close": (None, (_POINTER,)),
+    "begin": (_STATUS, (_POINTER, ctypes.c_int64)),
+    "feed": (_STATUS, (_POINTER, _POINTER, _SIZE)),
+    "output": (_SIZE, (_POINTER, _PLACE)),
+    "passed": (None, (_POINTER,)),
+    "partial": (_SIZE, (_POINTER, _PLACE)),
+    "finish": (_STATUS, (_POINTER,)),
+    "progress": (None, (_POINTER, ctypes.POINTER(Progress))),
+    "take": (_STATUS, (_POINTER, ctypes.POINTER(ArrowArray))),
+}
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL:
+    """Return the library, loaded and of the right version.
+
+    Raises:
+        Unusable: There is none, or it cannot be loaded, or it is of another version.
+    """
+    try:
+        return built_library.load(NAME, OVERRIDE, "unloader_fetch_", ABI_VERSION, _FUNCTIONS)
+    except built_library.Unusable as error:
+        raise Unusable(str(error)) from None
+
+
+def why_not() -> str | None:
+    """Return why the library cannot be used, None if it can."""
+    try:
+        library()
+    except Unusable as error:
+        return error.why
+    return None
+
+
+TEXT, WIDE_TEXT, BYTES, INT32, INT64, DECIMAL, MOMENT, FLOAT, DOUBLE = range(9)
+"""Kinds of columns: `Kind` in `columns.h`."""
+
+_TEXTS = {
+    "DB_TYPE_VARCHAR": TEXT,
+    "DB_TYPE_CHAR": TEXT,
+    "DB_TYPE_NVARCHAR": WIDE_TEXT,
+    "DB_TYPE_NCHAR": WIDE_TEXT,
+}
+_MOMENTS = ("DB_TYPE_DATE", "DB_TYPE_TIMESTAMP")
+_INTEGERS = {"int32": (INT32, 9), "int64": (INT64, 18)}
+"""An Arrow type, its kind, and the digits that it surely holds."""
+_REALS = {
+    ("DB_TYPE_BINARY_FLOAT", "float"): FLOAT,
+    ("DB_TYPE_BINARY_DOUBLE", "double"): DOUBLE,
+}
+_LEFT = frozenset({"LONG", "LONG RAW", "BOOLEAN"})
+"""Types with other framing, which the driver keeps."""
+_DECIMAL_TYPE = re.compile(r"decimal128\((\d+), (\d+)\)")
+_TIMESTAMP_TYPE = re.compile(r"timestamp\[(s|ms|us|ns)\]")
+
+_NUMBER_BYTES = 22
+_MOMENT_BYTES = 11
+_CHARACTER_BYTES = 4
+"""Of UTF-8 at most; the described size counts bytes of the database's character set."""
+
+
+def descriptions(
+    described: Sequence[oracledb.FetchInfo], items: Sequence[Item]
+) -> list[Description] | None:
+    """Return what the library has to know of each column, None if one is not for it.
+
+    Args:
+        described: The columns as the server described them, in the order of the SELECT list.
+        items: What was asked for, in the same order.
+    """
+    if len(described) != len(items):
+        return None
+    found = [
+        _description(column, item.fetched) if item.part == "value" else None
+        for column, item in zip(described, items, strict=True)
+    ]
+    known = [one for one in found if one is not None]
+    return known if len(known) == len(items) and known else None
+
+
+def sorts_of(plan: FetchPlan) -> list[str]:
+    """Return the sort of each column fetched, such as `NUMBER as decimal128`."""
+    return [
+        f"{parse_native(plan.columns[item.column].source_type).name} as "
+        f"{item.fetched.partition('(')[0]}"
+        for item in plan.items
+    ]
+
+
+def may_be_native(plan: FetchPlan) -> bool:
+    """Tell whether columns can all be for the native fetch; what the server describes decides."""
+    return all(
+        item.part == "value"
+        and item.form not in ("lob", "document")
+        and parse_native(plan.columns[item.column].source_type).name not in _LEFT
+        for item in plan.items
+    )
+
+
+def _description(column: oracledb.FetchInfo, fetched: str) -> Description | None:
+    name = column.type_code.name
+    size = column.internal_size or 0
+    if name in _TEXTS:
+        # Without a size there is no byte of the column in any row.
+        if fetched != "string" or not size:
+            return None
+        characters = column.display_size or size
+        limit = _CHARACTER_BYTES * max(size, characters)
+        return Description(kind=_TEXTS[name], limit=limit)
+    if name == "DB_TYPE_RAW":
+        return Description(kind=BYTES, limit=size) if fetched == "binary" and size else None
+    if name == "DB_TYPE_NUMBER":
+        return _number(fetched)
+    if name in _MOMENTS:
+        found = _TIMESTAMP_TYPE.fullmatch(fetched)
+        if found is None:
+            return None
+        return Description(kind=MOMENT, places=UNIT_DIGITS[found[1]], limit=_MOMENT_BYTES)
+    kind = _REALS.get((name, fetched))
+    return None if kind is None else Description(kind=kind, limit=8)
+
+
+def _number(fetched: str) -> Description | None:
+    if fetched in _INTEGERS:
+        kind, digits = _INTEGERS[fetched]
+        return Description(kind=kind, digits=digits, limit=_NUMBER_BYTES)
+    found = _DECIMAL_TYPE.fullmatch(fetched)
+    if found is None:
+        return None
+    return Description(
+        kind=DECIMAL, digits=int(found[1]), places=int(found[2]), limit=_NUMBER_BYTES
+    )

@@ -1,31 +1,34 @@
-"""Fetched batches, made into batches of the projection's schema: exactly, or not at all.
+"""Fetched batches, converted to batches of the projection's schema: exactly, or with an error.
 
-Texts that an Oracle database makes of numbers, dates and zones, into one form or into ticks.
+Most rows are Arrow batches of the driver. Rows of Python values are slower. They are used for LOBs
+of rows without ROWID, and for versions of the driver without exact Arrow batches. They take another
+way through the driver, so the two ways check each other.
 
-Whole arrays at a time. What comes in is text of `TO_CHAR`: numbers of TM9, dates and timestamps of
-`SYYYY-MM-DD HH24:MI:SS[.FFn]`, zoned ones with ` TZH:TZM TZR` behind. What goes out is one form of
-each, the one `text_class` promises: numbers with a digit before the point; timestamps with a minus
-or nothing before the year (-0001 is 1 BC) and without zeros at the end of the fraction.
+Texts of numbers, dates and zones are converted as whole arrays. Their input is text of `TO_CHAR`:
+numbers with TM9, dates and timestamps with `SYYYY-MM-DD HH24:MI:SS[.FFn]`, zones with ` TZH:TZM
+TZR` after them. The output has the form that `text_class` promises: numbers with a digit before the
+point; timestamps with a minus or nothing before the year (-0001 is 1 BC) and without zeros at the
+end of the fraction.
 
-Ticks are those of the proleptic Gregorian calendar with the same fields. Oracle's own is the Julian
-one before 1582-10-15, which has days (1500-02-29) that the Gregorian has not.
+Ticks count in the proleptic Gregorian calendar with the same fields. Oracle uses the Julian
+calendar before 1582-10-15, with days (1500-02-29) that the Gregorian calendar does not have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import available_timezones
 
 import pyarrow as pa
 from msgspec import Struct
 
-from unloader.errors import OutputFailed
-from unloader.sources.oracle.columns.native import parse_native
-from unloader.sources.oracle.columns.types import fraction_digits
-from unloader.sources.oracle.reading.tuples import CheckedText
+from unloader.errors import OutputFailed, SourceError, UnloaderError
+from unloader.sources.oracle.types import fraction_digits, parse_native
 from unloader.sources.readings import type_named
 from writers.schema import pc
 from writers.text.mask_texts import DAY_SECONDS, UNIT_DIGITS
@@ -33,6 +36,8 @@ from writers.text.number_texts import float_texts
 from writers.text.string_arrays import binary_texts, value_bytes
 
 if TYPE_CHECKING:
+    import oracledb
+
     from unloader.model import ReadColumn
     from unloader.sources.oracle.reading.fetch import FetchPlan, Item
 
@@ -248,8 +253,6 @@ def zone_names(zones: pa.Array) -> pa.Array:
 
 @lru_cache(maxsize=1)
 def _regions() -> dict[str, str]:
-    # Imported on use: it looks for the data of all zones.
-
     return {name.upper(): name for name in available_timezones()}
 
 
@@ -332,3 +335,163 @@ def _refuse(texts: pa.Array, bad: pa.Array, reason: str) -> None:
     index = pc.index(bad, pa.scalar(True)).as_py()
     if index >= 0:
         raise MomentRefused(index, texts[index].as_py().strip(), reason)
+
+
+_MISFIT = re.compile(r"DPY-4042: (\S+) cannot be converted to .* decimal\((\d+), (\d+)\)")
+
+
+_OVERFLOW = "DPY-8002"
+_NO_CONVERSION = ("DPY-3030", "DPY-3038", "DPY-4036")
+
+
+def arrow_batches(
+    connection: oracledb.Connection, sql: str, plan: FetchPlan, rows: int
+) -> Generator[Fetched, None, None]:
+    """Yield what a statement fetches, `rows` rows at a time.
+
+    Raises:
+        NumberRefused: A number does not fit.
+        ValueError: There is a date that the driver cannot make.
+        OutputFailed: A batch is larger than Arrow's columns can be.
+        SourceError: The driver makes no Arrow values of a column's type.
+        oracledb.Error: The driver or the database failed.
+    """
+    import oracledb
+
+    frames = connection.fetch_df_batches(sql, size=rows, requested_schema=requested_schema(plan))
+    while True:
+        try:
+            frame = next(frames, None)
+        except oracledb.Error as error:
+            if match := _MISFIT.search(str(error)):
+                raise NumberRefused(match[1], int(match[2]), int(match[3])) from error
+            if refusal := _refusal(error, plan, rows):
+                raise refusal from error
+            raise
+        if frame is None:
+            return
+        batch = pa.RecordBatchReader.from_stream(frame).read_next_batch()
+        if batch.num_rows:
+            yield batch.columns
+
+
+def _refusal(error: Exception, plan: FetchPlan, rows: int) -> UnloaderError | None:
+    """Return the user's error where Arrow is what the driver fails at, None elsewhere."""
+    text = str(error).splitlines()[0]
+    if text.startswith(_OVERFLOW):
+        names = [
+            plan.columns[item.column].name
+            for item in plan.items
+            if item.part == "value" and item.fetched in ("string", "binary")
+        ]
+        return OutputFailed(
+            f"{rows} rows have more than 2 GiB in one of the columns {', '.join(names)}",
+            "lower --fetch-memory, so that a batch has fewer rows",
+        )
+    if text.startswith(_NO_CONVERSION):
+        types = ", ".join(f"{column.name} {column.source_type}" for column in plan.columns)
+        return SourceError(
+            f"the columns have changed since the run began ({types}): {text}",
+            "run again, or use --fetch tuples, which is slower",
+        )
+    return None
+
+
+Fetched = Sequence[Any]
+"""One Arrow array for each item; of LOB locators a list."""
+
+
+class CheckedText(list[Any]):
+    """`Fetched` by somebody who has made sure already that all text is UTF-8."""
+
+
+_EXACT = Context(prec=300)
+"""More digits than a NUMBER has, written out."""
+
+
+class NumberRefused(Exception):
+    """A number that does not fit the decimal it was to become."""
+
+    def __init__(self, value: str, precision: int, scale: int) -> None:
+        super().__init__(value)
+        self.value = value
+        self.digits = (precision, scale)
+
+
+def tuple_batches(
+    connection: oracledb.Connection, sql: str, plan: FetchPlan, rows: int
+) -> Generator[Fetched, None, None]:
+    """Yield what a statement fetches, `rows` rows at a time.
+
+    Raises:
+        NumberRefused: A number does not fit.
+        oracledb.Error: The driver or the database failed.
+    """
+    kinds = [type_named(item.fetched) for item in plan.items]
+    with connection.cursor() as cursor:
+        cursor.arraysize = cursor.prefetchrows = rows
+        cursor.outputtypehandler = type_handler(plan.items)
+        cursor.execute(sql)
+        while found := cursor.fetchmany(rows):
+            yield [
+                list(values) if item.part == "locator" else _array(values, kind)
+                for item, kind, values in zip(
+                    plan.items, kinds, zip(*found, strict=True), strict=True
+                )
+            ]
+
+
+def type_handler(items: Sequence[Item]) -> Callable[..., Any]:
+    """Return what the driver asks, column by column, for the form of its values."""
+    import oracledb
+
+    whole = {
+        oracledb.DB_TYPE_CLOB: oracledb.DB_TYPE_LONG,
+        oracledb.DB_TYPE_NCLOB: oracledb.DB_TYPE_LONG_NVARCHAR,
+        oracledb.DB_TYPE_BLOB: oracledb.DB_TYPE_LONG_RAW,
+    }
+    position = -1
+
+    def handler(cursor: oracledb.Cursor, metadata: oracledb.FetchInfo) -> Any:
+        nonlocal position
+        position = (position + 1) % len(items)
+        if metadata.type_code is oracledb.DB_TYPE_NUMBER:
+            return cursor.var(oracledb.DB_TYPE_VARCHAR, arraysize=cursor.arraysize)
+        if items[position].part == "value" and metadata.type_code in whole:
+            return cursor.var(whole[metadata.type_code], arraysize=cursor.arraysize)
+        return as_stored(cursor, metadata)
+
+    return handler
+
+
+def as_stored(cursor: oracledb.Cursor, metadata: oracledb.FetchInfo) -> Any:
+    """Have the driver leave text and LOBs that are checked to be JSON as they are.
+
+    Without this it makes dictionaries of them.
+    """
+    if not metadata.is_json or metadata.type_code.name == "DB_TYPE_JSON":
+        return None
+    size = metadata.internal_size or 0
+    return cursor.var(metadata.type_code, size=size, arraysize=cursor.arraysize)
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if not any(isinstance(value, str) for value in values) or pa.types.is_string(kind):
+        return pa.array(values, kind)
+    texts = pa.array(values, pa.string())
+    if not pa.types.is_decimal(kind):
+        return texts.cast(kind)
+    try:
+        return texts.cast(kind)
+    except pa.ArrowInvalid as error:
+        misfit = next(value for value in values if not _fits(value, kind))
+        raise NumberRefused(misfit, kind.precision, kind.scale) from error
+
+
+def _fits(value: str | None, kind: pa.Decimal128Type) -> bool:
+    if value is None:
+        return True
+    number = Decimal(value).normalize(_EXACT).as_tuple()
+    exponent = int(number.exponent)
+    whole = len(number.digits) + exponent
+    return bool(-exponent <= kind.scale and whole <= kind.precision - kind.scale)

@@ -1,21 +1,26 @@
-"""What a worker's statement fetches: the items of its SELECT list, and how rows come over.
+"""The items of a worker's SELECT list, and how the driver fetches their rows.
 
-A column is one item, but for LOBs: a small value comes with its row, of a large one only where it
-is. A value of no length would come back as NULL, so the length comes beside it.
+A column is one item, except a LOB: a small value is fetched with its row, a large one only by its
+place. A value of length 0 would be fetched as NULL, so the length is another item.
+
+The versions of the driver with exact Arrow batches are known from tests: tables that repeat values,
+NULLs and whole rows on both sides of every batch boundary, as Arrow and as tuples, in batches of 1,
+2, 3, 7 and 1000 rows. 26.1.0 is exact. 26.0.0 loses rows of dates and crashes on decimals
+(python-oracledb issues 605 and 606). 4.0.1 also crashes on a column with only NULLs (597).
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from importlib.metadata import version
 from typing import Literal
 
 from msgspec import Struct
 
 from unloader.model import Extract, ReadColumn
 from unloader.sources.base import SHARES
-from unloader.sources.oracle.columns.native import ROWID, parse_native
-from unloader.sources.oracle.columns.types import Form, form_of, moment_text
-from unloader.sources.oracle.connection.drivers import arrow_is_exact, driver_version
+from unloader.sources.oracle.types import ROWID, Form, form_of, moment_text, parse_native
 
 Part = Literal["value", "length", "rowid", "locator"]
 FetchedAs = Literal["arrow", "tuples", "native"]
@@ -47,7 +52,7 @@ class FetchPlan(Struct, frozen=True, kw_only=True):
 
     items: tuple[Item, ...]
     fetched_as: FetchedAs
-    """As asked for; what cannot be fetched natively is fetched otherwise (`reading.route`)."""
+    """The requested way; `Route` in `reading.reader` may choose another one."""
     columns: tuple[ReadColumn, ...]
 
     @property
@@ -172,3 +177,39 @@ def _widest_bytes(column: ReadColumn, item: Item) -> int:
         length = native.first or 4000
         return length * (4 if native.in_chars else 1)
     return _NO_LENGTH
+
+
+VERIFIED = ((26, 1), (26, 2))
+"""From the first on, and before the second."""
+
+NATIVE = frozenset({"26.1.0"})
+"""Versions with which the native fetch was tried: it leans on how the driver reads its socket."""
+
+
+@lru_cache(maxsize=1)
+def driver_version() -> str:
+    """Return the version of the installed driver."""
+    return version("oracledb")
+
+
+def arrow_is_exact(installed: str) -> bool:
+    """Return whether the Arrow batches of a driver version were found exact."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", installed)[:2])
+    return VERIFIED[0] <= numbers < VERIFIED[1]
+
+
+def native_is_exact(installed: str) -> bool:
+    """Return whether the native fetch was tried with a driver version, and found exact."""
+    return installed in NATIVE
+
+
+def driver_warning(installed: str) -> str | None:
+    """Return a sentence if a driver version is not one whose Arrow batches were found exact."""
+    if arrow_is_exact(installed):
+        return None
+    first, last = (".".join(map(str, ends)) for ends in VERIFIED)
+    return (
+        f"python-oracledb {installed} is not a version with tested Arrow batches ({first} to "
+        f"before {last}), so rows are fetched as tuples, which is slower. "
+        f'Install one with: pip install "oracledb>={first},<{last}"'
+    )

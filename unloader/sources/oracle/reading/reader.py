@@ -1,12 +1,11 @@
 """A worker's side of an Oracle database: one unit at a time into batches of the projection.
 
-The driver makes Arrow batches of most rows. It cannot make dates before the year 1, nor days that
+The driver makes Arrow batches of most rows. It cannot make dates before the year 1, or days that
 only the Julian calendar has; a unit with such a value is read once more, with dates as text.
 
-LOBs that do not come with their rows: found again by ROWID or locator, read piece by piece.
-
-A row with such a value travels by itself. Its LOB is read when the writer asks for it, on the
-reader's own connection and at the snapshot of the run; the driver lets the two threads take turns.
+A LOB that is not fetched with its row is found again by ROWID or locator and read in pieces. Its
+row is yielded separately. The writer reads the LOB on the reader's connection, at the snapshot of
+the run; the driver makes the two threads take turns.
 
 Oracle counts a CLOB in UTF-16 units, so a character beyond the first 65,536 has two. The driver
 cannot make text of one half: such a piece is read once more with one unit less.
@@ -27,14 +26,23 @@ from partition_planner.model import Piece
 from unloader.errors import OutputFailed, SourceError, UnloaderError
 from unloader.model import Extract, Snapshot, SourceSpec
 from unloader.sources.base import ReadAgain
+from unloader.sources.base import batch_rows as usual_rows
+from unloader.sources.oracle.connection.connect import parse_location
 from unloader.sources.oracle.connection.session import MAX_ACTION_BYTES, Session
-from unloader.sources.oracle.native.decoder import Refused
-from unloader.sources.oracle.reading.arrow import BatchMaker, bad_text
-from unloader.sources.oracle.reading.fetch import FetchPlan, batch_rows, fetch_plan
-from unloader.sources.oracle.reading.route import Route
-from unloader.sources.oracle.reading.tuples import Fetched, NumberRefused, as_stored
+from unloader.sources.oracle.native.batches import Batches, Tap, native_unless_left, tap_on
+from unloader.sources.oracle.native.confirming import confirmed_sorts, peers_of
+from unloader.sources.oracle.native.decoder import Refused, library, may_be_native, sorts_of
+from unloader.sources.oracle.reading.arrow import (
+    BatchMaker,
+    Fetched,
+    NumberRefused,
+    arrow_batches,
+    as_stored,
+    bad_text,
+    tuple_batches,
+)
+from unloader.sources.oracle.reading.fetch import FetchPlan, batch_rows, fetch_plan, ordinary_fetch
 from unloader.sources.oracle.reading.units import relation, selector_statement
-from unloader.sources.reading import batch_rows as usual_rows
 from unloader.sources.statement import quoted
 from writers.large_rows import LargeRow, LargeValue
 from writers.schema import read_schema
@@ -350,3 +358,65 @@ class LobFinder(Struct, frozen=True, kw_only=True):
             place=place,
             sql=f"SELECT {read.expression} FROM {self.relation} WHERE ROWID = CHARTOROWID(:1)",
         )
+
+
+class Route:
+    """Decides statement by statement; what failed natively once is left to the driver from then on.
+
+    Args:
+        spec: The source.
+    """
+
+    def __init__(self, spec: SourceSpec) -> None:
+        self._spec = spec
+        self._left: str | None = None
+        """Why nothing is fetched natively any more."""
+        self._confirmed: frozenset[str] | None = None
+        self._tap: Tap | None = None
+
+    def batches(self, plan: FetchPlan, session: Session) -> Batches:
+        """Return how the rows of a plan come over a session.
+
+        Raises:
+            ConfigError: The native fetch was asked for, and cannot be used on this machine.
+        """
+        way = ordinary_fetch() if plan.fetched_as == "native" else plan.fetched_as
+        ordinary = arrow_batches if way == "arrow" else tuple_batches
+        if not self._may_be_native(plan, session):
+            return ordinary
+        tap = self._tap_on(session)
+        return ordinary if tap is None else native_unless_left(tap, ordinary)
+
+    def leave(self, reason: str) -> None:
+        """Fetch nothing natively any more."""
+        self._left = reason
+        logger.warning("the driver fetches the rows from here on: %s", reason)
+
+    def _may_be_native(self, plan: FetchPlan, session: Session) -> bool:
+        asked = self._spec.session.fetch
+        if asked not in ("auto", "native") or self._left is not None or not may_be_native(plan):
+            return False
+        return asked == "native" or set(sorts_of(plan)) <= self._confirmed_sorts(session)
+
+    def _tap_on(self, session: Session) -> Tap | None:
+        """Return a tap on the session's connection, None where there can be none."""
+        connection = session.connection
+        if self._tap is not None and self._tap.connection is connection:
+            return self._tap
+        if self._spec.session.fetch == "native":
+            library()
+        if parse_location(self._spec.location).pooled:
+            found: Tap | str = "the server pools connections (DRCP)"
+        else:
+            found = tap_on(connection)
+        if isinstance(found, str):
+            self._left = found
+            logger.info("the driver fetches the rows: %s", found)
+            return None
+        self._tap = found
+        return found
+
+    def _confirmed_sorts(self, session: Session) -> frozenset[str]:
+        if self._confirmed is None:
+            self._confirmed = confirmed_sorts(peers_of(self._spec, session))
+        return self._confirmed

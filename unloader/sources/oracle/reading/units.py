@@ -1,14 +1,25 @@
-"""The statements that read work units of an Oracle table, word for word as a worker sends them.
+"""The statements that read an Oracle table: work units, snapshots and checksums.
 
-A selector is a table, one of its partitions or sub-partitions, a range of ROWIDs or one of keys.
-ROWIDs are ordered by segment, file, block and row in the database only: their texts are made here
-from numbers and never compared. Ranges are half-open and the outermost ends stay open, so that
-together they have every row whatever the extents were said to be.
+A selector is a table, one of its partitions or sub-partitions, a range of ROWIDs or a range of
+keys. ROWIDs are ordered by segment, file, block and row in the database only: their texts are made
+here from numbers and never compared. Ranges are half-open and the outermost ends stay open. So
+together they have every row, even if the extents were wrong.
+
+All workers read at one SCN. No session holds it: the database can read at it while its undo reaches
+back. So a later process can read at it, too. A standby that is open for reading also gives an SCN.
+
+STANDARD_HASH accepts no LOB and no LONG, and it hashes bytes of the database's character set: text
+is compared only with AL32UTF8. It may hash NULL, so the statements leave NULLs out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from partition_planner.model import (
     KeyRange,
@@ -18,8 +29,17 @@ from partition_planner.model import (
     Selector,
     WholeTable,
 )
-from unloader.model import Extract, Snapshot
-from unloader.sources.oracle.snapshot import SCN
+from unloader.errors import SnapshotGone, SourceError
+from unloader.model import Consistency, Extract, Snapshot, SourceSpec
+from unloader.sources.hashing import HashedColumn, Hashing, SqlHasher
+from unloader.sources.oracle.connection.session import Session
+from unloader.sources.oracle.types import (
+    form_of,
+    fraction_digits,
+    moment_text,
+    number_text,
+    parse_native,
+)
 from unloader.sources.statement import literal, qualified, quoted, row_conditions
 
 FILE_SHIFT = 32
@@ -137,3 +157,214 @@ def _rowid_conditions(selector: RowRange) -> list[str]:
 def _select(columns: str, source: str, conditions: Sequence[str]) -> str:
     text = f"SELECT {columns} FROM {source}"
     return f"{text} WHERE {' AND '.join(conditions)}" if conditions else text
+
+
+SCN = "scn"
+"""The kind of a snapshot here."""
+
+logger = logging.getLogger(__name__)
+
+
+class ScnQuery(Struct, frozen=True, kw_only=True):
+    """One way to learn the present SCN."""
+
+    name: str
+    sql: str
+    grant: str
+    """What makes it possible, apart from the user's name; empty if everybody may."""
+
+
+SCN_QUERIES = (
+    ScnQuery(
+        name="V$DATABASE",
+        sql="SELECT CURRENT_SCN FROM V$DATABASE",
+        grant="GRANT SELECT ON SYS.V_$DATABASE",
+    ),
+    ScnQuery(
+        name="DBMS_FLASHBACK",
+        sql="SELECT DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER FROM DUAL",
+        grant="GRANT EXECUTE ON SYS.DBMS_FLASHBACK",
+    ),
+    ScnQuery(
+        name="TIMESTAMP_TO_SCN",
+        sql="SELECT TIMESTAMP_TO_SCN(SYSTIMESTAMP) FROM DUAL",
+        grant="",
+    ),
+)
+"""In the order they are tried, exact ones first. The last may lie up to three seconds back, the
+grain of the database's table of times; that is as consistent, but a table made or altered within
+them cannot be read."""
+
+
+def current_scn(session: Session) -> tuple[int, ScnQuery] | None:
+    """Return the present SCN and how it was learnt, None if the user may not know it."""
+    for query in SCN_QUERIES:
+        try:
+            found = session.value(query.sql)
+        except SourceError as error:
+            if not session.alive:
+                raise
+            logger.info("%s does not give the SCN: %s", query.name, error.message)
+            continue
+        if found is not None:
+            return int(found), query
+    return None
+
+
+def take_snapshot(
+    session: Session, user: str, consistency: Consistency, wanted: int | None
+) -> Snapshot:
+    """Return the SCN to read at.
+
+    Args:
+        session: Of the parent.
+        user: Who is connected, for the grant.
+        consistency: none: no SCN at all.
+        wanted: An SCN that was asked for; whether undo reaches back to it turns out on reading.
+
+    Raises:
+        SourceError: The user may not know the SCN.
+        SnapshotGone: The one asked for lies in the future.
+    """
+    taken_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    if consistency == "none":
+        return Snapshot(kind="none", value="", taken_at=taken_at)
+    found = current_scn(session)
+    if wanted is not None:
+        if found is not None and found[1].grant and wanted > found[0]:
+            # That of an earlier run does where the database was set back since.
+            raise SnapshotGone(
+                f"SCN {wanted} is in the future: the database is at {found[0]}",
+                "give --scn a number that the database has reached, or leave --scn out",
+            )
+        return Snapshot(kind=SCN, value=str(wanted), taken_at=taken_at)
+    if found is None:
+        raise SourceError(
+            f"{user} may not read the current SCN, so the workers cannot share one snapshot",
+            f"ask a DBA to run {SCN_QUERIES[0].grant} TO {user}, or run with --consistency none",
+        )
+    return Snapshot(kind=SCN, value=str(found[0]), taken_at=taken_at)
+
+
+def check_readable(session: Session, user: str, relation: str, at: str, owner_hint: str) -> None:
+    """Return if the user may read a relation as of the snapshot; no row is read.
+
+    Args:
+        session: Of the parent.
+        user: Who is connected, for the grant.
+        relation: Table or query as SQL.
+        at: The AS OF clause with a blank before it, empty without a snapshot.
+        owner_hint: The table as it stands in a grant; empty for a query.
+
+    Raises:
+        SourceError: The right to select or to look back is missing, or the snapshot is gone.
+    """
+    try:
+        session.run(f"SELECT 1 FROM {relation}{at} WHERE 1 = 0")
+    except SourceError as error:
+        if not at or not session.alive or not _is_refusal(error):
+            raise
+        session.run(f"SELECT 1 FROM {relation} WHERE 1 = 0")
+        grant = (
+            f"ask its owner to run GRANT FLASHBACK ON {owner_hint} TO {user}"
+            if owner_hint
+            else f"GRANT FLASHBACK to {user} on each of its tables that belongs to another user"
+        )
+        raise SourceError(
+            f"{user} may not read {owner_hint or 'the query'} as of an SCN: {error.message}",
+            f"{grant}, or run with --consistency none",
+        ) from error
+
+
+def _is_refusal(error: SourceError) -> bool:
+    return any(code in error.message for code in ("ORA-01031", "ORA-41900", "ORA-00942"))
+
+
+_INTEGER = re.compile(r"int\d+")
+_REALS = {"BINARY_FLOAT": "float", "BINARY_DOUBLE": "double"}
+_NATIONAL = ("NCHAR", "NVARCHAR2")
+_CHARACTER_SET = "SELECT VALUE FROM NLS_DATABASE_PARAMETERS WHERE PARAMETER = 'NLS_CHARACTERSET'"
+_UTF_8 = "AL32UTF8"
+
+
+def _text(column: HashedColumn) -> str | None:
+    kind, value = column.kind, column.expression
+    native = parse_native(column.read.source_type)
+    if kind == "string":
+        return _string(column)
+    if _INTEGER.fullmatch(kind) or kind.startswith("decimal128"):
+        return plain_digits(number_text(value))
+    if kind in ("float", "double"):
+        return _real(value, native.name) if _REALS.get(native.name) == kind else None
+    if kind.startswith("timestamp["):
+        text = moment_text(column.read)
+        return _moment(value, text, fraction_digits(native), utc="tz=" in kind)
+    if kind == "binary":
+        return value if native.name == "RAW" else None
+    if kind == "bool":
+        return f"CASE WHEN {value} THEN 'true' WHEN NOT {value} THEN 'false' END"
+    return None
+
+
+def _string(column: HashedColumn) -> str | None:
+    form, value = form_of(column.read), column.expression
+    native = parse_native(column.read.source_type)
+    if form == "number":
+        return plain_digits(value)
+    if column.text_class == "timestamp" and form in ("moment", "utc"):
+        return _moment(value, value, fraction_digits(native), utc=form == "utc")
+    if form == "plain" and native.name != "LONG":
+        return f"TO_CHAR({value})" if native.name in _NATIONAL else value
+    return None
+
+
+def plain_digits(text: str) -> str:
+    """Return SQL for a number of TM9 with its zero before the point."""
+    return f"SUBSTR(REPLACE(REPLACE('x' || {text}, 'x.', 'x0.'), 'x-.', 'x-0.'), 2)"
+
+
+def _real(value: str, native: str) -> str:
+    bits = f"LOWER(RAWTOHEX(UTL_RAW.CAST_FROM_{native}({value})))"
+    not_numbers = ("7fc00000", "ffc00000", "7ff8000000000000", "fff8000000000000")
+    pairs = ", ".join(f"'{each}', 'NaN'" for each in not_numbers)
+    return f"DECODE({bits}, {pairs}, {bits})"
+
+
+def _moment(value: str, text: str, digits: int, *, utc: bool) -> str:
+    """Return SQL for a date and time, the era behind it, without zeros at the fraction's end."""
+    if digits:
+        text = f"RTRIM(RTRIM({text}, '0'), '.')"
+    zone = "+00:00" if utc else ""
+    return (
+        f"CASE WHEN {value} IS NULL THEN NULL "
+        f"WHEN SUBSTR({text}, 1, 1) = '-' THEN SUBSTR({text}, 2) || '{zone} BC' "
+        f"ELSE LTRIM({text}) || '{zone}' END"
+    )
+
+
+HASHING = Hashing(
+    text=_text,
+    sum=(
+        "SUM(CASE WHEN {0} IS NOT NULL THEN TO_NUMBER(SUBSTR(RAWTOHEX(STANDARD_HASH({0}, 'MD5')), "
+        "1, 16), 'XXXXXXXXXXXXXXXX') END)"
+    ),
+    statement=selector_statement,
+    reason="STANDARD_HASH cannot make its checksum",
+)
+
+
+def unhashed(session: Session, extract: Extract) -> Mapping[int, str]:
+    """Return the columns that a database cannot hash, by index, each with why."""
+    found = HASHING.unhashed(extract)
+    character_set = str(session.value(_CHARACTER_SET))
+    if character_set != _UTF_8:
+        for index, column in enumerate(extract.projection.columns):
+            if column.output_type == "string" and index not in found:
+                found[index] = f"the database's character set is {character_set}, not {_UTF_8}"
+    return found
+
+
+def hasher_of(spec: SourceSpec) -> SqlHasher:
+    """Connect; return what computes checksums in that session, which reads at the run's SCN."""
+    session = Session(spec, action="checksums", scans=True)
+    return SqlHasher(hashing=HASHING, rows=session.run, cancel=session.cancel, close=session.close)

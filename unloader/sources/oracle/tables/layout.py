@@ -1,14 +1,13 @@
-"""Where the rows of an Oracle table lie, as well as the user may know it.
+"""The places of an Oracle table's rows, as far as the user's rights show them.
 
-Tried in this order: the extents in DBA_EXTENTS; a sample of the blocks, which needs nothing
-but the right to read the table; partitions without more; the table as one. An index-organized
-table has no ROWIDs of its own segment: a sample of its keys takes their place. None of it writes
-anything, so a standby will do.
+The order of attempts: the extents in DBA_EXTENTS; a sample of the blocks, which needs only the
+right to read the table; partitions without details; the whole table. An index-organized table has
+no ROWIDs of a segment, so its keys are sampled. The statements write nothing and work on a standby.
 
-Samples of a table: blocks that have rows, keys in their order. Only the database reads them.
+A sample has a fixed seed: while the table does not change, two plans are the same.
 
-A sample always draws the same, by its seed, as long as the table does not change: a plan made
-twice is the same plan.
+ALL_ views show the objects on which the user has any right, USER_ views the user's objects; DBA_
+views need a grant.
 """
 
 from __future__ import annotations
@@ -26,15 +25,66 @@ from partition_planner.model import ColumnInfo, KeySample, PartitionInfo, RowExt
 from partition_planner.table import coalesced
 from unloader.errors import SourceError
 from unloader.events import Observer, PhaseStarted, silent
-from unloader.sources.oracle.columns.native import parse_native
 from unloader.sources.oracle.connection.session import Session
-from unloader.sources.oracle.reading.units import FILE_SHIFT, last_level, partition_clause
-from unloader.sources.oracle.tables import dictionary, segments
-from unloader.sources.oracle.tables.dictionary import BLOCK_BYTES, Relation
-from unloader.sources.oracle.tables.questions import Dictionary
+from unloader.sources.oracle.reading.units import (
+    FILE_SHIFT,
+    last_level,
+    partition_clause,
+    partition_name,
+)
+from unloader.sources.oracle.tables import dictionary
+from unloader.sources.oracle.tables.dictionary import (
+    BLOCK_BYTES,
+    Dictionary,
+    Question,
+    Relation,
+    integer,
+    statistical_bytes,
+)
+from unloader.sources.oracle.types import parse_native
 from unloader.sources.statement import literal, qualified, quoted
 
 logger = logging.getLogger(__name__)
+
+_TABLES = "('TABLE', 'TABLE PARTITION', 'TABLE SUBPARTITION')"
+
+PARTITIONS = Question(
+    select="PARTITION_NAME, SUBPARTITION_COUNT, NUM_ROWS, BLOCKS, AVG_ROW_LEN",
+    view="ALL_TAB_PARTITIONS",
+    owner="TABLE_OWNER",
+    order="PARTITION_POSITION",
+)
+SUBPARTITIONS = Question(
+    select="PARTITION_NAME, SUBPARTITION_NAME, NUM_ROWS, BLOCKS, AVG_ROW_LEN",
+    view="ALL_TAB_SUBPARTITIONS",
+    owner="TABLE_OWNER",
+    order="PARTITION_NAME, SUBPARTITION_POSITION",
+)
+OBJECTS, ALL_OF_OBJECTS = (
+    Question(
+        select="SUBOBJECT_NAME, DATA_OBJECT_ID",
+        view=view,
+        name="OBJECT_NAME",
+        where=f"DATA_OBJECT_ID IS NOT NULL AND OBJECT_TYPE IN {_TABLES}",
+    )
+    for view in ("ALL_OBJECTS", "DBA_OBJECTS")
+)
+OWN_SEGMENTS, ALL_SEGMENTS = (
+    Question(
+        select="PARTITION_NAME, BYTES",
+        view=view,
+        owner=owner,
+        name="SEGMENT_NAME",
+        where=f"SEGMENT_TYPE IN {_TABLES}",
+    )
+    for view, owner in (("USER_SEGMENTS", None), ("DBA_SEGMENTS", "OWNER"))
+)
+EXTENTS = Question(
+    select="PARTITION_NAME, RELATIVE_FNO, BLOCK_ID, BLOCKS, BYTES",
+    view="DBA_EXTENTS",
+    name="SEGMENT_NAME",
+    where=f"SEGMENT_TYPE IN {_TABLES}",
+)
 
 MAX_SAMPLED = 64
 """Parts that are sampled, each by a statement of its own."""
@@ -82,18 +132,18 @@ def lay_out(
     if not (table.has_rowids or table.is_index):
         return Layout(parts=(whole,), partitioned=False)
     observe(PhaseStarted(phase="partitions"))
-    leaves = segments.leaves(asked, table)
+    leaves = partition_leaves(asked, table)
     layout = Layout(parts=leaves or (whole,), partitioned=bool(leaves))
     observe(PhaseStarted(phase="extents"))
     if table.is_index:
         return _by_keys(asked, table, layout, columns)
-    ids = segments.object_ids(asked, table)
+    ids = object_ids(asked, table)
     layout = replace(
         layout,
         parts=tuple(replace(part, object_id=ids.get(_leaf(part))) for part in layout.parts),
     )
     try:
-        by_extents = _by_extents(layout, segments.extents(asked, table))
+        by_extents = _by_extents(layout, extents(asked, table))
     except SourceError as error:
         if not asked.session.alive:
             raise
@@ -137,11 +187,11 @@ def _by_sample(
         f"blocks: GRANT SELECT ON SYS.{better} TO {user}"
     ]
     own = table.owner == user
-    question = segments.OWN_SEGMENTS if own else segments.ALL_SEGMENTS
+    question = OWN_SEGMENTS if own else ALL_SEGMENTS
     session = asked.session
     sizes: dict[str | None, int] = {}
     try:
-        sizes = segments.segment_bytes(asked, table, question)
+        sizes = segment_bytes(asked, table, question)
     except SourceError as error:
         if not session.alive:
             raise
@@ -366,3 +416,67 @@ def key_literal(value: Any) -> str | None:
 def _relation(table: Relation, part: PartitionInfo) -> str:
     name = qualified(table.owner, table.name)
     return name + (partition_clause(part.kind, part.name) if part.name else "")
+
+
+def partition_leaves(dictionary: Dictionary, table: Relation) -> tuple[PartitionInfo, ...]:
+    """Return the partitions, or their sub-partitions where they have some, in table order."""
+    children: dict[str, list[tuple[Any, ...]]] = {}
+    rows = dictionary.rows(PARTITIONS, table.owner, table.name)
+    if any(row[1] for row in rows):
+        for parent, *child in dictionary.rows(SUBPARTITIONS, table.owner, table.name):
+            children.setdefault(parent, []).append(tuple(child))
+    found: list[PartitionInfo] = []
+    for parent, _, *statistics in rows:
+        below = children.get(parent)
+        for name, *facts in below if below else [(parent, *statistics)]:
+            number, blocks, row_length = facts
+            found.append(
+                PartitionInfo(
+                    name=partition_name(parent, name) if below else partition_name(name),
+                    kind="subpartition" if below else "partition",
+                    position=len(found),
+                    rows=integer(number),
+                    bytes=statistical_bytes(number, blocks, row_length),
+                )
+            )
+    return tuple(found)
+
+
+def object_ids(dictionary: Dictionary, table: Relation) -> dict[str | None, int]:
+    """Return the segments' numbers, by the name of partition or sub-partition, None for neither.
+
+    A number changes with TRUNCATE, EXCHANGE and MOVE, and rows' addresses have it in them. Of
+    another user's table ALL_OBJECTS shows the partitions to whoever may read it, sub-partitions
+    only to those who may read any; then they come from DBA_OBJECTS, if the user may see that.
+    """
+    found = dictionary.rows(OBJECTS, table.owner, table.name)
+    if not found:
+        try:
+            found = dictionary.rows(ALL_OF_OBJECTS, table.owner, table.name)
+        except SourceError as error:
+            if not dictionary.session.alive:
+                raise
+            logger.info("cannot read DBA_OBJECTS: %s", error.message)
+    return {part: int(number) for part, number in found}
+
+
+def segment_bytes(
+    dictionary: Dictionary, table: Relation, question: Question
+) -> dict[str | None, int]:
+    """Return what the segments take on disk, by the name of the leaf, None for the table.
+
+    Args:
+        dictionary: Is asked.
+        table: The table.
+        question: ALL_SEGMENTS, which has those of everybody, or OWN_SEGMENTS.
+    """
+    rows = dictionary.rows(question, table.owner, table.name)
+    return {part: int(size) for part, size in rows}
+
+
+def extents(dictionary: Dictionary, table: Relation) -> list[tuple[str | None, int, int, int, int]]:
+    """Return leaf, relative file, first block, blocks and bytes of every extent, in no order."""
+    return [
+        (part, int(file), int(block), int(blocks), int(size))
+        for part, file, block, blocks, size in dictionary.rows(EXTENTS, table.owner, table.name)
+    ]

@@ -15,15 +15,13 @@ from oracle_server.database import Database
 from oracle_server.model import Column, Moment, Type
 from oracle_server.server import OracleServer
 
-from unloader.sources.oracle.connection.drivers import (
+from unloader.sources.oracle.connection.session import Session
+from unloader.sources.oracle.reading.arrow import BatchMaker, arrow_batches, tuple_batches
+from unloader.sources.oracle.reading.fetch import (
     arrow_is_exact,
     driver_warning,
+    fetch_plan,
 )
-from unloader.sources.oracle.connection.session import Session
-from unloader.sources.oracle.reading.arrow import BatchMaker
-from unloader.sources.oracle.reading.batches import arrow_batches
-from unloader.sources.oracle.reading.fetch import fetch_plan
-from unloader.sources.oracle.reading.tuples import tuple_batches
 
 POOLS: dict[str, tuple[str, Type, tuple[Any, ...]]] = {
     "I": ("NUMBER(9)", Type(name="NUMBER", precision=9, scale=0), (7, 7, None, -1, 0)),

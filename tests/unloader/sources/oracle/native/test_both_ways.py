@@ -17,10 +17,10 @@ from oracle_server.database import Database
 from oracle_server.model import Moment, Type
 from oracle_server.server import OracleServer
 
-from unloader.sources.oracle.native import library
+from unloader.sources.oracle.native import decoder
 
 pytestmark = pytest.mark.skipif(
-    library.why_not() is not None, reason=f"the native fetch cannot be used: {library.why_not()}"
+    decoder.why_not() is not None, reason=f"the native fetch cannot be used: {decoder.why_not()}"
 )
 
 ROWS = amount("UNLOADER_TEST_FETCH_ROWS", 40_000, 100_000)

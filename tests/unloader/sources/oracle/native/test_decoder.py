@@ -17,9 +17,14 @@ from oracle.responses import PlainDecoder, on_the_wire, payload, responses
 from oracle_server.model import Moment, Type
 from oracle_server.wire.errors import Outcome
 
-from unloader.sources.oracle.native import columns
-from unloader.sources.oracle.native.decoder import NO_MORE_ROWS, Refused, RowDecoder
-from unloader.sources.oracle.native.library import Description, why_not
+from unloader.sources.oracle.native import decoder
+from unloader.sources.oracle.native.decoder import (
+    NO_MORE_ROWS,
+    Description,
+    Refused,
+    RowDecoder,
+    why_not,
+)
 
 pytestmark = pytest.mark.skipif(
     why_not() is not None, reason=f"the native fetch cannot be used: {why_not()}"
@@ -30,19 +35,19 @@ _EPOCH = datetime(1970, 1, 1)
 
 def number(digits: int, places: int) -> tuple[Type, Description, pa.DataType]:
     """Return a NUMBER with a scale."""
-    made = Description(kind=columns.DECIMAL, digits=digits, places=places, limit=22)
+    made = Description(kind=decoder.DECIMAL, digits=digits, places=places, limit=22)
     return Type(name="NUMBER", precision=digits, scale=places), made, pa.decimal128(digits, places)
 
 
 COLUMNS: dict[str, tuple[Type, Description, pa.DataType]] = {
     "int32": (
         Type(name="NUMBER", precision=9, scale=0),
-        Description(kind=columns.INT32, digits=9, limit=22),
+        Description(kind=decoder.INT32, digits=9, limit=22),
         pa.int32(),
     ),
     "int64": (
         Type(name="NUMBER", precision=18, scale=0),
-        Description(kind=columns.INT64, digits=18, limit=22),
+        Description(kind=decoder.INT64, digits=18, limit=22),
         pa.int64(),
     ),
     "money": number(12, 2),
@@ -52,31 +57,31 @@ COLUMNS: dict[str, tuple[Type, Description, pa.DataType]] = {
     "small": number(38, 38),
     "text": (
         Type(name="VARCHAR2", length=1000),
-        Description(kind=columns.TEXT, limit=4000),
+        Description(kind=decoder.TEXT, limit=4000),
         pa.string(),
     ),
     "national": (
         Type(name="NVARCHAR2", length=1000),
-        Description(kind=columns.WIDE_TEXT, limit=4000),
+        Description(kind=decoder.WIDE_TEXT, limit=4000),
         pa.string(),
     ),
-    "raw": (Type(name="RAW", length=600), Description(kind=columns.BYTES, limit=600), pa.binary()),
+    "raw": (Type(name="RAW", length=600), Description(kind=decoder.BYTES, limit=600), pa.binary()),
     "date": (
         Type(name="DATE"),
-        Description(kind=columns.MOMENT, places=0, limit=11),
+        Description(kind=decoder.MOMENT, places=0, limit=11),
         pa.timestamp("s"),
     ),
     "stamp": (
         Type(name="TIMESTAMP", scale=6),
-        Description(kind=columns.MOMENT, places=6, limit=11),
+        Description(kind=decoder.MOMENT, places=6, limit=11),
         pa.timestamp("us"),
     ),
     "double": (
         Type(name="BINARY_DOUBLE"),
-        Description(kind=columns.DOUBLE, limit=8),
+        Description(kind=decoder.DOUBLE, limit=8),
         pa.float64(),
     ),
-    "float": (Type(name="BINARY_FLOAT"), Description(kind=columns.FLOAT, limit=8), pa.float32()),
+    "float": (Type(name="BINARY_FLOAT"), Description(kind=decoder.FLOAT, limit=8), pa.float32()),
 }
 
 

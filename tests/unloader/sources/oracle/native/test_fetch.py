@@ -23,18 +23,23 @@ from oracle_server.wire.row_replies import RowCursor
 
 from partition_planner.model import Piece, WholeTable
 from unloader.errors import ConfigError, SourceError
-from unloader.sources.oracle.native import batches, columns, library
-from unloader.sources.oracle.native.confirmations import Peers, confirm, confirmed_sorts, place
-from unloader.sources.oracle.native.confirming import confirm_fetch
+from unloader.sources.oracle.native import batches, decoder
+from unloader.sources.oracle.native.batches import Tap, driver_socket
+from unloader.sources.oracle.native.confirming import (
+    Peers,
+    confirm,
+    confirm_fetch,
+    confirmed_sorts,
+    peers_of,
+    place,
+)
 from unloader.sources.oracle.native.decoder import Refused
-from unloader.sources.oracle.native.tap import Tap, driver_socket
 from unloader.sources.oracle.reading.fetch import fetch_plan
 from unloader.sources.oracle.reading.reader import OracleReader
-from unloader.sources.oracle.reading.route import peers_of
 from unloader.sources.oracle.reading.units import selector_statement
 
 pytestmark = pytest.mark.skipif(
-    library.why_not() is not None, reason=f"the native fetch cannot be used: {library.why_not()}"
+    decoder.why_not() is not None, reason=f"the native fetch cannot be used: {decoder.why_not()}"
 )
 
 COLUMNS: Natives = {
@@ -92,13 +97,13 @@ def test_a_column_taken_for_what_it_is_not(
     server: OracleServer, monkeypatch: pytest.MonkeyPatch, said: pytest.LogCaptureFixture
 ) -> None:
     """The first rows tell, for the driver has decoded them, too; the unit is read again."""
-    known = columns.descriptions
+    known = decoder.descriptions
 
     def mistaken(*arguments: Any) -> Any:
         found = known(*arguments)
         assert found is not None
         # UTF-16 of these characters is UTF-8, too: only the values tells.
-        found[4].kind = columns.TEXT
+        found[4].kind = decoder.TEXT
         return found
 
     monkeypatch.setattr(batches, "descriptions", mistaken)
@@ -324,12 +329,12 @@ def test_a_difference_confirms_nothing(
     server: OracleServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is an error that names the column."""
-    known = columns.descriptions
+    known = decoder.descriptions
 
     def mistaken(*arguments: Any) -> Any:
         found = known(*arguments)
         assert found is not None
-        found[4].kind = columns.TEXT
+        found[4].kind = decoder.TEXT
         return found
 
     monkeypatch.setattr(batches, "descriptions", mistaken)

@@ -15,7 +15,6 @@ from routes.runs import OneOutput, oracle_projection
 
 from partition_planner.model import ColumnInfo, TableInfo
 from unloader.model import Extract, SourceSpec, ValueOptions
-from unloader.sources.oracle.columns.types import TYPES
 from unloader.sources.oracle.reading.arrow import (
     BatchMaker,
     MomentRefused,
@@ -24,6 +23,7 @@ from unloader.sources.oracle.reading.arrow import (
 )
 from unloader.sources.oracle.reading.fetch import FetchPlan, batch_rows, fetch_plan
 from unloader.sources.oracle.reading.units import FILE_SHIFT, last_level, partition_name, rowid_text
+from unloader.sources.oracle.types import TYPES
 from writers.model import TextFormat
 from writers.schema import read_schema
 

@@ -29,8 +29,8 @@ from unloader.selection.patterns import parse_pattern
 from unloader.sources.many_tables import describe_tables, list_tables
 from unloader.sources.oracle.connection.session import Session
 from unloader.sources.oracle.source import OracleSource
-from unloader.sources.oracle.tables import questions
-from unloader.sources.oracle.tables.names import find
+from unloader.sources.oracle.tables import dictionary
+from unloader.sources.oracle.tables.listing import find
 from unloader.sources.testing import check_many_tables
 
 HOSTILE = ("two\nlines'; --", "dot.ted*", "Plain")
@@ -79,7 +79,7 @@ def test_contract_of_many_tables(
     """With extents or samples, all tables in one statement or in several: each as it is alone."""
     if right:
         server.database.privileges.grant("SCOTT", right)
-    monkeypatch.setattr(questions, "NAMES_TOGETHER", together)
+    monkeypatch.setattr(dictionary, "NAMES_TOGETHER", together)
     spec = source(server, tmp_path)
     listing = check_many_tables(OracleSource(), spec, at_least=len(HOSTILE) + 8)
     found = {table.label: table for table in listing.tables}

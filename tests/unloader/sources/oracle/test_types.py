@@ -10,8 +10,7 @@ from routes.runs import OneOutput, oracle_projection
 from partition_planner.model import ColumnInfo, TableInfo
 from unloader.errors import SourceError
 from unloader.model import ReadColumn, ValueOptions
-from unloader.sources.oracle.columns.native import NativeType, native_text, parse_native
-from unloader.sources.oracle.columns.types import TYPES
+from unloader.sources.oracle.types import TYPES, NativeType, native_text, parse_native
 from writers.model import TextFormat
 from writers.schema import read_schema, text_class
 
