@@ -30,7 +30,7 @@ import duckdb
 
 from partition_planner.model import RowRange, WorkUnit
 from unloader.model import BoundSeat, FinishedUnit, Stages
-from unloader.resolve.resolved import ResolvedRun
+from unloader.resolve.resolved import ResolvedTable
 from unloader.run.journal import staged_line, started_line
 from writers.files.checksums import open_digest
 from writers.model import WrittenFile
@@ -111,7 +111,8 @@ def break_off(source: str, dest: Path) -> None:
 def stage(dest: Path) -> int:
     """Stage all units but the last ones, as a run does; return how many there are now."""
     room = dest / "_run"
-    run = ResolvedRun.from_json(json.loads((room / "run.json").read_text()))
+    (table,) = json.loads((room / "run.json").read_text())["tables"]
+    run = ResolvedTable.from_json(table)
     kept = run.plan.units[:-LEFT]
     with open(room / "journal.jsonl", "wb") as journal:
         for unit in kept:

@@ -77,7 +77,7 @@ def test_a_killed_run_leaves_what_it_was_to_do(parts: str, tmp_path: Path) -> No
     running.wait_until(lambda: any(staged.glob("*")), "a staged file")
     running.signal(signal.SIGKILL)
     running.finish()
-    document = json.loads(record.read_text("ascii"))
+    (document,) = json.loads(record.read_text("ascii"))["tables"]
     run = ResolvedTable.from_json(document)
     assert json.loads(json.dumps(run.to_json())) == document
     assert run.run_id == json.loads((dest / "_run" / "lock").read_text())["run_id"]
