@@ -98,7 +98,7 @@ class LiveStatus(Struct, frozen=True, kw_only=True, tag_field="format_version", 
     bytes: int = 0
     """Both of finished units and running attempts; see `of_finished_units`."""
     rows_expected: int | None = None
-    """The source's estimate; None if a table has none, such as a view."""
+    """The source's estimate; None for a table without one, such as a view."""
     bytes_expected: int | None = None
     """The expected bytes of the output, from the bytes written so far; None until they suffice for
     an estimate."""
