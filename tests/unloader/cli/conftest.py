@@ -33,7 +33,7 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture
 def unloader(tmp_path: Path, environment: dict[str, str]) -> Run:
-    """Run the command in an empty directory and return what it wrote and how it ended."""
+    """Run the command in an empty directory and return its output and status."""
 
     def run(
         *arguments: str, variables: dict[str, str] | None = None

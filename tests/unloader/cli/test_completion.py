@@ -35,7 +35,7 @@ def completed(
         script = (
             'eval "$(_UNLOADER_COMPLETE=bash_source unloader)"\n'
             f"COMP_WORDS=({' '.join(map(repr, words))}); COMP_CWORD={len(words) - 1}\n"
-            # What bash itself would call is what the script has registered.
+            # The script has registered the function that bash itself would call.
             "function=$(complete -p unloader | sed 's/.*-F \\([^ ]*\\).*/\\1/')\n"
             '"$function" unloader\nprintf "%s\\n" "${COMPREPLY[@]}"\n'
         )
@@ -68,7 +68,7 @@ def completed(
 def test_bash_completes_commands_options_and_values(
     completed: Callable[[str], list[str]], line: str, offered: list[str]
 ) -> None:
-    """bash offers commands, the options of each and the values of those that have a list."""
+    """bash offers commands, the options of each, and the values of options with a list."""
     assert sorted(completed(line)) == sorted(offered)
 
 

@@ -85,7 +85,7 @@ def test_a_mistake_is_one_line_with_a_way_out(
     status: int,
     what: str,
 ) -> None:
-    """Whatever is wrong: stdout stays empty, stderr has one line that names it and the remedy."""
+    """On any error stdout stays empty, and stderr has one line with the cause and the remedy."""
     assert main(arguments) == status
     output, errors = capsys.readouterr()
     assert output == ""
@@ -191,8 +191,8 @@ def test_tracebacks_need_debug(unloader: Run) -> None:
 
 
 def test_a_fault_of_the_program_is_one_line_too(tmp_path: Path) -> None:
-    """An exception that nobody foresaw ends with status 1 and asks for a report."""
-    # There is no known way to make the program fail like that: a command is broken on purpose.
+    """An unexpected exception ends with status 1 and asks for a report."""
+    # No known input makes the program fail like that: a command is broken on purpose.
     script = (
         "import sys, unloader.cli.commands.formats as formats\n"
         "from unloader.cli import main\n"
@@ -273,7 +273,7 @@ def test_an_option_needs_its_value(here: Path, option: str, after: tuple[str, ..
 
 
 def test_a_masking_key_in_place_of_its_variable_is_not_shown(here: Path) -> None:
-    """What comes after env: is the name of a variable, and a key there is not repeated."""
+    """The text after env: is the name of a variable, and a key there is not repeated."""
     duckdb.connect("s.db").execute("CREATE TABLE t AS SELECT 'a' AS s").close()
     run = ("run", f"duckdb://{here}/s.db", "--table", "t", "--to", "o", "--mask", "s=hmac")
     error = error_of(*run, "--mask-key", "env:c2VjcmV0=", status=2)

@@ -28,7 +28,7 @@ HEAVY = (
     *("pyarrow", "duckdb", "adbc_driver_manager", "oracledb", "rich", "zstandard"),
     *("prometheus_client", "opentelemetry"),
 )
-"""What the first help page has no use for; each would lengthen it by a tenth."""
+"""Packages that the first help page does not need; each would lengthen it by a tenth."""
 PAGES = [[name, page] for name in COMMANDS for page in ("-h", "--help")]
 PACKAGES = ("unloader", "partition_planner", "writers", "numa")
 

@@ -1,4 +1,4 @@
-"""Files that somebody made to do harm, or that are not what they seem."""
+"""Files that were made to do harm, or that pretend to be another kind."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_run_that_was_edited_or_is_of_another_version_is_refused(
     edit: Callable[[dict[str, Any]], object],
     message: str,
 ) -> None:
-    """What is run is what was planned, in all of its parts."""
+    """A plan that was edited in any of its parts is refused."""
     edit(plan)
     (tmp_path / "p.json").write_text(json.dumps(plan))
     result = unloader("run", str(tmp_path / "p.json"), "--to", "out")
@@ -91,7 +91,7 @@ def test_the_id_of_a_unit_is_no_path(unloader: Run, plan: dict[str, Any], tmp_pa
 def test_a_file_without_an_end_is_not_read(
     unloader: Run, tmp_path: Path, arguments: tuple[str, ...], status: int
 ) -> None:
-    """A device in the place of a plan, job, manifest or password is refused at once."""
+    """A device in the place of a plan, job, manifest or password is refused immediately."""
     (tmp_path / "dest").mkdir()
     for name in ("x.json", "x.toml", "dest/_manifest.json", "endless"):
         (tmp_path / name).symlink_to("/dev/zero")
@@ -133,7 +133,7 @@ def test_many_workers_for_a_small_table(unloader: Run, database: str) -> None:
 def test_lengths_behind_a_byte_order_mark_are_verified(
     unloader: Run, database: str, encoding: str
 ) -> None:
-    """The mark is no part of the first record's length."""
+    """The mark does not count in the first record's length."""
     lengths = ("--dialect", "sqlldr-var", "--encoding", encoding, "--verify", "full")
     result = unloader("run", database, "--table", "orders", "--to", "out", *lengths)
     assert result.returncode == 0, result.stderr

@@ -32,7 +32,7 @@ def hostile(tmp_path: Path) -> str:
 
 @pytest.fixture
 def ask(unloader: Run) -> Callable[..., str]:
-    """Make a call, fail if what it writes has anything that a terminal obeys, and return that."""
+    """Make a call, fail if its output has control codes of a terminal, and return the output."""
 
     def make(*arguments: str, status: int = 0) -> str:
         done = unloader(*arguments)
@@ -89,7 +89,7 @@ def test_messages_of_a_server(
     ],
 )
 def test_what_was_typed(unloader: Run, arguments: tuple[str, ...]) -> None:
-    """A wrong command line, too: somebody else may have written the script."""
+    """A wrong command line, too: another user may have written the script."""
     done = unloader(*arguments)
     assert done.returncode in (2, 3, 4, 6, 8), done.stderr
     assert not OBEYED.search(done.stdout + done.stderr), done.stderr

@@ -87,7 +87,7 @@ def test_a_removed_working_directory_is_named(under: Under, database: str, tmp_p
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
 def test_json_without_a_bottom_is_refused(unloader: Run, tmp_path: Path, opening: str) -> None:
-    """A plan and a manifest of a hundred thousand brackets are damaged files, told by their names."""
+    """A plan and a manifest of a hundred thousand brackets are reported by name as damaged."""
     for name in ("plan.json", "_manifest.json"):
         (tmp_path / name).write_text(opening * 100_000)
     plan = unloader("run", "plan.json", "--to", "out")
@@ -144,7 +144,7 @@ def test_an_endless_value_does_not_make_an_endless_line(unloader: Run, database:
 
 
 def test_a_driver_that_cannot_be_loaded_is_not_called_missing() -> None:
-    """Too little memory for a library is told in the system's words, and not as an installation."""
+    """Too little memory for a library is reported in the system's words, not as a missing driver."""
     from unloader.sources.registry import missing_driver
 
     broken = missing_driver(ImportError("failed to map segment", name="_duckdb"), "duckdb")

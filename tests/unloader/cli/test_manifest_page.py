@@ -1,4 +1,4 @@
-"""docs/manifest.md and what the commands really write: the same fields, of the same types.
+"""docs/manifest.md and the real output of the commands: the same fields, of the same types.
 
 A new field goes into the table of its section on the page. A field that the calls below do not bring
 about is marked `optional` there. A new document gets a section and a line in `documents`.
@@ -59,7 +59,7 @@ class Comparison:
         self.seen: set[tuple[str, str]] = set()
 
     def problems(self, document: dict[str, Any], section: str, prefix: str = "") -> list[str]:
-        """Return what is wrong with an object, in words; its fields have occurred if nothing is."""
+        """Return the problems of an object, in words; without problems its fields have occurred."""
         fields, found, seen = self.sections[section], list[str](), set[tuple[str, str]]()
         for key, value in document.items():
             path = prefix + key

@@ -1,4 +1,4 @@
-"""What `run` says where something other than a source is named, and how it counts things."""
+"""The messages of `run` if its argument is not a source, and its plurals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A secret in every place where somebody might put one: none of it leaves the program."""
+"""A secret in every place where a user might put one: none of it leaves the program."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ SOURCES = (
     "sqlite:etl:{}@{host}/x",
     "sqlite://etl/{}@{host}/x",
 )
-"""All that somebody might take for a source, with the secret at the braces."""
+"""All forms that a user might take for a source, with the secret at the braces."""
 
 REFLEXES = (
     ("-p", "{}"),
@@ -171,9 +171,9 @@ def with_manner(number: int, *arguments: str) -> tuple[str, ...]:
 
 
 def test_a_source_that_is_refused_is_not_shown(ask: Ask, ear: Ear) -> None:
-    """Wherever a source may stand, it is refused unseen and unconnected, before anything starts.
+    """In every place of a source, it is refused unseen and unconnected, before anything starts.
 
-    Each form stands in one of the places, in a run of everything in two, and once with marks of
+    Each form is tried in one of the places, in a run of everything in two, and once with marks of
     URLs in the secret.
     """
     calls = []
@@ -205,7 +205,7 @@ def test_a_source_that_is_refused_is_not_shown(ask: Ask, ear: Ear) -> None:
 def test_a_source_in_a_wrong_place_is_not_shown(ask: Ask, ear: Ear) -> None:
     """Where a command, a directory or nothing belongs, a source is not repeated either.
 
-    A word, or two with a slash, may well be a directory, and is no source.
+    A word, or two with a slash, may well be a directory, and does not count as a source.
     """
     calls = []
     for number, form in enumerate(form for form in SOURCES if re.search("[@:=]", form)):
@@ -227,7 +227,7 @@ def test_a_source_in_a_wrong_place_is_not_shown(ask: Ask, ear: Ear) -> None:
 @pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_reflex_of_other_programs_is_not_repeated(ask: Ask, command: str) -> None:
-    """`-pSECRET`, `--password SECRET` and what is left over are refused unseen.
+    """`-pSECRET`, `--password SECRET` and surplus arguments are refused unseen.
 
     `run` is tried with each of them, every other command with a third: one parser reads all.
     """
@@ -299,7 +299,7 @@ def test_a_value_that_its_option_cannot_mean_is_not_repeated(ask: Ask) -> None:
 @pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("command", ["run", "plan", "codecs", "describe"])
 def test_the_password_itself_is_accepted_in_no_option(ask: Ask, command: str, ear: Ear) -> None:
-    """What the variable holds may stand in no option: it would go into manifest and plan.
+    """The variable's value is refused in every option: it would go into manifest and plan.
 
     Of options that `run` has, too, the other commands are tried with some.
     """
@@ -319,7 +319,7 @@ def test_the_password_itself_is_accepted_in_no_option(ask: Ask, command: str, ea
         if command != "run" and name in known and number % 8:
             continue
         shown = subject[2:] if name == "--query" else subject
-        # The name of a table stands in the open, even if it is the password.
+        # The name of a table is shown, even if it is the password.
         value = values[1 if name == "--table" else number % 3]
         arguments = (command, source, *shown, name, value)
         # Said twice, the last one counts.

@@ -1,4 +1,4 @@
-"""What the first, the second and the third signal do to a run."""
+"""The effects of the first, the second and the third signal on a run."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_closed_streams_do_no_harm(
 def test_a_result_that_stdout_does_not_take_is_told_apart_from_a_failed_run(
     shell: Shell, database: str, tmp_path: Path, form: tuple[str, ...]
 ) -> None:
-    """The run is done, its result cannot be told: a status of its own, one line, no traceback."""
+    """The run is done, but cannot print its result: a separate status, one line, no traceback."""
     result = shell(
         ">/dev/full", "run", database, "--table", "orders", "--to", "out", "--progress", "none",
         *form,
@@ -83,7 +83,7 @@ def test_an_answer_to_a_full_stdout_is_lost(shell: Shell, arguments: tuple[str, 
 def test_an_answer_without_a_stdout_is_an_error(
     shell: Shell, database: str, tmp_path: Path
 ) -> None:
-    """JSON that nobody can get is refused before anything is opened; so is any mere answer."""
+    """JSON for a closed stdout is refused before anything is opened; so is any mere answer."""
     run = shell(">&-", "run", database, "--table", "orders", "--to", "out", "--json")
     assert run.returncode == 2
     assert "--json needs standard output, and it is closed" in run.stderr
@@ -94,7 +94,7 @@ def test_an_answer_without_a_stdout_is_an_error(
 @pytest.mark.long(OTHER_ROUTES)
 @pytest.mark.parametrize("lost", ["2>/dev/full", "2>&-", ">/dev/full 2>/dev/full"])
 def test_exit_status_survives_streams_that_fail(shell: Shell, database: str, lost: str) -> None:
-    """The status tells what went wrong where no text can."""
+    """The status has the kind of the error if no text can be written."""
     arguments = ("run", database, "--table", "nowhere", "--to", "out", "--json")
     assert shell(lost, *arguments).returncode == 4
 
@@ -123,7 +123,7 @@ def test_bytes_that_are_no_text_are_refused(
 
 
 def test_names_that_differ_look_different(unloader: Run, tmp_path: Path) -> None:
-    """A newline, a blank, a text of backslash and n, and a mark without width are told apart."""
+    """A newline, a blank, a text of backslash and n, and a mark without width are distinct."""
     import duckdb
 
     names = {"b\nc": r"b\nc", "b c": "b c", r"b\nc": r"b\\nc", "b\u200bc": r"b\u200bc"}

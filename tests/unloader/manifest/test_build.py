@@ -1,4 +1,4 @@
-"""The manifest: what a run tells about itself, and what is read back from it."""
+"""The manifest: the record of a run, and reading it back."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ FACTS = RunFacts(
 
 
 def finished(unit: str, *names: str, rows: int = 10) -> FinishedUnit:
-    """Return a unit whose files have so many rows and ten bytes a row."""
+    """Return a unit whose files have `rows` rows and ten bytes a row."""
     files = tuple(
         WrittenFile(path=name, rows=rows, bytes=rows * 10, checksum=f"xxh3:{name}")
         for name in names
@@ -180,7 +180,7 @@ def test_units_are_in_table_order_whatever_the_order_of_finish() -> None:
 
 
 def test_totals_are_sums_of_the_units() -> None:
-    """Rows, bytes, files and speed are those of all units; memory is that of the largest worker."""
+    """Rows, bytes, files and speed are of all units; memory is of the largest worker."""
     totals = document(FACTS, UNITS, complete=True)["totals"]
     assert (totals["rows"], totals["bytes"], totals["files"]) == (30, 300, 3)
     assert (totals["rows_per_second"], totals["bytes_per_second"]) == (15, 150)
@@ -211,7 +211,7 @@ def test_status_and_facts_are_told() -> None:
 
 
 def test_a_query_has_no_table() -> None:
-    """The text of the query stands in for the table's name."""
+    """The text of the query takes the place of the table's name."""
     extract = replace(RUN.extract, query="SELECT 1", snapshot=None)
     facts = replace(FACTS, run=replace(RUN, extract=extract))
     built = document(facts, (), complete=True)
@@ -262,7 +262,7 @@ def test_a_shared_file_comes_once() -> None:
     ],
 )
 def test_what_is_no_manifest_is_refused(tmp_path: Path, text: bytes, what: str) -> None:
-    """The error names the file, what is wrong with it and what to do."""
+    """The error names the file, its fault and the remedy."""
     (tmp_path / "_manifest.json").write_bytes(text)
     with pytest.raises(OutputFailed, match=what) as caught:
         read_manifest(tmp_path)

@@ -1,4 +1,4 @@
-"""The manifest's JSON Schema: the one in the docs, and one that refuses what is no manifest."""
+"""The manifest's JSON Schema: it equals the one in the docs, and refuses other documents."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def test_what_is_not_as_planned(case: WorkerEvidence, said: str) -> None:
 
 
 def test_refused_cpus_are_one_line_for_all_workers() -> None:
-    """With a core each, what was refused differs by its numbers alone: it is told of the first."""
+    """With a core each, refusals differ by their numbers alone: the first is reported."""
     notes = (f"CPUs {cpu},{cpu + 8} refused (EPERM): not bound" for cpu in range(4))
     refused = (bound(worker(at), cpus=None, note=note) for at, note in enumerate(notes))
     (line,) = warnings(*refused)

@@ -87,7 +87,7 @@ def test_every_worker_of_a_short_run_is_looked_at() -> None:
 def test_on_one_node_the_pages_of_a_process_are_looked_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The figures stay those of the first look, however much the process takes afterwards."""
+    """The figures of the first look stay, however much the process takes afterwards."""
     monkeypatch.setattr("numa.residence.COST_SHARE", 1e9)  # Any look may be had at any time.
     pids = {0: os.getpid()}
     watch = Watch(seats(1), [].append)
@@ -118,7 +118,7 @@ def test_a_worker_that_died_counts_its_restarts() -> None:
 
 
 def test_without_looks_only_bindings_are_known() -> None:
-    """Nobody reads anything of the processes, and the record says that nobody did."""
+    """Nothing is read of the processes, and the record has no looks."""
     case = Watched(seats(1, "none"), looks=False)
     (worker,) = case.run("ok-1")
     assert worker.residence is None

@@ -46,7 +46,7 @@ def changed(shape: Topology, at: int, **changes: Any) -> Topology:
 
 @pytest.fixture
 def network_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a network card on node 1, as a /sys of its own has it.
+    """The name of a network card on node 1, in a made-up /sys.
 
     The machine of the tests may have none with a node, so the real look-up is sent to other files.
     """
@@ -101,7 +101,7 @@ def test_a_machine_of_less_than_was_asked_for_is_told_once() -> None:
 
 
 def test_a_plain_machine_of_one_node_says_nothing() -> None:
-    """Nothing is lost there, so nobody who asks for nothing special hears of nodes on every run."""
+    """Nothing is lost there, so runs without options for nodes do not report on nodes."""
     for shape in (topology(1), changed(topology(1), 0, memory_bytes=None)):
         assert seat_workers(shape, 2, SeatOptions()).notices == ()
 
@@ -245,7 +245,7 @@ def test_workers_sit_near_the_device(network_card: str) -> None:
 
 
 def test_a_device_without_a_node_for_us_is_told(network_card: str) -> None:
-    """A device at a node that is not ours changes no seat and is said to."""
+    """A device at a node that is not ours changes no seat, and a note reports it."""
     options = SeatOptions(near=network_card)
     seating = seat_workers(topology(1), 2, options)
     assert seating.seats == seat_workers(topology(1), 2, SeatOptions()).seats

@@ -1,4 +1,4 @@
-"""The fields of directories: what they become, and which directories may be those of runs."""
+"""The fields of directories: their values, and the directories that may belong to runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VALUES = DirectoryValues(
     ],
 )
 def test_what_a_name_becomes(place: str, name: str) -> None:
-    """Fields anywhere, more than one in a part; what the user wrote stays as it is."""
+    """Fields anywhere, more than one in a part; the user's other text is unchanged."""
     assert directory_name(place, VALUES) == name
 
 
@@ -89,7 +89,7 @@ def test_names_that_cannot_be(schema: str, what: str) -> None:
     ],
 )
 def test_directories_that_lie_side_by_side(place: str, dated: bool) -> None:
-    """Day or run must be in the last part, and in no other."""
+    """Day or run must be in the last part only."""
     assert is_dated(place) == dated
 
 
@@ -104,14 +104,14 @@ def test_directories_that_lie_side_by_side(place: str, dated: bool) -> None:
     ],
 )
 def test_names_of_earlier_runs(name: str, ours: bool) -> None:
-    """They match as a whole, and what has a meaning in a pattern stands for itself."""
+    """They match as a whole, and special characters of patterns are literal."""
     parent, pattern = beside("/x/{schema}/{table}-{date}", VALUES)
     assert parent == "/x/S.1"
     assert bool(pattern.fullmatch(name)) == ours
 
 
 def test_directories_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of any table on one day, the newest first; no file and no link."""
+    """The directories of any table on one day, the newest first; no file and no link."""
     names = ("A/20261122T01", "B/20261122T02", "A/20261121T01", "A/x", "20261122T01")
     for name in names:
         (tmp_path / "d" / name).mkdir(parents=True)

@@ -69,7 +69,7 @@ def test_no_name_of_a_table_leaves_the_directory(table: str, name: str) -> None:
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_every_name_is_one_plain_component(table: str, partition: str) -> None:
-    """Whatever a database calls its tables, a file's name holds no slash and no control byte."""
+    """For any name of a table, a file's name holds no slash and no control byte."""
     values = replace(VALUES, table=table, partition=partition)
     name = file_name("x{table}.{partition}.{unit}", values)
     assert "/" not in name

@@ -73,6 +73,6 @@ def test_percent(text: str, expected: float) -> None:
     "text", ["", "%", "-5%", "100%", "1e1", "0,5", "nan", "5%%", "٥", "0.75", "1", "0.05"]
 )
 def test_what_is_no_percentage_is_refused(text: str) -> None:
-    """Also what is not below the whole, or may be meant as a share: 0.75 is not 0.75 %."""
+    """Also a value of 100 % or more, and one that may be meant as a share: 0.75 is not 0.75 %."""
     with pytest.raises(ValueError, match=r"percentage|below 100|share"):
         parse_percent(text)

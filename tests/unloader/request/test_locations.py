@@ -1,4 +1,4 @@
-"""Source URLs: what they name, and that no secret stays in them."""
+"""Source URLs: their parts, and the removal of secrets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS = {
 
 
 def form_of(kind: str) -> UrlForm:
-    """Return how a kind's URLs are written; of one there is no source of, anyhow."""
+    """Return the form of a kind's URLs, also for a kind without a source."""
     return url_form(kind) if kind != "odbc" else UrlForm(written="odbc:DSN=NAME", what="other")
 
 
@@ -57,7 +57,7 @@ def test_a_url_names_kind_and_location() -> None:
     ],
 )
 def test_a_password_in_a_url_is_refused_and_not_repeated(url: str) -> None:
-    """Whatever its place in the URL, a password is a usage error that does not show it."""
+    """In any place of the URL, a password is a usage error that does not show it."""
     with pytest.raises(UsageError, match="UNLOADER_PASSWORD") as caught:
         parse_source(url, KINDS, form_of)
     assert SECRET not in str(caught.value)
@@ -75,7 +75,7 @@ def test_a_password_in_a_url_is_refused_and_not_repeated(url: str) -> None:
     ],
 )
 def test_a_url_without_a_password_is_not_mistaken(url: str) -> None:
-    """Ports, users with an @, and paths are no passwords, and redacting leaves them alone."""
+    """Ports, users with an @, and paths are not passwords, and redacting leaves them alone."""
     assert not holds_password(url)
     assert redact(url) == url
 
@@ -145,7 +145,7 @@ def test_an_empty_password_is_none() -> None:
     ],
 )
 def test_a_source_where_a_path_belongs_is_known(place: str, is_source: bool) -> None:
-    """What begins with a slash or a dot is a path; a login or a URL is none."""
+    """Text that begins with a slash or a dot is a path; a login or a URL is not."""
     assert looks_like_source(place, registry.KINDS) is is_source
 
 
@@ -216,7 +216,7 @@ def test_a_password_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_a_keyring_is_asked_for_the_user_of_the_url(
     keyring: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What stands behind the last slash is the user; without one it is that of the URL."""
+    """The text after the last slash is the user; without a slash it is the URL's user."""
     monkeypatch.setenv("UNLOADER_PASSWORD", SECRET)
     secret = parse_source("postgresql://etl@db01/x", KINDS, form_of, keyring=keyring).secret
     assert (secret.kind, secret.name) == ("keyring", name)

@@ -1,4 +1,4 @@
-"""How masks, the places of their keys, and assignments are written: what is read, what is refused."""
+"""The syntax of masks, of the places of their keys, and of assignments: accepted and refused."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_mask_is_read(text: str, mask: object) -> None:
     ],
 )
 def test_a_mask_that_is_none_is_refused(text: str, words: str) -> None:
-    """With what is wrong, and what there is."""
+    """The error has the fault and the known masks."""
     with pytest.raises(ValueError, match=words):
         parse_mask(text)
 
@@ -82,14 +82,14 @@ def test_a_place_of_a_key_is_read(text: str, place: tuple[str, str]) -> None:
     "text", ["", "Zm9vYmFyYmF6Zm9vYmFyYmF6==", "k=Zm9v", "K=file:/a", "file: "]
 )
 def test_what_is_no_place_may_be_the_key_and_is_not_shown(text: str) -> None:
-    """Neither in the message nor in what it came from."""
+    """Neither in the message nor in its cause."""
     with pytest.raises(ValueError, match="not shown") as raised:
         parse_key_place(text)
     assert not text or text not in str(raised.value)
 
 
 def test_a_name_in_quotes_may_have_any_character() -> None:
-    """And what stands behind it is not touched: SQL has = and blanks of its own."""
+    """And the text after it is unchanged: SQL contains = and blanks."""
     assert parse_assignment('"a = ""b"""= x = 1 ') == ('a = "b"', " x = 1 ")
     assert parse_assignment("a = x=1") == ("a", " x=1")
 

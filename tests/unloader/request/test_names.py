@@ -82,7 +82,7 @@ def test_texts_that_are_no_table_names(text: str) -> None:
 
 @given(st.text(min_size=1).map(lambda text: text.replace("\0", "x")))
 def test_any_name_can_be_quoted(name: str) -> None:
-    """Whatever a table is called, its name in quotes is taken literally."""
+    """Any name of a table in quotes is taken literally."""
     typed = '"' + name.replace('"', '""') + '"'
     assert parse_table(f"main.{typed}") == TableName(schema=plain("main"), name=quoted(name))
 
@@ -111,14 +111,14 @@ def test_any_name_can_be_quoted(name: str) -> None:
 def test_a_name_means_what_the_database_means(
     part: NamePart, folding: Folding, expected: tuple[str, ...]
 ) -> None:
-    """An exact match does not hide the folded name; another spelling counts where there is none."""
+    """An exact match does not hide the folded name; without either, another spelling counts."""
     names = ["ORDERS", "Orders", "orders", "Kind", "straße", "größe"]
     assert matching(part, names, folding) == expected
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",))))
 def test_folding_keeps_the_length_and_is_done_once(text: str) -> None:
-    """No letter becomes two, and what is folded stays as it is."""
+    """No letter becomes two, and folded text does not change again."""
     for folding in ("lower", "upper", "any"):
         once = folded(text, folding)  # type: ignore[arg-type]
         assert len(once) == len(text)
@@ -172,7 +172,7 @@ def test_a_name_means_one_table(text: str, schema: str | None, name: str) -> Non
 
 
 def test_a_source_without_schemas() -> None:
-    """Tables without a schema are found under the default that stands for it."""
+    """Tables without a schema are found under the default schema."""
     found = resolve(
         parse_table("BARE"), TABLES, folding="any", default_schemas=("",), where="the file"
     )
@@ -180,7 +180,7 @@ def test_a_source_without_schemas() -> None:
 
 
 def test_other_schemas_do_not_hide_a_table() -> None:
-    """A better spelling in another schema is no reason not to find the one in the schema asked."""
+    """A better spelling in another schema does not hide the table of the requested schema."""
     tables = (summary("sales", "log"), summary("archive", "Log"))
     found = resolve(
         parse_table("sales.Log"), tables, folding="upper", default_schemas=(), where="the file"
@@ -199,7 +199,7 @@ def test_other_schemas_do_not_hide_a_table() -> None:
     ],
 )
 def test_an_unknown_table_is_named(text: str, next_step: str) -> None:
-    """No other schema is looked into; the error names those of that name, or how to list all."""
+    """Further schemas are not searched; the error names tables of that name, or how to list all."""
     with pytest.raises(SourceError, match=rf"the table .* is not in the file.*{next_step}"):
         resolve(
             parse_table(text),
@@ -211,7 +211,7 @@ def test_an_unknown_table_is_named(text: str, next_step: str) -> None:
 
 
 def test_an_ambiguous_table_lists_its_meanings() -> None:
-    """Spellings of which the database would read none are named with their schema."""
+    """Spellings that the database itself would not find are named with their schema."""
     tables = (summary("public", "Log"), summary("public", "lOg"))
     with pytest.raises(SourceError, match=r'may mean public\."Log" or public\."lOg".*quotes'):
         resolve(
@@ -259,7 +259,7 @@ def test_columns_are_chosen(
 def test_patterns_stand_for_all_columns_that_match(
     include: tuple[str, ...], exclude: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
-    """Order is as given, of a pattern that of the table, each column once; a name means itself."""
+    """Names keep their order, a pattern has the table's order, each column once; names are literal."""
     names = ("id", "addr_street", "ADDR_zip", "total", "total*", "x")
     assert choose_columns(names, include, exclude, "any") == expected
 
@@ -317,5 +317,5 @@ def test_globs_ignore_case(name: str, patterns: tuple[str, ...], expected: bool)
 def test_a_pattern_that_is_a_name_means_that_name(
     patterns: tuple[str, ...], expected: set[str]
 ) -> None:
-    """Of two names that differ in case, or look like a pattern, each can be chosen by itself."""
+    """Of two names that differ in case, or look like a pattern, each can be chosen alone."""
     assert matching_any(("Case", "case", "a", "b", "[ab]"), patterns) == expected

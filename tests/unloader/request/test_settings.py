@@ -135,13 +135,13 @@ def test_widths_are_a_column_and_its_bytes(text: str, expected: tuple[str, int])
 
 @pytest.mark.parametrize("text", ["NAME", "=5", "NAME=", "NAME=0", "NAME=-1", "NAME=5k"])
 def test_other_widths_are_refused(text: str) -> None:
-    """The message repeats what was written."""
+    """The message repeats the text."""
     with pytest.raises(ValueError, match=text):
         parse_width(text)
 
 
 def test_home_is_where_the_shell_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tilde in front of a slash is the home directory, also of a pipe, and only in front."""
+    """A tilde before the first slash is the home directory, also of a pipe; later ones are not."""
     monkeypatch.setenv("HOME", "/home/etl/")
     assert at_home("~/out") == "/home/etl/out"
     assert at_home("~") == "/home/etl"

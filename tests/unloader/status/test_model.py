@@ -35,7 +35,7 @@ def test_what_is_written_comes_back() -> None:
 
 
 def test_a_key_of_a_later_version_is_passed_over() -> None:
-    """Readers of this version show what they know."""
+    """Readers of this version show the keys that they know."""
     document = json.loads(encode(SHOWN))
     document["mood"], document["workers"][0]["mood"] = "good", "good"
     assert parse_status(json.dumps(document).encode()) == SHOWN
@@ -48,7 +48,7 @@ def test_what_is_no_record_is_none(text: str) -> None:
 
 
 def test_the_page_tells_of_each_key() -> None:
-    """docs/watching.md has all keys of the record, and no other one."""
+    """docs/watching.md has exactly the keys of the record."""
     told, section = rows_of("The record")
     assert told == {*LiveStatus.__struct_fields__} | {"format_version"}
     assert rows_of("The key `parallelism`")[0] == {*ParallelismStatus.__struct_fields__}
@@ -58,7 +58,7 @@ def test_the_page_tells_of_each_key() -> None:
 
 
 def test_the_page_tells_of_the_answers() -> None:
-    """The same for what the commands write with --json."""
+    """docs/watching.md has exactly the keys of the answers with --json."""
     told, section = rows_of("The answers in JSON")
     assert told == {*RunStatus.__struct_fields__}
     for kind in (FinishedRun, StoppedRun):

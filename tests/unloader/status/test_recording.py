@@ -1,4 +1,4 @@
-"""A run on its way: what it shows while events come, and what it does if it cannot."""
+"""The record of a running run: its content as events come, and failures to write it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEATS = (
 
 
 class Places:
-    """Where a run shows itself; `fails` is what the disk says."""
+    """The place of a run's record; `fails` is the error of the disk."""
 
     def __init__(self, fails: OSError | None = None) -> None:
         """Begin with nothing shown."""
@@ -42,15 +42,15 @@ class Places:
         self.shown.append(status)
 
     def stop_asked(self) -> bool:
-        """Tell whether somebody asked for the end."""
+        """Return whether a user asked for the end."""
         return self.asked
 
     def wish(self) -> bytes:
-        """Return what somebody asked for."""
+        """Return the request of a user."""
         return self.wished
 
     def wait(self) -> None:
-        """Wait for a record of what is so now."""
+        """Wait for a record of the present state."""
         while self.tried.acquire(blocking=False):
             continue
         # The first one may have been begun before.
@@ -113,7 +113,7 @@ def test_what_is_waited_for_is_named() -> None:
 
 
 def test_a_record_that_cannot_be_written_is_told_once() -> None:
-    """The run goes on, and whoever watches its events is told in one line."""
+    """The run continues, and its observer gets one line."""
     places, events = Places(OSError(28, "No space left on device")), []
     run = live_run(places, events)
     places.wait()
@@ -138,7 +138,7 @@ def test_what_ended_a_run_is_shown_without_secrets(monkeypatch: pytest.MonkeyPat
 
 
 def test_others_can_ask_for_the_end() -> None:
-    """The run is told, and it tells its observer."""
+    """The run gets the request, and passes it to its observer."""
     places, events = Places(), []
     run = live_run(places, events)
     assert not run.stop()
@@ -154,7 +154,7 @@ def test_others_can_ask_for_the_end() -> None:
 
 
 def test_a_stream_has_no_record() -> None:
-    """Without a place there is no thread, and events go through."""
+    """Without a place no thread starts, and events go through."""
     events: list[Event] = []
     run = LiveRun("r-1", SEATS, events.append, lambda: True)
     run(Tick())

@@ -1,4 +1,4 @@
-"""How the speed of a run went on."""
+"""The speed of a run over time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from unloader.status.tally import MOST, Speeds
 
 
 def test_means_between_looks() -> None:
-    """Each figure is the mean since the look before; rows that are taken back are no speed."""
+    """Each figure is the mean since the look before; rows that are taken back do not count."""
     found = Speeds()
     assert found.values() == ()
     for now, rows in ((10.0, 0), (11.0, 100), (13.0, 500), (14.0, 450)):
@@ -15,7 +15,7 @@ def test_means_between_looks() -> None:
 
 
 def test_a_long_run_has_no_more_of_them() -> None:
-    """They cover all of the run, whatever its length."""
+    """They cover all of a run of any length."""
     found = Speeds()
     for second in range(20_000):
         found.add(float(second), second * 50 if second < 10_000 else 500_000)

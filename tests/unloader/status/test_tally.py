@@ -47,7 +47,7 @@ def tally(*events: Event) -> Tally:
 
 
 def test_rows_of_finished_and_running_units_add_up() -> None:
-    """The totals count what is finished and what the running attempts have so far."""
+    """The totals count finished units and the rows of running attempts so far."""
     figures = tally(
         started(), unit("1"), finished("1", 900), unit("2"), advanced("2", 100)
     ).figures(10.0)
@@ -90,7 +90,7 @@ def test_without_estimates_units_are_counted() -> None:
 
 
 def test_the_rate_is_that_of_the_last_half_minute() -> None:
-    """A run that stalls shows a rate that falls to zero, whatever it did before."""
+    """A run that stalls shows a rate that falls to zero after any speed."""
     made = tally(started(), unit("1"))
     made.add(advanced("1", 1000), 10.0)
     assert made.figures(10.0).rows_per_second == pytest.approx(100)
@@ -134,7 +134,7 @@ def test_bytes_per_second_are_unknown_until_the_first_bytes_come() -> None:
 
 
 def test_a_finished_run_has_the_figures_of_its_manifest() -> None:
-    """The log's last line and the result are one clock's: that of the run, planning included."""
+    """The log's last line and the result use one clock: the clock of the run, planning included."""
     made = tally(PhaseStarted(phase="connecting"))
     made.add(started(units=1), 3.0)
     made.add(unit("1"), 3.0)

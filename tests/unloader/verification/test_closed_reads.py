@@ -1,4 +1,4 @@
-"""`verify` closes no file that another thread still reads: its number may be that of the next file."""
+"""`verify` closes no file that another thread still reads: the next file may get its number."""
 
 from __future__ import annotations
 

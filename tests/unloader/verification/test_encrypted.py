@@ -1,4 +1,4 @@
-"""Encrypted files are compared with what was fetched like others, once the keys are given."""
+"""With their keys, encrypted files are compared with the fetched values like other files."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def text_that_ends_early(path: Path) -> None:
 
 
 def parquet_with_another_value(path: Path) -> None:
-    """The same in Parquet, with pyarrow alone."""
+    """Change a value of a Parquet file, with pyarrow alone."""
     table = pq.read_table(path, decryption_properties=pe.create_decryption_properties(KEY))
     values = table.column("v").to_pylist()
     values[77] = "name 78"

@@ -86,7 +86,7 @@ def job_of(database: Path, to: Path, kind: str, **selection: Any) -> Request:
 
 @pytest.fixture(scope="module")
 def finished(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Finished runs by kind of output, each made once; nobody may change them."""
+    """Finished runs by kind of output, each made once; tests must not change them."""
     place = tmp_path_factory.mktemp("finished")
 
     def run(kind: str) -> Path:
@@ -153,7 +153,7 @@ def test_a_flipped_bit_is_found(copy: Callable[[str], Path], kind: str, part: st
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("keep", [0, 1, 100, -1])
 def test_a_truncated_file_is_found(copy: Callable[[str], Path], kind: str, keep: int) -> None:
-    """A file that was cut short, to nothing or by one byte, is named."""
+    """A file that was truncated, to nothing or by one byte, is named."""
     destination = copy(kind)
     path = files_in(destination)[0]
     path.write_bytes(path.read_bytes()[:keep])
@@ -206,7 +206,7 @@ def test_files_of_nobody_are_told_and_fail_a_strict_check(database: Path, tmp_pa
 
 
 def test_of_many_extra_files_a_few_are_named(copy: Callable[[str], Path]) -> None:
-    """Five names and a number are enough; a damaged file is told beside them."""
+    """Five names and a number are enough; a damaged file is reported beside them."""
     destination = copy("csv")
     for number in range(7):
         (destination / f"x{number}.csv").write_text("")
@@ -220,7 +220,7 @@ def test_of_many_extra_files_a_few_are_named(copy: Callable[[str], Path]) -> Non
 def change(
     destination: Path, edit: Callable[[dict[str, Any]], object], *, hidden: bool = True
 ) -> None:
-    """Edit the manifest of a run; hidden behind a digest of its own, so that the rest is looked at."""
+    """Edit the manifest of a run, and renew its digest, so that the rest is checked."""
     path = destination / "_manifest.json"
     manifest = json.loads(path.read_text())
     edit(manifest)
@@ -240,7 +240,7 @@ def first_file(manifest: dict[str, Any]) -> dict[str, Any]:
     "kind", ["csv", "sqlldr-var", "parquet", *also(OTHER_ROUTES, "csv.gz", "tsv")]
 )
 def test_a_changed_row_count_of_a_file_is_found(copy: Callable[[str], Path], kind: str) -> None:
-    """The records are counted anew, or at least held against the totals."""
+    """The records are counted again, or at least compared with the totals."""
     destination = copy(kind)
     change(destination, lambda manifest: first_file(manifest).update(rows=999))
     assert "rows" in difference(destination)
@@ -250,14 +250,14 @@ def test_a_changed_row_count_of_a_file_is_found(copy: Callable[[str], Path], kin
 def test_a_changed_entry_of_a_file_is_found(
     copy: Callable[[str], Path], key: str, value: object
 ) -> None:
-    """Size and checksum are computed anew."""
+    """Size and checksum are computed again."""
     destination = copy("csv")
     change(destination, lambda manifest: first_file(manifest).update({key: value}))
     assert "instead of" in difference(destination)
 
 
 def test_changed_totals_are_found(copy: Callable[[str], Path]) -> None:
-    """The totals must be those of the files."""
+    """The totals must equal the sums of the files."""
     destination = copy("parquet")
     change(destination, lambda manifest: manifest["totals"].update(rows=ROWS + 1))
     assert f"{ROWS:,} rows, but the totals have {ROWS + 1}" in difference(destination)
@@ -280,7 +280,7 @@ def test_changed_totals_are_found(copy: Callable[[str], Path]) -> None:
 def test_a_damaged_manifest_is_told(
     copy: Callable[[str], Path], edit: Callable[[dict[str, Any]], object]
 ) -> None:
-    """A manifest that was edited by hand is named as what is wrong, not the program."""
+    """A manifest that was edited by hand is named as the fault, not the program."""
     destination = copy("csv")
     change(destination, edit)
     with pytest.raises(OutputFailed, match=r"_manifest\.json"):
@@ -301,7 +301,7 @@ def test_a_damaged_manifest_is_told(
 def test_an_edited_manifest_is_found(
     copy: Callable[[str], Path], edit: Callable[[dict[str, Any]], object]
 ) -> None:
-    """Whatever was changed, the keys that tell of it included."""
+    """Any change is found, also of the digest itself."""
     destination = copy("csv")
     change(destination, edit, hidden=False)
     assert "_manifest.json was changed after it was written" in difference(destination)
@@ -327,7 +327,7 @@ def test_the_digest_is_what_the_page_says(finished: Callable[[str], Path]) -> No
 
 
 def test_a_manifest_of_another_version_is_refused(copy: Callable[[str], Path]) -> None:
-    """One clear error, whatever else is in it."""
+    """One clear error, with any other content."""
     destination = copy("csv")
     path = destination / "_manifest.json"
     text = json.dumps({"format_version": 1, "run_id": "r", "units": []}, indent=2) + "\n"
@@ -340,7 +340,7 @@ def test_a_manifest_of_another_version_is_refused(copy: Callable[[str], Path]) -
 def test_a_run_is_not_replaced_on_the_word_of_an_edited_manifest(
     copy: Callable[[str], Path], database: Path
 ) -> None:
-    """What it lists may be somebody else's files by now."""
+    """The listed files may belong to another run by now."""
     destination = copy("csv")
     change(destination, lambda manifest: first_file(manifest).update(path="x"), hidden=False)
     job = job_of(database, destination, "csv")
@@ -431,7 +431,7 @@ def test_a_source_that_changed_is_compared_as_it_is(
 def test_the_source_is_counted_as_it_was_asked(
     database: Path, tmp_path: Path, selection: dict[str, Any], rows: int | None
 ) -> None:
-    """Condition, chosen partitions and query of the run are those of the count."""
+    """The count uses the condition, chosen partitions and query of the run."""
     manifest = api.unload(job_of(database, tmp_path / "out", "csv", **selection))
     found = api.verify(tmp_path / "out", source_of(database))
     assert found["source_rows"] == manifest["totals"]["rows"] > 0

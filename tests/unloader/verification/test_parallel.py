@@ -28,7 +28,7 @@ def test_an_interrupt_does_not_wait_for_a_long_call() -> None:
 
 
 def test_an_error_waits_for_the_other_jobs() -> None:
-    """No thread is left that could use what the caller closes."""
+    """No thread is left that could use a file or session that the caller closes."""
     begun, ended = threading.Event(), threading.Event()
 
     def other(advance: Advance) -> None:

@@ -1,4 +1,4 @@
-"""`--verify source` and `verify --level source`: the values are those that the database has."""
+"""`--verify source` and `verify --level source`: the values equal the database's values."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def duck(database: Path) -> SourceSpec:
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_duckdb_computes_the_same_of_every_type(database: Path, tmp_path: Path, kind: str) -> None:
-    """During the run and later; what it has no SQL for is named, and not compared."""
+    """During the run and later; types without SQL for a checksum are named, and not compared."""
     exclude = tuple(FAR) if kind == "parquet" else ()
     manifest = api.unload(job_of(duck(database), tmp_path / "out", kind, exclude))
     assert manifest["verified"]["level"] == "source"

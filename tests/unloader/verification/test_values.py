@@ -1,4 +1,4 @@
-"""`--verify full` and `verify --level full`: the values in files are those that were fetched."""
+"""`--verify full` and `verify --level full`: the values in files equal the fetched values."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_values_of_every_type_are_found_as_they_were(
 
 
 def test_one_file_for_the_table_is_compared_with_all_units(database: Path, tmp_path: Path) -> None:
-    """The checksums of the units add up to that of the file."""
+    """The checksums of the units add up to the checksum of the file."""
     job = job_of(database, tmp_path / "out", "rfc4180", file_per="table", file_name="t.csv")
     assert api.unload(job)["verified"]["result"] == "ok"
     assert api.verify(tmp_path / "out", level="full")["result"] == "ok"
@@ -166,7 +166,7 @@ def test_a_joined_file_with_other_values_is_found(
 
 @pytest.fixture
 def falsified(database: Path, tmp_path: Path) -> Callable[[str, Callable[[Path], object]], Path]:
-    """Make a run whose first file is changed, and whose manifest says that it was always so."""
+    """Make a run whose first file is changed, and whose manifest matches the change."""
 
     def make(kind: str, change: Callable[[Path], object]) -> Path:
         out = tmp_path / "out"

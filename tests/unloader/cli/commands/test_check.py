@@ -1,4 +1,4 @@
-"""`check`: every problem of a job at once, and nothing read or written."""
+"""`check`: every problem of a job in one answer, and nothing read or written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NIGHTLY = Path(__file__).parents[4] / "examples" / "nightly"
 
 
 def checked(unloader: Run, text: str, tmp_path: Path, **extra: Any) -> dict[str, Any]:
-    """Return what check says of a job file, once its exit status is found to be the same."""
+    """Return the answer of check for a job file, after comparing its exit status."""
     (tmp_path / "job.toml").write_text(text, "utf-8")
     done = unloader("check", "job.toml", "--json", **extra)
     document: dict[str, Any] = json.loads(done.stdout)
@@ -241,7 +241,7 @@ def test_the_example_of_a_night_has_no_problem(unloader: Run, tmp_path: Path) ->
 
 
 def test_a_server_is_asked_once_and_tells_all(unloader: Run, postgres: Any, tmp_path: Path) -> None:
-    """Rights, conditions and queries that the server refuses, each by itself; init writes a job."""
+    """Rights, conditions and queries that the server refuses, one entry each; init writes a job."""
     url = postgres.database("checked")
     postgres.run(
         'CREATE TABLE a (x int); CREATE TABLE "B c" (y text); CREATE VIEW v AS SELECT * FROM a;'

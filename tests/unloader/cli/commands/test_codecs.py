@@ -109,7 +109,7 @@ def test_a_named_codec_is_measured_too(unloader: Run, ranges: str) -> None:
 
 
 def test_an_empty_table_has_no_figures(unloader: Run, ranges: str) -> None:
-    """Nothing to measure is no error."""
+    """A table without rows to measure does not fail."""
     assert answered(unloader("codecs", ranges, "--table", "empty", "--json"))["codecs"] == []
     assert "no rows" in unloader("codecs", ranges, "--table", "empty").stdout
 
@@ -132,7 +132,7 @@ def test_what_is_wrong_with_the_source_is_told(unloader: Run, ranges: str) -> No
 def test_a_preset_runs_with_what_it_measured(
     unloader: Run, ranges: str, tmp_path: Path, preset: str, shape: str
 ) -> None:
-    """Whatever it takes, the rows read back, and manifest and notice say what and why."""
+    """With any choice the rows read back, and manifest and notice have the choice and its reason."""
     done = unloader(
         *("run", ranges, "--table", "t", "--to", "out", "--compression", preset, "--json"),
         *("--format", shape, "--split", "range", "--unit-bytes", "1MiB", "--verify", "full"),
@@ -152,7 +152,7 @@ def test_a_preset_runs_with_what_it_measured(
 
 
 def test_an_empty_table_takes_a_fixed_codec(unloader: Run, ranges: str, tmp_path: Path) -> None:
-    """A preset without rows is no error, and says that it did not measure."""
+    """A preset without rows does not fail, and reports that it did not measure."""
     manifest = answered(
         unloader(
             *("run", ranges, "--table", "empty", "--to", "out", "--compression", "smallest"),
@@ -194,7 +194,7 @@ def test_what_was_measured_for_another_format_is_not_claimed(
 def test_a_codec_asked_for_by_name_is_not_measured(
     unloader: Run, database: str, tmp_path: Path
 ) -> None:
-    """Without a preset there is no choice; the manifest names the library and what it took."""
+    """Without a preset nothing is chosen; the manifest names the library and its settings."""
     manifest = answered(
         unloader(
             "run", database, "--table", "orders", "--to", "o", "--compression", "gzip", "--json"

@@ -1,4 +1,4 @@
-"""`init`: what it writes is a job file that check takes, and run where it is one table."""
+"""`init`: it writes a job file that check accepts, and run, too, if it is for one table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HOSTILE = (
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> str:
-    """The URL of a database whose tables have names that nobody should give, and a view."""
+    """The URL of a database whose tables have hostile names, and a view."""
     import duckdb
 
     with duckdb.connect(str(tmp_path / "hostile.db")) as connection:

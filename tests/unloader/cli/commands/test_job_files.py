@@ -48,7 +48,7 @@ def test_a_value_of_an_included_file_is_told_by_its_own_line(unloader: Run, tmp_
 
 
 def test_a_variable_brings_no_password_to_light(unloader: Run, tmp_path: Path) -> None:
-    """Neither one in the URL of a source, whatever its variable is called, nor one in a text."""
+    """Neither one in the URL of a source, for any name of its variable, nor one in a text."""
     (tmp_path / "job.toml").write_text('source = "${DSN}"\ntable = "t"\nto = "${PLACE:-out}"\n')
     dsn = {"DSN": "postgresql://etl:t1ger-lily@db01/sales"}
     place = {"DSN": "duckdb:///x.db", "PLACE": "/t1ger-lily", "UNLOADER_PASSWORD": "t1ger-lily"}
@@ -82,7 +82,7 @@ def test_a_variable_with_an_innocent_name_brings_no_secret_to_light(
 def test_a_file_whose_password_is_in_a_variable_may_be_read_by_others(unloader: Run) -> None:
     """One that has the password itself is refused."""
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
-        os.chmod(directory, 0o755)  # Those of pytest let nobody in.
+        os.chmod(directory, 0o755)  # Directories of pytest are closed to other users.
         path = Path(directory, "job.toml")
         for password, refused in (("${ROLE_PW}", False), ('"${ROLE_PW}"', False), ("t1ger", True)):
             path.write_text(

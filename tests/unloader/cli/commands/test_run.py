@@ -68,7 +68,7 @@ def test_json_and_quiet_leave_one_object_and_nothing_else(
 def test_a_dialect_is_a_base_that_single_options_override(
     unloader: Run, database: str, tmp_path: Path
 ) -> None:
-    """The record format of a dialect stays but for what is asked for by name."""
+    """The record format of a dialect stays, except the options that are set."""
     result = unloader(
         *("run", database, "--table", "orders", "--columns", "name,id", "--where", "id < 2"),
         *("--dialect", "sqlldr-var", "--record-length", "5", "--eol", "lf"),
@@ -185,7 +185,7 @@ def test_a_mistake_in_a_job_file_names_key_and_file(
     line: str,
     what: str,
 ) -> None:
-    """Unknown keys and wrong values are told with the file and the line they stand in."""
+    """Unknown keys and wrong values are reported with their file and line."""
     (tmp_path / "job.toml").write_text(f"source = 'duckdb:///x.db'\n{line}\n")
     monkeypatch.chdir(tmp_path)
     assert main(("run", "job.toml", "--to", "out", "--table", "t")) == 2
@@ -219,7 +219,7 @@ def test_what_no_shell_has_seen_may_begin_at_home(
 def test_a_file_that_is_neither_job_nor_plan_is_told_how_these_are_named(
     unloader: Run, tmp_path: Path
 ) -> None:
-    """A job file with another suffix is no missing destination; capitals do not matter."""
+    """A job file with another suffix is not reported as a missing destination; case is ignored."""
     (tmp_path / "job.conf").write_text("")
     result = unloader("run", "job.conf")
     assert result.returncode == 2
@@ -238,7 +238,7 @@ def test_an_empty_list_of_directories_is_no_destination(unloader: Run, tmp_path:
 
 
 def test_a_wrong_variable_is_named(unloader: Run) -> None:
-    """A value from the environment is told by its variable, not by an option nobody gave."""
+    """A value from the environment is reported by its variable, not by an unused option."""
     variables = {"UNLOADER_RETRIES": "many"}
     result = unloader("run", "duckdb:///x.db", "--to", "out", "--table", "t", variables=variables)
     assert result.returncode == 2
@@ -316,7 +316,7 @@ def test_the_demo_shows_figures_of_both_formats(unloader: Run, tmp_path: Path) -
 def test_rights_of_the_output_are_as_asked_for(
     unloader: Run, tmp_path: Path, database: str, options: tuple[str, ...]
 ) -> None:
-    """Every file has --mode, and the directory what goes with it, whatever the umask."""
+    """Every file has --mode, and the directory a matching mode, under any umask."""
     mode = ("--mode", "604", "--owner-group", f":{os.getegid()}")
     result = unloader("run", database, "--table", "orders", "--to", "o", *mode, *options)
     assert result.returncode == 0, result.stderr
@@ -364,7 +364,7 @@ def test_a_mask_that_some_tables_lack_names_each_table(tmp_path: Path) -> None:
 
 
 def test_a_plan_of_a_sample_by_keys_says_what_the_database_reads(tmp_path: Path) -> None:
-    """The rows of the balance are those that are read; the file of the plan is named."""
+    """The balance counts the rows that are read; the file of the plan is named."""
     with duckdb.connect(tmp_path / "s.duckdb") as connection:
         connection.execute("CREATE TABLE t AS SELECT range AS id FROM range(2000)")
     plan = str(tmp_path / "p.json")

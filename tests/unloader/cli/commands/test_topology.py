@@ -102,7 +102,7 @@ def test_another_machine_owes_nothing_to_this_one(
 def test_allowed_cpus_are_all_that_is_used(
     unloader: Run, machine: Callable[[TreeSpec], str]
 ) -> None:
-    """The others are told as not ours, and get no worker however many there are."""
+    """The other CPUs are reported as not ours, and get no worker."""
     tree = machine(even(2, 4, threads=2))
     options = ("topology", "--sysfs", tree, "--allowed-cpus", "0-5,9", "--parallelism", "20")
     found = answered(unloader(*options, "--json"))
@@ -118,7 +118,7 @@ def test_allowed_cpus_are_all_that_is_used(
 
 
 def test_seats_are_dealt_as_asked(unloader: Run, machine: Callable[[TreeSpec], str]) -> None:
-    """Placement, binding and nodes mean what they mean to run."""
+    """Placement, binding and nodes have the same meaning as in `run`."""
     tree = machine(even(4, 2))
     options = ("topology", "--sysfs", tree, "--parallelism", "4", "--json")
     close = answered(unloader(*options, "--placement", "close", "--bind", "core"))
@@ -214,7 +214,7 @@ def test_a_policy_that_names_no_node_shows_none(
 def test_numbers_in_turns_are_written_short(
     unloader: Run, machine: Callable[[TreeSpec], str]
 ) -> None:
-    """Where CPUs go round the nodes, a stride stands for them, explained once."""
+    """If CPUs alternate between nodes, they are shown as a stride, explained once."""
     nodes = tuple(
         NodeSpec(id=node, cpus=tuple(range(node, 64, 2)), distances=(10, 21)[:: 1 - 2 * node])
         for node in (0, 1)
@@ -247,7 +247,7 @@ def test_a_recording_is_as_good_as_the_folder(
 
 
 def test_this_machine_is_drawn_as_we_may_use_it(unloader: Run) -> None:
-    """Its CPUs are those of our affinity mask, and --allowed-cpus takes some of them."""
+    """It shows the CPUs of our affinity mask, and --allowed-cpus selects some of them."""
     ours = sorted(os.sched_getaffinity(0))
     found = answered(unloader("topology", "--json"))
     assert sorted(cpu for node in found["nodes"] for cpu in node["cpus"]) == ours
@@ -270,7 +270,7 @@ def test_one_node_is_no_news(unloader: Run, database: str) -> None:
 
 
 def test_this_machine_can_be_recorded(unloader: Run, tmp_path: Path) -> None:
-    """The file shows the same nodes elsewhere, and names nobody."""
+    """The file shows the same nodes elsewhere, and has no names of users or hosts."""
     here = answered(unloader("topology", "--record", "me.txt", "--json"))
     there = answered(unloader("topology", "--sysfs", "me.txt", "--json"))
     ours = {cpu for node in here["nodes"] for cpu in node["cpus"]}
@@ -303,7 +303,7 @@ def test_what_is_not_there_is_named(
     status: int,
     told: str,
 ) -> None:
-    """The error has what was asked for, and what to do instead."""
+    """The error has the requested value and the remedy."""
     tree = machine(even(2, 2))
     done = unloader("topology", *(tree if each == "TREE" else each for each in arguments))
     assert done.returncode == status, done.stderr
@@ -313,7 +313,7 @@ def test_what_is_not_there_is_named(
 
 
 def test_a_file_that_is_no_recording_is_refused(unloader: Run, tmp_path: Path) -> None:
-    """The line that cannot be read is shown, or what is missing, and the file is named."""
+    """The error names the file, and shows the unreadable line or names the missing one."""
     (tmp_path / "notes.txt").write_text("not a machine\n")
     done = unloader("topology", "--sysfs", "notes.txt")
     assert done.returncode == 3
@@ -334,7 +334,7 @@ def test_a_variable_about_this_machine_does_not_hinder(
 
 
 def test_near_is_told_and_recorded(unloader: Run, database: str, tmp_path: Path) -> None:
-    """A path stands for its disk; the run's manifest and the plan file keep what was asked for."""
+    """A path means its disk; the run's manifest and the plan file keep the value of --near."""
     near = answered(unloader("topology", "--near", str(tmp_path), "--json"))["near"]
     assert near.keys() == {"name", "kind", "node", "note"}
     plan = ("plan", database, "--table", "orders", "--near", str(tmp_path), "--json")

@@ -25,7 +25,7 @@ EVIL = "p[red]\n\x1b[31m"
 
 
 def picture(*events: Event, width: int = 100, height: int = 30, workers: int = 3) -> list[str]:
-    """Return the lines of the last picture after events of a run with so many workers."""
+    """Return the lines of the last picture after events of a run with `workers` workers."""
     started = RunStarted(run_id="r", table="t", units=9, workers=workers, rows=900, bytes=None)
     paper = io.StringIO()
     console = Console(file=io.StringIO(), width=width, height=height, color_system=None)
@@ -45,7 +45,7 @@ def taken(worker: int, unit: str, partition: str | None = None) -> UnitStarted:
 
 
 def test_every_worker_keeps_its_line() -> None:
-    """A worker without a unit says so; nobody's line moves when another one finishes."""
+    """A worker without a unit is shown as idle; no line moves when another worker finishes."""
     advanced = UnitAdvanced(worker=2, unit="0003", rows=1234, bytes=9)
     before = picture(taken(0, "0001"), taken(2, "0003"), advanced)
     assert [line.split()[:3] for line in before[1:]] == [
@@ -73,7 +73,7 @@ def test_several_tables_have_a_line() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 80])
 def test_a_line_is_one_line_on_any_terminal(width: int) -> None:
-    """Whatever a partition is called and however narrow the terminal, no line is broken."""
+    """With any name of a partition and any narrow terminal, no line is broken."""
     lines = picture(taken(0, "0001", EVIL), taken(1, "0002", "x" * 300), width=width)
     assert [line.split()[1] for line in lines[-3:]] == ["0", "1", "2"]
     assert all(len(line) <= width for line in lines)
@@ -104,12 +104,12 @@ def test_a_rate_that_is_not_known_yet_is_not_zero() -> None:
 
 
 def test_phases_without_workers_show_the_run_alone() -> None:
-    """While rows are counted and files get their names there is nothing to tell of workers."""
+    """While rows are counted and files get their names, no worker has a line."""
     assert len(picture(taken(0, "0001"), PhaseStarted(phase="counting"))) == 1
 
 
 def test_the_curve_of_a_run_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once there are a few means of the speed they stand on one line, however narrow it is."""
+    """A few means of the speed are shown on one line, however narrow it is."""
     clock = [1000.0]
     monkeypatch.setattr("unloader.cli.display.bar.time.monotonic", lambda: clock[0])
     console = Console(file=io.StringIO(), width=40, height=10, color_system=None)

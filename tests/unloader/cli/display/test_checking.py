@@ -37,7 +37,7 @@ def test_a_terminal_shows_a_bar_with_files_and_bytes() -> None:
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_log_says_the_same(capsys: pytest.CaptureFixture[str], as_json: bool) -> None:
-    """As text, and as a key of its own in JSON."""
+    """As text, and as a separate key in JSON."""
     display = LogDisplay(as_json=as_json, interval_seconds=0.0)
     display(PhaseStarted(phase="verifying"))
     display(HALF)

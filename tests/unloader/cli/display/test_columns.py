@@ -14,7 +14,7 @@ WORDS = st.text(st.sampled_from("ab0123,-: "), max_size=60)
 
 @given(NUMBERS)
 def test_ranges_say_the_numbers_and_nothing_else(numbers: set[int]) -> None:
-    """What is shown is read back as the same numbers by every option that takes a list."""
+    """Every option that takes a list reads the shown text back as the same numbers."""
     assert parse_numbers(ranges(numbers)) == tuple(sorted(numbers))
 
 
@@ -28,7 +28,7 @@ def test_ranges_are_written_as_people_do() -> None:
 
 
 def test_a_stride_is_explained_where_there_is_one() -> None:
-    """The first of a text stands for all; a text without one needs no word."""
+    """The first stride of a text is the example for all; a text without one has no legend."""
     assert legend("node 1  1-61:4,64") == "1-61:4 means 1,5,9 and so on to 61"
     assert legend("node 1  0-3,8") == ""
 

@@ -41,7 +41,7 @@ def test_plot() -> None:
 
 
 def test_curve_grows() -> None:
-    """Each measurement is told; repeats of a point are one, with the median speed."""
+    """Each measurement is shown; repeats of a point are one, with the median speed."""
     curve = Curve()
     assert curve.lines(60, 20, unicode=True) == []
     curve.add(point(1, 1, 100.0))
@@ -66,7 +66,7 @@ def test_repeats_beyond_the_plan_keep_its_number() -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_a_terminal_shows_the_curve(encoding: str) -> None:
-    """The bar's display draws it in place of a run's bar, in what the terminal can show."""
+    """The bar's display draws it in place of a run's bar, in the terminal's encoding."""
     written = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     console = Console(file=written, width=50, height=16, force_terminal=True)
     display = BarDisplay(console)

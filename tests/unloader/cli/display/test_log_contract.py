@@ -52,7 +52,7 @@ def test_a_line_that_is_not_of_the_contract_is_found() -> None:
 
 
 def test_a_run_that_ends_well(unloader: Run, database: str) -> None:
-    """Version, time in UTC and the id of the run, which is that of the manifest."""
+    """Version, time in UTC and the id of the run, as in the manifest."""
     where = ("--where", "id < 10")
     done = unloader("run", database, "--table", "orders", "--to", "out", *where, *JSON, "--json")
     assert done.returncode == 0
@@ -186,7 +186,7 @@ def example(kind: Any) -> Any:
 
 
 def test_every_event_makes_lines_of_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever a run tells, what comes of it in the log is in the schema."""
+    """The log lines of every event match the schema."""
     display = LogDisplay(as_json=True, interval_seconds=0.0)
     kinds = get_args(Event)
     assert len(kinds) > 10

@@ -16,7 +16,7 @@ NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 
 
 def so_far(speeds: tuple[float, ...], width: int | None) -> list[str]:
-    """Return the lines of the page that tell how the speed went on."""
+    """Return the lines of the page that show the speed so far."""
     live = LiveStatus(
         run_id="r",
         sequence=7,
@@ -31,7 +31,7 @@ def so_far(speeds: tuple[float, ...], width: int | None) -> list[str]:
 
 
 def test_the_speed_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mark for each mean, with the highest in figures; one mean alone is no line."""
+    """A mark for each mean, with the highest in figures; a single mean is not shown."""
     monkeypatch.setattr("unloader.cli.display.pages.can_show_blocks", lambda _: True)
     assert so_far((0.0, 500.0, 1000.0), None) == ["so far       ▁▄█ up to 1,000 rows/s"]
     assert so_far((500.0,), None) == []

@@ -1,4 +1,4 @@
-"""The phases of a run as they happen: nothing stands still while a database is slow to answer."""
+"""The phases of a run as they happen: the display moves while a database is slow to answer."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_measuring_codecs_is_a_phase_of_its_own(unloader: Run, database: str) ->
 def test_a_log_of_text_tells_a_phase_that_takes_long(
     server: tuple[str, str], environment: dict[str, str], program: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """While another session holds a lock the log says what is waited for, once."""
+    """While another session holds a lock, the log names it once as the reason for the wait."""
     arguments = [*program, "run", server[0], "--table", "t", "--to", "out"]
     with (
         locked(server),
@@ -104,7 +104,7 @@ def test_a_log_of_text_tells_a_phase_that_takes_long(
 def test_the_seconds_of_a_phase_run_on_a_terminal(
     server: tuple[str, str], environment: dict[str, str], program: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """The picture changes although nothing comes from the database; then the run goes on."""
+    """The picture changes although the database sends nothing; then the run continues."""
     arguments = [*program, "run", server[0], "--table", "t", "--to", "out"]
     leader, follower = pty.openpty()
     shown = b""

@@ -12,12 +12,12 @@ from unloader.placement.evidence import Evidence, WorkerEvidence, node_records, 
 
 
 def shown(count: int, nodes: int = 2, **unknown: Any) -> str:
-    """Return the tables of so many workers, the last half on memory of another node.
+    """Return the tables of `count` workers, the last half on memory of another node.
 
     Args:
-        count: Of workers.
-        nodes: How many.
-        unknown: Fields of nodes and workers that are not known, and what they hold then.
+        count: Number of workers.
+        nodes: Number of nodes.
+        unknown: Unknown fields of nodes and workers, with their values.
     """
     workers = tuple(
         WorkerEvidence(
@@ -65,7 +65,7 @@ def test_many_workers_are_in_the_manifest() -> None:
 
 
 def test_what_is_not_known_is_a_dash() -> None:
-    """A run too short for rates, workers that nobody saw."""
+    """A run too short for rates, and workers that were not observed."""
     unknown = {"rows_per_second": None, "bytes_per_second": None, "local_share": None, "ran_on": []}
     by_node, by_worker = shown(2, **unknown).split("\n\n")
     assert by_node.splitlines()[1].split() == ["0", "1", "-", "-", "-"]

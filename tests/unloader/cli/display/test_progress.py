@@ -27,7 +27,7 @@ ENDLESS = "SELECT i, md5(CAST(i AS VARCHAR)) AS m FROM range(100000000000) t(i)"
 def start(
     tmp_path: Path, environment: dict[str, str], program: tuple[str, ...], database: str
 ) -> Callable[..., subprocess.Popen[str]]:
-    """Start a run that does not end by itself, with a line of progress ten times a second."""
+    """Start a run that does not end, with a line of progress ten times a second."""
 
     def run(*arguments: str) -> subprocess.Popen[str]:
         return Program(
@@ -45,7 +45,7 @@ def start(
 def test_sigint_stops_in_good_order(
     start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    """Ctrl-C: a line at once, no file under its final name, and exit status 130."""
+    """Ctrl-C: an immediate line, no file under its final name, and exit status 130."""
     with start() as process:
         assert process.stderr is not None
         lines = []
@@ -88,7 +88,7 @@ def test_sigterm_stops_and_json_lines_have_the_same_facts(
 
 
 def is_progress(event: dict[str, object]) -> bool:
-    """Return whether a line of the log tells how far the units are."""
+    """Return whether a line of the log has the progress of the units."""
     return event["event"] == "progress" and event["phase"] == "unloading"
 
 

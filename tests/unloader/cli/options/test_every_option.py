@@ -95,7 +95,7 @@ OF_TABLES = {option.name for option in declared_in(job_options.Tables)}
 def sample(option: Option) -> str:
     """Return a text for a value that is not the default; of a flag `true` or `false`."""
     if option.is_flag:
-        # A header is what the usual dialect has.
+        # The usual dialect has a header.
         return "false" if option.name == "header" else str(not option.initial).lower()
     if isinstance(option.kind, kinds.Choice):
         return next(each for each in reversed(option.kind.choices) if each != option.initial)
@@ -188,7 +188,7 @@ def test_an_option_reaches_its_field_from_each_place(
 
 @pytest.mark.parametrize("command", [run.command, plan.command], ids=["run", "plan"])
 def test_every_parameter_is_one_of_the_list(command: click.Command) -> None:
-    """No command has an option of its own making."""
+    """No command has an option outside the list."""
     shown = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
     declared = [each.declared for each in shown if isinstance(each, JobOption)]
     assert len(declared) == len(shown)

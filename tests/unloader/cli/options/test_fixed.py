@@ -85,7 +85,7 @@ def test_every_value_stands_where_the_manifest_says(
 def test_widths_do_not_depend_on_units_or_workers(
     unloader: Run, things: str, tmp_path: Path
 ) -> None:
-    """Whatever reads the table and cuts the files, records have one size and one content."""
+    """With each way to read the table and cut the files, records have one size and one content."""
     for name, options in {
         "one": ("--parallelism", "1"),
         "many": ("--parallelism", "3", "--split", "range", "--unit-bytes", "64KiB"),
@@ -215,7 +215,7 @@ def test_sqlite_does_not_pad_its_char_columns(unloader: Run, tmp_path: Path) -> 
 def test_a_substitute_stands_for_what_an_encoding_lacks(
     unloader: Run, things: str, tmp_path: Path, encoder: str
 ) -> None:
-    """Without it the run stops and names it; one that is lacking itself is refused at once."""
+    """Without it the run stops and names it; a substitute that the encoding lacks is refused."""
     arguments = (
         *("run", things, "--table", "euro", "--encoding", "latin-1", "--encoder", encoder),
         *("--no-header", "--to", "out"),

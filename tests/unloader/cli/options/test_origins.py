@@ -1,4 +1,4 @@
-"""What was set is told with where it was set: no variable narrows a run in silence."""
+"""Settings are shown with their origin: no variable narrows a run in silence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def settings_in(directory: Path) -> dict[str, tuple[str, str]]:
 def test_a_variable_that_narrows_is_told_everywhere(
     unloader: Run, database: str, tmp_path: Path
 ) -> None:
-    """The log, the result and the manifest say which rows these are and who chose them."""
+    """The log, the result and the manifest have the condition and its origin."""
     arguments = ("run", database, "--table", "orders", "--to", "out")
     result = unloader(*arguments, variables=NARROWED)
     assert result.returncode == 0, result.stderr
@@ -52,7 +52,7 @@ def test_a_variable_that_narrows_is_told_everywhere(
 def test_only_quiet_runs_say_nothing(
     unloader: Run, database: str, tmp_path: Path, form: tuple[str, ...], said: bool
 ) -> None:
-    """Without progress the line stays, since nobody gave that condition to this very run."""
+    """Without progress the line stays, since the condition was not given to this run."""
     arguments = ("run", database, "--table", "orders", "--to", "out", "--json")
     result = unloader(*arguments, *form, variables=NARROWED)
     assert ("UNLOADER_WHERE" in result.stderr) is said
@@ -61,7 +61,7 @@ def test_only_quiet_runs_say_nothing(
 
 
 def test_each_origin_is_told_by_its_name(unloader: Run, database: str, tmp_path: Path) -> None:
-    """Job file, variable and command line are told apart; what only tells is left out."""
+    """Job file, variable and command line are distinguished; display options are left out."""
     (tmp_path / "job.toml").write_text(
         f'source = "{database}"\ntable = "orders"\ncolumns = ["id", "name"]\nretries = 2\n'
         "log-interval = 5\n"
@@ -94,7 +94,7 @@ def test_a_plan_tells_what_it_selects(unloader: Run, database: str, tmp_path: Pa
 
 @pytest.mark.parametrize("kind", ["oracle", "duckdb"])
 def test_statements_of_a_session_are_counted_and_not_shown(kind: str) -> None:
-    """They may hold a password; where the source does not know the option nothing is told."""
+    """They may hold a password; sources without the option show nothing."""
     import click
 
     from unloader.cli.commands.run import command

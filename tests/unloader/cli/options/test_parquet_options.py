@@ -78,7 +78,7 @@ def test_rows_in_another_order_stop_the_run(unloader: Run, database: str, tmp_pa
 def test_impossible_layouts_are_refused(
     unloader: Run, database: str, options: tuple[str, ...], what: str
 ) -> None:
-    """What cannot be meant is told before a worker starts."""
+    """Impossible options are refused before a worker starts."""
     done = unloader("run", database, "--table", "orders", *PARQUET, *options)
     assert done.returncode == 2
     assert what in done.stderr

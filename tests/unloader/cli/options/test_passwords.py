@@ -42,7 +42,7 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated(
 
 
 def test_a_password_in_a_job_file_is_refused(unloader: Run, tmp_path: Path) -> None:
-    """A job file is kept and shared; it says where the password is, never what it is."""
+    """A job file is kept and shared; it names the place of the password, never the password."""
     (tmp_path / "job.toml").write_text(f'password = "{SECRET}"\n')
     result = unloader("run", "job.toml", "--to", "out")
     assert result.returncode == 2
@@ -52,7 +52,7 @@ def test_a_password_in_a_job_file_is_refused(unloader: Run, tmp_path: Path) -> N
 
 @pytest.fixture
 def open_directory() -> Iterator[Path]:
-    """A directory that every user may enter; those of pytest let nobody in."""
+    """A directory that every user may enter; directories of pytest are closed to other users."""
     made = Path(tempfile.mkdtemp(dir="/tmp"))
     made.chmod(0o755)
     yield made
@@ -102,7 +102,7 @@ def test_a_job_file_with_a_password_is_a_secret(
 def test_places_that_cannot_be_are_refused(
     unloader: Run, database: str, options: tuple[str, ...], said: str
 ) -> None:
-    """Two places at once, and a credential where there is none; its name may be the password."""
+    """Two places together, and a missing credential; its name may be the password."""
     result = unloader("describe", database, *options)
     assert result.returncode in (2, 3)
     assert said in result.stderr
@@ -144,7 +144,7 @@ def test_a_prompt_asks_on_the_terminal_and_shows_nothing(
         shown = b""
         while b"Password for" not in shown:
             shown += os.read(leader, 1024)
-        # What is typed before the echo is off is shown, and then thrown away.
+        # Text that is typed before the echo is off is shown, and then thrown away.
         while termios.tcgetattr(leader)[3] & termios.ECHO:
             time.sleep(0.01)
         os.write(leader, f"{SECRET}\n".encode())

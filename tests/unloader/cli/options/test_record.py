@@ -83,7 +83,7 @@ RECORDED: dict[str, Any] = {
 
 
 def test_the_record_of_the_options_stays(unloader: Run, database: str) -> None:
-    """Keys and values are those that scripts have read so far."""
+    """Keys and values stay as scripts read them."""
     arguments = ("run", database, "--table", "orders", "--to", "out", "--json", "--quiet")
     options = ("--where", "id<5", "--dialect", "sqlldr-var", "--retries", "1")
     more = ("--numa-nodes", "0", "--overwrite", "--parallelism", "1")

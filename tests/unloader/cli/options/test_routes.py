@@ -1,4 +1,4 @@
-"""Routes on the command line and in job files: what they become, and what they cannot be."""
+"""Routes on the command line and in job files: their meaning, and refused ones."""
 
 from __future__ import annotations
 

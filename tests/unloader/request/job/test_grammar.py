@@ -1,4 +1,4 @@
-"""Job files: where the keys and entries stand, and what is said of mistakes."""
+"""Job files: the places of keys and entries, and the reports of mistakes."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def read(path: Path) -> JobFile:
 
 
 def values(job: JobFile) -> dict[str, object]:
-    """Return what the top of a job file says."""
+    """Return the keys and values at the top of a job file."""
     return {given.key: given.value for given in job.values}
 
 
 def mistakes(path: Path) -> list[str]:
-    """Return all that is wrong with a job file."""
+    """Return all mistakes of a job file."""
     found: list[Mistake] = []
     read_job(path, OPTIONS, found.append)
     return [each.error.message.replace(f"{path.parent}/", "") for each in found]
@@ -63,7 +63,7 @@ def test_an_unknown_key_is_told_with_the_closest_known_one(tmp_path: Path) -> No
 
 
 def test_an_option_of_another_command_belongs_on_the_command_line(tmp_path: Path) -> None:
-    """A job file of a run may be swept; what the sweep itself takes does not stand in it."""
+    """A job file of a run may be swept; the sweep's own options are not allowed in it."""
     found: list[Mistake] = []
     path = write(tmp_path, 'table = "T"\nmax-spread = 5\n')
     read_job(path, OPTIONS, found.append, {"table", "max_spread"})
@@ -87,7 +87,7 @@ def test_a_password_in_a_job_file_is_refused_without_showing_it(tmp_path: Path) 
 
 @pytest.mark.parametrize("content", [b"table = ", b"a = " + b"[" * 100_000])
 def test_a_broken_job_file_is_named(tmp_path: Path, content: bytes) -> None:
-    """What is not TOML is a configuration error with the file's name."""
+    """Text that is not TOML is a configuration error with the file's name."""
     path = tmp_path / "job.toml"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"job\.toml is not TOML"):
@@ -102,7 +102,7 @@ def test_a_missing_job_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mark", ["utf-16", "latin-1"])
 def test_a_file_in_another_encoding_is_named(tmp_path: Path, mark: str) -> None:
-    """TOML is UTF-8; what is not is told as that."""
+    """TOML is UTF-8; another encoding is reported."""
     path = tmp_path / "job.toml"
     path.write_bytes('table = "é"'.encode(mark))
     with pytest.raises(ConfigError, match=r"job\.toml is not UTF-8 text"):
@@ -110,7 +110,7 @@ def test_a_file_in_another_encoding_is_named(tmp_path: Path, mark: str) -> None:
 
 
 def test_a_mark_of_the_byte_order_is_no_mistake(tmp_path: Path) -> None:
-    """Editors of Windows put one in front of UTF-8."""
+    """Editors of Windows write one before UTF-8."""
     path = tmp_path / "job.toml"
     path.write_bytes('table = "é"'.encode("utf-8-sig"))
     assert values(read(path)) == {"table": "é"}
@@ -131,7 +131,7 @@ def test_a_mark_of_the_byte_order_is_no_mistake(tmp_path: Path) -> None:
 def test_each_mistake_is_told_with_its_line(
     tmp_path: Path, text: str, line: int, what: str
 ) -> None:
-    """Other tables, tables of tables and wrong keys are told by file and line."""
+    """Other tables, tables of tables and wrong keys are reported by file and line."""
     path = write(tmp_path, text)
     with pytest.raises(UsageError, match=what) as caught:
         read(path)
@@ -194,7 +194,7 @@ def test_entries_have_their_own_values_and_those_above(tmp_path: Path) -> None:
 
 
 def test_every_mistake_is_told_with_file_entry_and_key(tmp_path: Path) -> None:
-    """All of them at once, those of included files by their own names."""
+    """All of them in one error; mistakes of included files have their own file's name."""
     write(tmp_path, "tabel = 't'\nretries = 'many'\n[[table]]\nnull = '-'", "base.toml")
     path = write(
         tmp_path,
@@ -248,7 +248,7 @@ password = "tiger"
     ],
 )
 def test_what_is_no_entry_is_refused(tmp_path: Path, text: str, what: str) -> None:
-    """Tables where lists of them belong, and two places that say what is unloaded."""
+    """Tables where lists of them belong, and two places that name the tables to unload."""
     with pytest.raises(UsageError, match=what):
         read(write(tmp_path, text))
 
@@ -273,7 +273,7 @@ def test_later_files_override_earlier_ones(tmp_path: Path) -> None:
 
 
 def test_a_circle_of_includes_is_named(tmp_path: Path) -> None:
-    """Files that include each other are told in their order."""
+    """Files that include each other are listed in their order."""
     write(tmp_path, "\ninclude = ['b.toml']", "a.toml")
     write(tmp_path, "include = 'a.toml'", "b.toml")
     path = write(tmp_path, "include = 'a.toml'")
@@ -284,7 +284,7 @@ def test_a_circle_of_includes_is_named(tmp_path: Path) -> None:
 
 
 def test_an_included_file_that_cannot_be_read_is_told_with_who_includes_it(tmp_path: Path) -> None:
-    """So is one that is not TOML, and a path that is none."""
+    """So is a file that is not TOML, and a value that is not a path."""
     write(tmp_path, "= 1", "broken.toml")
     path = write(tmp_path, "\ninclude = ['gone.toml', 'broken.toml']")
     assert mistakes(path) == [
@@ -357,7 +357,7 @@ def test_a_variable_that_cannot_be_replaced_is_told(
 def test_a_variable_that_is_not_declared_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In every key that is shown, and in the path of an included file; whatever its name is."""
+    """In every key that is shown, and in the path of an included file; for any variable name."""
     monkeypatch.setenv("INNOCENT", "t1ger-lily")
     for option in of_scope(OPTIONS, "run"):
         if str not in option.kind.takes or option.secret or not option.expands or option.is_flag:
@@ -373,7 +373,7 @@ def test_a_variable_that_is_not_declared_is_refused(
 def test_declarations_of_all_files_count_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An included file may use what the outer one declares, also in its own include."""
+    """An included file may use the outer file's declarations, also in its own include."""
     monkeypatch.setenv("SITE", "a")
     write(tmp_path, "shown_variables = 'NIGHT'\nto = '/x/${SITE}'", "inner-a.toml")
     write(tmp_path, "include = 'inner-${SITE}.toml'", "base.toml")
@@ -394,7 +394,7 @@ def test_a_declaration_has_names_alone(tmp_path: Path, value: str) -> None:
 def test_a_statement_of_a_session_takes_every_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is shown nowhere; what the variable holds is hidden in all texts from then on."""
+    """It is never shown; the variable's value is hidden in all texts from then on."""
     monkeypatch.setattr(redaction, "_learned", set())
     monkeypatch.setenv("INNOCENT", "t1ger-lily")
     path = write(tmp_path, "session-sql = ['SET ROLE r IDENTIFIED BY ${INNOCENT}']")
