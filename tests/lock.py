@@ -1,7 +1,7 @@
 """Writes `constraints.txt`: the versions of all packages with which the suite has run.
 
 Run it in the environment of a suite that passed: `.venv-test/bin/python tests/lock.py`. It reads
-setup.cfg and what is installed, asks no registry, and writes names and versions alone.
+setup.cfg and the installed packages, asks no registry, and writes names and versions alone.
 """
 
 from __future__ import annotations

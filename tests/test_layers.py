@@ -240,7 +240,7 @@ def test_no_import_cycle() -> None:
 
 
 def test_no_import_cycle_in_the_support_of_tests() -> None:
-    """The same for the programs and servers that tests use."""
+    """The programs and servers that tests use have no import cycle between folders."""
     rooms = sorted(path.name for path in SUPPORT.iterdir() if path.is_dir())
     assert "oracle_server" in rooms
     assert set(cycles(edges(modules(SUPPORT, *rooms)))) == set()

@@ -174,7 +174,7 @@ def test_contract_of_many_types(postgres: Any, url: str) -> None:
         query = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'unloader%'"
         return set(postgres.run(query).split())
 
-    # Other tests share the server, and what they leave there is not this test's matter.
+    # Other tests share the server, and their leftovers do not concern this test.
     before = connected()
 
     def nobody_of_ours_is_connected() -> None:
@@ -354,7 +354,7 @@ def reader(postgres: Any, url: str) -> Iterator[str]:
 def test_a_reader_of_the_parent_alone_gets_one_unit(
     postgres: Any, url: str, reader: str, tmp_path: Path
 ) -> None:
-    """Who may not read the partitions gets the whole table as one unit, and is told why."""
+    """A user who may not read the partitions gets the whole table as one unit, and the reason."""
     postgres.run(
         f"CREATE TABLE closed ({COLUMNS}) PARTITION BY HASH (k);"
         "CREATE TABLE closed_0 PARTITION OF closed FOR VALUES WITH (MODULUS 2, REMAINDER 0);"
@@ -394,7 +394,7 @@ def test_a_reader_of_some_columns_gets_them(
 def test_a_reader_of_some_columns_of_a_partitioned_table_gets_them(
     postgres: Any, url: str, reader: str, tmp_path: Path
 ) -> None:
-    """Rights on columns are none on `tableoid`: rows are counted without asking for it."""
+    """Rights on columns do not include `tableoid`: rows are counted without it."""
     postgres.run(
         f"CREATE TABLE column_parts ({COLUMNS}) PARTITION BY HASH (k);"
         "CREATE TABLE column_parts_0 PARTITION OF column_parts"

@@ -2,9 +2,9 @@
 
     python dialect_table.py DIALECTS CORPUS
 
-They are those of the property tests, as many as `DIALECTS` holds; `dialects.cpp` reads the file.
-What the library is given is `writers.native.description`'s; what the round trip is checked
-against are the options as a user gives them.
+The property tests make them, as many as `DIALECTS` holds; `dialects.cpp` reads the file. The
+library gets the description of `writers.native.description`. The round trip is checked against the
+options as a user gives them.
 """
 
 from __future__ import annotations

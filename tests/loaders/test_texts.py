@@ -55,7 +55,7 @@ def test_every_text_comes_back(
         text.replace("SOURCE", source).replace("DEST", str(destination)) for text in BLOCKS[name]
     ]
     command.run(*shlex.split(unload)[1:], "--verify", "full", "--quiet")
-    # What is indented further continues.
+    # A line with more indentation continues the one before.
     found = loaded([text.replace("\n  ", " ") for text in load])
     expected: list[Any] = list(rows)
     if name.startswith(NULL_IS_EMPTY):

@@ -37,7 +37,7 @@ class Unreadable:
 
 
 def do(task: tuple[str, object], report: Report) -> object:
-    """Do what the task names, with its argument."""
+    """Do the task by its name, with its argument."""
     name, argument = task
     return globals()[f"_{name}"](argument, report)
 
@@ -243,7 +243,7 @@ def _start_a_helper(argument: float, report: Report) -> None:
 
 def _start_a_helper_and_return(argument: object, report: Report) -> int:
     helper = subprocess.Popen(["sleep", "600"])
-    # Nobody will poll it any more, and Python would complain of that.
+    # It is not polled again, and Python would warn about that.
     helper.returncode = 0
     return helper.pid
 

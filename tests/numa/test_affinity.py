@@ -1,4 +1,4 @@
-"""Binding of the calling thread, against the real kernel, whatever it allows."""
+"""Binding of the calling thread, against the real kernel with its own limits."""
 
 import json
 import os
@@ -93,7 +93,7 @@ def test_an_interrupt_at_any_moment_leaves_no_binding(policy: str) -> None:
 
 @needs_affinity
 def test_cpus_that_cannot_be_given_back_leave_the_seat() -> None:
-    """Where what was before is no longer to be had, the thread gets all there is, not the seat."""
+    """If its earlier CPUs are gone, the thread gets all available CPUs, not the seat's."""
     code = (
         "import json, os, sys; from numa.affinity import seated\n"
         "from numa.model import Seat\n"
@@ -115,7 +115,7 @@ def test_cpus_that_cannot_be_given_back_leave_the_seat() -> None:
 @needs_affinity
 @pytest.mark.skipif(REFUSED is not None, reason=f"no memory policy here: {REFUSED}")
 def test_an_unbound_seat_keeps_the_users_own_policy() -> None:
-    """Where workers are left alone, so is the policy that somebody's numactl has set."""
+    """If workers are not bound, the policy of the user's numactl stays, too."""
     node = min(mempolicy.allowed_nodes())
     before = mempolicy.current()
     theirs = mempolicy.Policy(mode=mempolicy.INTERLEAVE, nodes=frozenset((node,)))
@@ -132,7 +132,7 @@ def test_an_unbound_seat_keeps_the_users_own_policy() -> None:
 @needs_affinity
 @pytest.mark.skipif(REFUSED is not None, reason=f"no memory policy here: {REFUSED}")
 def test_interleaving_leaves_out_nodes_without_cpus() -> None:
-    """Memory of graphics cards and the like is not taken by turns, unless there is no other."""
+    """Interleaving uses the memory of graphics cards and similar devices only as a last resort."""
     allowed = mempolicy.allowed_nodes()
     with seated(first_seat(), "interleave"):
         nodes = mempolicy.current().nodes
@@ -211,7 +211,7 @@ def test_a_seat_whose_cpus_are_off_takes_others_of_its_node() -> None:
 
 @needs_affinity
 def test_partly_refused_cpus_are_a_note() -> None:
-    """Of CPUs that are there only in part the report has those that were had."""
+    """If only some of the CPUs exist, the report has the bound ones."""
     cpu = min(os.sched_getaffinity(0))
     seat = Seat(worker=0, node=0, cpus=(cpu, 1000), memory_node=None)
     with seated(seat, "local") as report:
@@ -259,7 +259,7 @@ def test_unknown_policy_is_refused() -> None:
 def test_refused_policy_leaves_the_cpus_bound() -> None:
     """Where the kernel refuses the call, as containers do, workers run with CPUs bound and a note.
 
-    The refusal is a real one: a system-call filter in a process of its own.
+    The refusal is a real one: a system-call filter in a separate process.
     """
     program = Path(__file__).with_name("refused_policy.py")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -278,12 +278,12 @@ def machine(*nodes: Node, note: str | None = None) -> Topology:
 
 
 def node(at: int, **others: Any) -> Node:
-    """Return a node of one CPU and some memory, or of what is said instead."""
+    """Return a node of one CPU and some memory, changed by `others`."""
     return Node(**{"id": at, "cpus": (at,), "memory_bytes": 1, **others})
 
 
 def test_a_machine_of_one_node_loses_nothing() -> None:
-    """With one node that has CPUs for anybody, nobody need be told; even if policies are refused.
+    """With a single node that has CPUs, no warning is needed, even if policies are refused.
 
     Memory beside it without any CPUs, or one CPU of it that is not ours, changes nothing.
     """

@@ -43,7 +43,7 @@ def test_list_is_parsed(text: str, numbers: tuple[int, ...]) -> None:
     ],
 )
 def test_garbage_list_is_refused(text: str) -> None:
-    """What is no list is refused with its text, cut to what fits a line."""
+    """Text that is not a list is refused and quoted, cut to fit a line."""
     with pytest.raises(TopologyError, match="not a list") as caught:
         parse_cpu_list(text)
     assert repr(text[:80]) in str(caught.value)

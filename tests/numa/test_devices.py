@@ -111,7 +111,7 @@ def test_device_file_and_links_to_it(devices: Devices) -> None:
 
 
 def test_minus_one_is_no_node(devices: Devices) -> None:
-    """Where the kernel says -1, as most virtual machines do, there is no node and a note."""
+    """If the kernel reports -1, as on most virtual machines, the node is unknown, with a note."""
     found = devices.ask("eth2")
     assert (found.node, found.note) == (None, "the kernel names no node for eth2")
 
@@ -224,7 +224,7 @@ def test_file_system_that_hides_its_device(devices: Devices, tmp_path: Path) -> 
     ["eth7", "", "../absent", "/dev/absent", "/no/such/file", "/dev/null", "x" * 5000, "a\0b"],
 )
 def test_what_is_not_there_is_refused_with_what_is(devices: Devices, name: str) -> None:
-    """A name that is no device and no file is refused with the interfaces and disks there are."""
+    """A name of neither a device nor a file is refused with a list of interfaces and disks."""
     if name == "/dev/null":
         os.symlink("/dev/null", devices.dev / "null")
     with pytest.raises(TopologyError, match="Next: name one of these") as caught:

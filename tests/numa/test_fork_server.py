@@ -1,4 +1,4 @@
-"""Workers that are forks of a server: what they have from it, and what becomes of them with it."""
+"""Workers that are forks of a server: their inherited state, and their end with the server."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ def pool() -> Iterator[Pool]:
 
 
 def state(pool: Pool, worker: int = 0) -> dict[str, object]:
-    """Return what the process of a worker has from the one that started it."""
+    """Return the state that a worker's process has inherited."""
     pool.assign(worker, ("state", None))
     (end,) = (each for each in gather(pool, 1) if isinstance(each, Finished))
     assert isinstance(end.result, dict)
@@ -40,7 +40,7 @@ def state(pool: Pool, worker: int = 0) -> dict[str, object]:
 
 
 def test_a_program_with_threads_and_handlers_has_forks(pool: Pool) -> None:
-    """They have what the server has loaded, and nothing of this process except one descriptor."""
+    """They have the server's modules, and nothing of this process except one descriptor."""
     over = threading.Event()
     threading.Thread(target=over.wait).start()
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
@@ -69,7 +69,7 @@ def test_a_program_with_threads_and_handlers_has_forks(pool: Pool) -> None:
 
 
 def test_a_server_has_one_thread_and_no_warning(tmp_path: Path) -> None:
-    """Python warns of a fork with threads from 3.12 on; there is no such fork."""
+    """Python warns of a fork with threads from 3.12 on; the server never does one."""
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider")
     done = subprocess.run(
         [*command, str(HERE / "test_fork_server.py"), "-k", "threads_and_handlers"],

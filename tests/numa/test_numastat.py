@@ -35,7 +35,7 @@ def test_what_was_counted_between_two_readings(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_counters(tmp_path: Path) -> None:
-    """Where there is no folder, or no such file in it, nothing is known and nothing fails."""
+    """Without the folder, or without its file, the counters are unknown and nothing fails."""
     (tmp_path / "node0").mkdir()
     assert machine_pages(tmp_path) == {}
     assert machine_pages(tmp_path / "none") == {}

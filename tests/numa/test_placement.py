@@ -16,7 +16,7 @@ from numa.placement import BINDS, PLACEMENTS, place
 
 
 def machine(*sizes: int, threads: int = 1) -> Topology:
-    """Nodes with so many cores each; CPUs are numbered as Linux does, second threads last."""
+    """Nodes with these numbers of cores; CPUs are numbered as Linux does, second threads last."""
     cores = sum(sizes)
     nodes, first = [], 0
     for node, size in enumerate(sizes):
@@ -177,8 +177,11 @@ def test_memory_comes_from_the_nearest_node_that_has_some(
 def test_whole_cores_come_before_second_threads(
     topology: Topology, parallelism: int, placement: str
 ) -> None:
-    """Bound to cores, a worker has all threads of one; no core of a node has two workers while
-    another has none, nor two for each thread while another has a thread free."""
+    """Bound to cores, a worker has all threads of one core.
+
+    No core of a node has two workers while another is free. No core has two workers for each thread
+    while another core has a free thread.
+    """
     seats = place(topology, parallelism, placement=placement, bind="core")
     used = Counter(seat.cpus for seat in seats)
     assert set(used) <= {core for node in topology.nodes for core in node.cores}
@@ -244,7 +247,7 @@ def test_close_fills_the_first_node_first() -> None:
 
 
 def test_close_goes_on_by_distance_from_where_it_began() -> None:
-    """After the first node come its neighbours, nearest first; of equals those of its package."""
+    """After the first node come its neighbours: nearest first, and among equals its package first."""
     rows = ((10, 32, 21), (32, 10, 21), (21, 21, 10))
     flat = machine(1, 1, 1)
     nodes = tuple(replace(node, distances=rows[node.id]) for node in flat.nodes)
@@ -279,7 +282,7 @@ def test_no_binding_leaves_cpus_and_memory_free() -> None:
 
 
 def test_memory_only_node_gets_no_seat() -> None:
-    """A node without CPUs seats nobody, and lends its memory to those that have none for us."""
+    """A node without CPUs gets no seat, and lends its memory to nodes without memory for us."""
     nodes = (
         Node(id=0, cpus=(), memory_bytes=1 << 30),
         Node(id=1, cpus=(0, 1), memory_bytes=0),

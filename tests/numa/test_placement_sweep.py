@@ -53,7 +53,7 @@ def test_seats_are_balanced_at_every_parallelism(name: str, placement: str) -> N
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_each_parallelism_is_the_start_of_the_next(name: str, placement: str) -> None:
-    """Seats for n are those of the largest deal cut to n; on huge machines at some n."""
+    """Seats for n are the first n of the largest deal; on huge machines only some n are tried."""
     topology = dict(all_trees())[name]
     count = 2 * cpus_of(topology)
     seats = place(topology, count, placement=placement)

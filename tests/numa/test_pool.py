@@ -1,4 +1,4 @@
-"""The pool with real processes: what comes of tasks, and what it refuses."""
+"""The pool with real processes: results of tasks, and refusals."""
 
 import os
 import pickle
@@ -23,7 +23,7 @@ ENDS = (Finished, Raised, Lost)
 def gather(
     pool: Pool, count: int, kinds: tuple[type, ...] = (Finished, Raised, Lost)
 ) -> list[WorkerEvent]:
-    """Wait until so many events of these kinds have come; return all that came."""
+    """Wait until `count` events of these kinds have come; return all events."""
     events: list[WorkerEvent] = []
     while sum(isinstance(event, kinds) for event in events) < count:
         fresh = pool.wait(PATIENCE_SECONDS)
@@ -52,7 +52,7 @@ def shared() -> Iterator[Pool]:
 
 
 def test_results_of_several_workers() -> None:
-    """Each worker announces itself, then gives the result of its own task, assigned before."""
+    """Each worker announces itself, then gives the result of the task assigned to it before."""
     with Pool(seats(3), ENTRY) as pool:
         for worker in range(3):
             pool.start(worker)
@@ -107,7 +107,7 @@ def test_workers_start_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_child_has_one_pipe_and_its_own_session() -> None:
-    """The last of several children holds its own pipe end and no other's."""
+    """The last of several children holds only its own pipe end."""
     with Pool(seats(3), ENTRY) as pool:
         for worker in range(3):
             pool.start(worker)
@@ -137,7 +137,7 @@ def test_messages_of_threads_stay_whole(shared: Pool) -> None:
 
 
 def test_large_task_and_result(shared: Pool) -> None:
-    """What is larger than the pipe travels both ways, and assigning it does not wait."""
+    """Data larger than the pipe travels both ways, and assigning it does not wait."""
     data = os.urandom(3_000_000)
     assert run(shared, "echo", data) == [Finished(worker=0, result=data)]
 
@@ -149,7 +149,7 @@ def test_thousand_tiny_tasks(shared: Pool) -> None:
 
 
 def test_exception_comes_as_text(shared: Pool) -> None:
-    """A task that raises gives class, text and traceback; the worker goes on."""
+    """A task that raises gives class, text and traceback; the worker continues."""
     (raised,) = run(shared, "raise", "no such part")
     assert isinstance(raised, Raised)
     assert (raised.kind, raised.message) == ("LookupError", "no such part")
@@ -181,7 +181,7 @@ def test_what_cannot_be_sent_is_raised(shared: Pool, name: str) -> None:
 
 
 def test_what_it_prints_is_not_seen(shared: Pool, capfd: pytest.CaptureFixture[str]) -> None:
-    """Nothing a task, or what it starts, prints reaches our standard output."""
+    """Output of a task, or of its children, does not reach our standard output."""
     (finished,) = run(shared, "print", "hello")
     assert isinstance(finished, Finished)
     assert capfd.readouterr() == ("", "")
@@ -209,7 +209,7 @@ def test_wait_times_out() -> None:
 
 
 def test_started_from_another_thread() -> None:
-    """A worker started by a thread that has ended since goes on working."""
+    """A worker started by a thread that has ended since continues to work."""
     with Pool(seats(1), ENTRY) as pool:
         thread = threading.Thread(target=pool.start, args=(0,))
         thread.start()
@@ -262,7 +262,7 @@ def test_bad_seats_and_policy_are_refused() -> None:
 
 
 def test_a_task_hears_what_it_is_told_while_it_runs(shared: Pool) -> None:
-    """In order, also what is told to a worker that is idle; and its next task comes as ever."""
+    """Messages arrive in order, also at an idle worker, and its next task comes as usual."""
     shared.assign(0, ("wait_until_told", "end"))
     gather(shared, 1, (Message,))
     for payload in ("one", {"two": 2}, "end"):

@@ -81,7 +81,7 @@ def test_killed_worker_is_lost_with_its_task() -> None:
 
 
 def test_messages_before_a_death_come_before_lost() -> None:
-    """All that was sent before os._exit is delivered; then Lost, with status and last words."""
+    """All messages sent before os._exit are delivered; then Lost, with status and last words."""
     with Pool(seats(1), ENTRY) as pool:
         pool.start(0)
         pool.assign(0, ("count_and_exit", 300))
@@ -170,7 +170,7 @@ def test_several_are_killed_at_once() -> None:
 
 
 def test_kill_gives_lost() -> None:
-    """`kill` reaps at once, the seat can be started again, and Lost comes before its Ready."""
+    """`kill` reaps immediately, the seat can be started again, and Lost comes before its Ready."""
     with Pool(seats(1), ENTRY) as pool:
         pool.start(0)
         pool.assign(0, ("sleep", 60))
@@ -189,7 +189,7 @@ def test_kill_gives_lost() -> None:
 
 
 def test_assign_to_a_dead_process_is_lost() -> None:
-    """A task given to a process that is just dead returns at once and comes back with Lost."""
+    """A task given to a process that is just dead does not wait, and comes back with Lost."""
     task = ("echo", b"x" * 3_000_000)
     with Pool(seats(1), ENTRY) as pool:
         pool.start(0)
@@ -203,7 +203,7 @@ def test_assign_to_a_dead_process_is_lost() -> None:
 
 
 def test_assign_to_a_stopped_process_returns() -> None:
-    """A child that does not read cannot hold up the parent, and gets all once it goes on."""
+    """A child that does not read cannot hold up the parent, and gets all once it continues."""
     data = b"x" * 3_000_000
     with Pool(seats(1), ENTRY) as pool:
         pool.start(0)
@@ -230,7 +230,7 @@ def test_stderr_is_kept_small() -> None:
 
 @pytest.mark.parametrize("task", [None, ("sleep", 60), ("ignore_sigterm", 60)])
 def test_close_leaves_nothing(task: object) -> None:
-    """Idle, busy or deaf to SIGTERM: after the close there is no process and no descriptor."""
+    """Idle, busy or deaf to SIGTERM: the close leaves neither a process nor a descriptor."""
     before = open_descriptors(), len(psutil.Process().children())
     pool = Pool(seats(2), ENTRY)
     for worker in (0, 1):
@@ -283,7 +283,7 @@ def test_an_interrupted_start_leaves_nothing() -> None:
         assert gather(pool, is_end)[-1] == Finished(worker=0, result=2)
 
 
-# A script of its own: no guard for __main__, and a side effect that a second import would repeat.
+# A separate script: no guard for __main__, and a side effect that a second import would repeat.
 SCRIPT = """
 import multiprocessing, sys, threading, time
 multiprocessing.set_start_method({method!r})
@@ -317,7 +317,7 @@ pool.close()
 def script(
     folder: Path, task: str, sleep: float, *, method: str = "fork", thread: bool = False
 ) -> Program[str]:
-    """Start a program of its own that runs two workers, in a session of its own."""
+    """Start a separate program that runs two workers, in a new session."""
     path = folder / "program.py"
     tasks = str(Path(__file__).parent)
     text = SCRIPT.format(
@@ -352,7 +352,7 @@ def test_script_without_a_guard(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.parametrize("thread", [True, False])
 def test_killed_parent_leaves_no_children(tmp_path: Path, method: str, thread: bool) -> None:
-    """When the parent is killed its processes die too, busy or not, whichever thread started them."""
+    """When the parent is killed its processes die too, busy or not, started by any thread."""
     with script(tmp_path, "sleep", 600, method=method, thread=thread) as program:
         pids = children_of(program)
         pids += [each.pid for each in psutil.Process(program.pid).children()]

@@ -1,4 +1,4 @@
-"""The pool and what is beyond a process: its helpers, the kernel, CPUs, and whoever wakes it."""
+"""The pool and its surroundings: helpers of processes, the kernel, CPUs, and wake-ups."""
 
 import os
 import signal
@@ -64,7 +64,7 @@ def test_wake_ends_one_wait() -> None:
 
 
 def test_what_a_task_started_dies_with_its_process() -> None:
-    """A driver's helper is ended with the process: crashed, killed or told to leave."""
+    """A driver's helper is ended with the process: crashed, killed or asked to leave."""
     with Pool(place(detect(), 1), ENTRY) as pool:
         heard = Listener(pool)
         pool.start(0)
@@ -99,7 +99,7 @@ def group(controller: Path) -> Path:
 def test_a_process_that_cannot_be_killed_is_left_behind() -> None:
     """One that waits inside the kernel holds up neither the pool nor its seat.
 
-    A frozen control group stands for a file server that does not answer: there SIGKILL waits, too.
+    A frozen control group simulates a file server that does not answer: there SIGKILL waits, too.
     """
     place_of_ice = group(FREEZER)
     with Pool(place(detect(), 1), ENTRY) as pool:
@@ -128,9 +128,9 @@ def test_a_process_that_cannot_be_killed_is_left_behind() -> None:
 
 
 def test_cpus_that_go_away_in_mid_run() -> None:
-    """A worker whose CPU is taken is moved by the kernel, and replaced on what is left.
+    """A worker whose CPU is taken is moved by the kernel, and replaced on the remaining CPUs.
 
-    A control group that loses a CPU stands for one that is switched off: the kernel moves the
+    A control group that loses a CPU simulates a CPU that is switched off: the kernel moves the
     worker off it and then refuses it, in the same way.
     """
     allowed = sorted(os.sched_getaffinity(0))

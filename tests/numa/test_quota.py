@@ -48,7 +48,7 @@ def test_v1_quota(machine: Machine, folder: str) -> None:
 
 
 def test_throttling(machine: Machine) -> None:
-    """Of our group and those above it, those whose quota has had a period are told."""
+    """Of our group and its parents, the groups whose quota has had a period are reported."""
     machine.group("0::/user.slice/job.scope\n")
     above, own = machine.cgroup / "user.slice", machine.cgroup / "user.slice" / "job.scope"
     machine.write(above / "cpu.stat", "usage_usec 7\nnr_periods 40\nnr_throttled 30\n")
@@ -136,7 +136,7 @@ def test_hybrid_without_a_mount_table(machine: Machine) -> None:
         ("/", "/", 5.0),
         # A namespace entered, and a group of it.
         ("/job", "/", 1.0),
-        # Moved out of the namespace: what is mounted belongs to others.
+        # Moved out of the namespace: the mount belongs to other processes.
         ("/../other/job", "/", None),
         # The mount is older than the namespace: it shows an ancestor, and no way down.
         ("/", "/../..", 5.0),
@@ -159,7 +159,7 @@ def test_namespaces(machine: Machine, own: str, shown: str, quota: float | None)
 
 
 def test_mounts_elsewhere_do_not_count(machine: Machine) -> None:
-    """Only the requested folder is read, and no other entry of the table."""
+    """Only the requested folder is read, and no further entry of the table."""
     machine.group("0::/\n")
     machine.write(
         machine.proc / "self" / "mountinfo",
@@ -170,7 +170,7 @@ def test_mounts_elsewhere_do_not_count(machine: Machine) -> None:
 
 
 def test_root_group_without_the_file(machine: Machine) -> None:
-    """The root group of v2 has no quota, and a v1 quota without its period is none."""
+    """The root group of v2 has no quota, and a v1 quota without its period does not count."""
     machine.group("4:cpu:/\n0::/\n")
     machine.write(machine.cgroup / "cpu" / "cpu.cfs_quota_us", "100000\n")
     assert machine.detect(8).cpu_quota is None

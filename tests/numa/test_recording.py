@@ -68,7 +68,7 @@ def test_only_what_is_read_is_recorded(tmp_path: Path) -> None:
     ],
 )
 def test_bad_line_is_refused(tmp_path: Path, line: str) -> None:
-    """A line that is none, or leads out of the folder, is refused with its number."""
+    """A malformed line, or one that leads out of the folder, is refused with its number."""
     with pytest.raises(TopologyError, match="line 3 of the recorded machine") as caught:
         lay_out(f"# head\ncpu/online: 0\n{line}\n", tmp_path / "inner")
     assert repr(line) in str(caught.value)
@@ -108,9 +108,9 @@ def test_folder_with_nothing_to_record_is_refused(tmp_path: Path) -> None:
 
 
 def test_unreadable_files_are_as_if_not_there(tmp_path: Path) -> None:
-    """Without the right to read them, files cost what they alone say, and no traceback.
+    """Unreadable files cost only their own facts, and cause no traceback.
 
-    In a process of its own, as nobody where the tests run as root: root may read everything.
+    In a separate process, without root's rights if the tests run as root: root may read everything.
     """
     lay_out(MACHINE, tmp_path)
     for name in ("node/node1/meminfo", "node/node1/distance", "cpu/cpu0/topology/core_cpus_list"):

@@ -81,7 +81,7 @@ def folder_of(root: Path, pid: int, threads: dict[int, tuple[str, int]]) -> Path
 @needs_affinity
 @needs_proc
 def test_a_bound_process_is_seen_on_its_cpu_only() -> None:
-    """A child bound to one CPU is seen there, with all its threads, and may use no other."""
+    """A child bound to one CPU is seen there, with all its threads, and may use only this CPU."""
     cpu = max(os.sched_getaffinity(0))
     code = (
         f"import os, threading; os.sched_setaffinity(0, [{cpu}])\n"
@@ -143,7 +143,7 @@ def test_memory_is_found_where_it_was_touched() -> None:
             assert say("go") == word
             seen = residences.look(0, pid)
             sizes.append([sum(dict(each).values()) for each in (seen.memory, seen.file_memory)])
-    # The kernel may make a huge page of what is around a small one at any time.
+    # The kernel may merge the pages around a small one into a huge page at any time.
     huge = 3 * MIB
     (own, files), *_ = sizes
     assert [[one - own, other - files] for one, other in sizes[1:]] == [
@@ -156,7 +156,7 @@ def test_memory_is_found_where_it_was_touched() -> None:
 
 
 def test_pages_of_several_nodes_and_sizes(tmp_path: Path) -> None:
-    """Pages count with their own size; files are apart from what has a file in name only."""
+    """Pages count with their own size; files are separate from mappings that only name a file."""
     pid = os.getpid()
     folder = folder_of(tmp_path, pid, {pid: ("python", 3), pid + 1: ("a) 7 (b", 11)})
     (folder / "numa_maps").write_text(NUMA_MAPS)
@@ -182,7 +182,7 @@ def test_a_kernel_that_tells_no_page_size() -> None:
 
 
 def test_a_thread_that_ends_meanwhile_is_left_out(tmp_path: Path) -> None:
-    """A thread without its file, or with half of it, takes nothing from what the others tell."""
+    """A thread without its file, or with half of it, does not change the figures of the others."""
     pid = os.getpid()
     folder_of(tmp_path, pid, {1: ("a", 1), 2: ("b", 2), 3: ("c", 4)})
     (tmp_path / str(pid) / "task" / "2" / "stat").unlink()
@@ -192,7 +192,7 @@ def test_a_thread_that_ends_meanwhile_is_left_out(tmp_path: Path) -> None:
 
 @needs_numa_maps
 def test_a_process_that_has_gone_keeps_what_was_seen() -> None:
-    """Looking at an ended process, reaped or not, changes nothing and is no cause for a note."""
+    """Looking at an ended process, reaped or not, changes nothing and causes no note."""
     with Program([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         residences = Residences()
         while not (seen := residences.look(0, process.pid)).memory:
@@ -207,7 +207,7 @@ def test_a_process_that_has_gone_keeps_what_was_seen() -> None:
 
 
 def test_the_next_process_of_a_worker_begins_anew(tmp_path: Path) -> None:
-    """Figures are those of a worker's last process; other workers keep theirs."""
+    """Figures are of a worker's last process; other workers keep their figures."""
     here, parent = os.getpid(), os.getppid()
     for pid, cpu in ((here, 1), (parent, 2)):
         folder = folder_of(tmp_path, pid, {pid: ("python", cpu)})
@@ -241,7 +241,7 @@ def test_a_kernel_without_numa_maps_is_a_note(tmp_path: Path) -> None:
 
 
 def test_a_hidden_process_is_a_note(tmp_path: Path) -> None:
-    """A process that lives and has no folder is hidden: nothing is known, and it says so.
+    """A process that lives and has no folder is hidden: nothing is known, and a note reports it.
 
     It may be there the next time, as after a lack of descriptors.
     """

@@ -1,4 +1,4 @@
-"""The supervisor with real processes: a process on each kept seat, whatever becomes of the last."""
+"""The supervisor with real processes: each kept seat has a process, after any end of the last."""
 
 import logging
 import os
@@ -57,7 +57,7 @@ def of(kind: type, found: list[WorkerEvent]) -> list[WorkerEvent]:
 
 
 def all_idle(supervisor: Supervisor, workers: int) -> None:
-    """Wait until so many workers are idle."""
+    """Wait until `workers` workers are idle."""
     events_until(supervisor, lambda found: len(supervisor.idle) == workers)
 
 
@@ -160,7 +160,7 @@ def test_fewer_and_more_workers(pair: Supervisor) -> None:
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_the_warm_up_comes_first(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker is up once the warm-up is done, whatever came of it, and nobody sees its messages."""
+    """A worker is up once the warm-up has ended, failed or not; its messages are not shown."""
     monkeypatch.setattr("multiprocessing.get_start_method", lambda allow_none: method)
     seats = place(detect(), 2)
     for warm_up in (("count", 3), ("raise", "x")):
@@ -258,7 +258,7 @@ def test_a_system_that_refuses_processes(pair: Supervisor, monkeypatch: pytest.M
 
 
 def test_a_refusal_at_the_start_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for more workers than can be had learns it at once."""
+    """A request for more workers than the system allows fails immediately."""
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     with (
         Supervisor(place(detect(), 1), ENTRY) as supervisor,
@@ -271,7 +271,7 @@ def test_a_refusal_at_the_start_comes_through(monkeypatch: pytest.MonkeyPatch) -
 def test_a_refusal_later_leaves_the_others(
     pair: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that is added is told of as vacant, and started when the system lets it."""
+    """An added worker is reported as vacant, and started when the system allows it."""
     pair.keep([0])
     with monkeypatch.context() as broken:
         broken.setattr(sys, "executable", "/nonexistent/python")
@@ -293,7 +293,7 @@ def test_woken_by_another_thread(pair: Supervisor) -> None:
 
 
 def test_an_error_in_the_block_leaves_nothing() -> None:
-    """Leaving by an exception ends every process, also those that are busy."""
+    """Leaving by an exception ends every process, also busy ones."""
     pids: dict[int, int] = {}
 
     def fail() -> None:

@@ -120,7 +120,7 @@ def test_offline_cpu_is_absent(machine: Machine) -> None:
 def test_offline_cpus_are_told(
     machine: Machine, lists: dict[str, str], offline: tuple[int, ...]
 ) -> None:
-    """CPUs that are there but off are named, from whichever lists there are; empty places not."""
+    """CPUs that exist but are off are named, from any of the lists; empty places are not."""
     machine.node(0, "0,2-3")
     for name, text in lists.items():
         machine.write(machine.sysfs / "cpu" / name, text + "\n")
@@ -131,7 +131,7 @@ def test_offline_cpus_are_told(
 
 @pytest.mark.parametrize("name", ["online", "present", "offline"])
 def test_garbage_list_of_power_is_passed_over_with_a_note(machine: Machine, name: str) -> None:
-    """A list of CPUs on or off that cannot be parsed costs only what it alone says."""
+    """A list of CPUs on or off that cannot be parsed costs only its own facts."""
     machine.node(0, "0-3")
     machine.write(machine.sysfs / "cpu" / name, "lots\n")
     topology = machine.detect(4)
@@ -200,7 +200,7 @@ def test_overlapping_lists_count_once(machine: Machine) -> None:
 
 
 def test_node_must_be_in_the_online_list(machine: Machine) -> None:
-    """A folder that the list leaves out is no node; a number without a folder is said.
+    """A folder that is not in the list is ignored; a number without a folder is reported.
 
     The rows of distances are about the list.
     """
@@ -420,7 +420,7 @@ def test_copied_tree_knows_nothing_of_us(machine: Machine) -> None:
 
 
 def test_copied_tree_can_be_cut_down(machine: Machine) -> None:
-    """Allowed CPUs that the other machine has not got, or has off, are said."""
+    """Allowed CPUs that the other machine does not have, or has off, are reported."""
     machine.node(0, "0-1")
     machine.write(machine.sysfs / "cpu" / "offline", "1\n")
     topology = recorded(machine.sysfs, allowed_cpus=frozenset({0, 1, 9}))
@@ -429,7 +429,7 @@ def test_copied_tree_can_be_cut_down(machine: Machine) -> None:
 
 
 def test_copied_tree_of_either_half(machine: Machine) -> None:
-    """`node/` alone says which CPUs there are, and so do the folders of `cpu/` alone."""
+    """`node/` alone has the list of CPUs, and so have the folders of `cpu/` alone."""
     machine.core(0, 1)
     assert recorded(machine.sysfs).nodes[0].cores == ((0, 1),)
     other = Machine(machine.sysfs / "other")
@@ -447,7 +447,7 @@ def test_copied_tree_of_either_half(machine: Machine) -> None:
 def test_copied_tree_without_the_allowed_cpus_is_refused(
     machine: Machine, allowed: frozenset[int], said: str
 ) -> None:
-    """CPUs of which the other machine has none are refused with those it has."""
+    """CPUs that do not exist on the other machine are refused with a list of its CPUs."""
     machine.node(0, "0-1")
     with pytest.raises(TopologyError, match="Next: ") as caught:
         recorded(machine.sysfs, allowed_cpus=allowed)
@@ -455,7 +455,7 @@ def test_copied_tree_without_the_allowed_cpus_is_refused(
 
 
 def test_folder_that_is_no_tree_is_refused(tmp_path: Path) -> None:
-    """A folder that is not there, has no node/ and no cpu/, or names no CPU is told apart."""
+    """Errors distinguish a missing folder, one without node/ and cpu/, and one without CPUs."""
     for folder, said in ((tmp_path / "absent", "is not a folder"), (tmp_path, "has no node/ and")):
         with pytest.raises(TopologyError, match="Next: give a folder with the layout of") as caught:
             recorded(folder)

@@ -89,7 +89,7 @@ def test_every_machine_is_read_whole(spec: TreeSpec) -> None:
 @few
 @given(machines(), st.frozensets(st.integers(0, 13), min_size=1))
 def test_every_machine_can_be_cut_down(spec: TreeSpec, allowed: frozenset[int]) -> None:
-    """Of the CPUs asked for each that is on is in one node or named; if none is, it is said."""
+    """Each requested CPU that is on is in one node or named; it is reported if all are off."""
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         root = write_tree(spec, Path(folder))
         there = allowed & (spec.cpus - spec.offline)
@@ -160,7 +160,7 @@ def test_mangled_machine_is_read_or_refused(spec: TreeSpec, data: st.DataObject)
 
 @given(st.text(max_size=30))
 def test_any_text_is_a_list_or_refused(text: str) -> None:
-    """Whatever stands in a list, the parser gives ascending numbers or its own error."""
+    """For any text the parser gives ascending numbers or its own error."""
     try:
         numbers = parse_cpu_list(text)
     except TopologyError:

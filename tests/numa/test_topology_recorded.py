@@ -1,7 +1,7 @@
-"""Real machines, as recorded: what is read of them.
+"""Real machines, as recorded: reading their topology.
 
-The facts expected were read off what hwloc 2.9.0 says of the same machines' files; where it differs
-the line says so.
+The expected facts are from hwloc 2.9.0 with the same machines' files; a line with a difference has
+a comment.
 """
 
 import os
@@ -62,7 +62,7 @@ def test_each_recorded_machine_has_its_facts() -> None:
 
 @pytest.mark.parametrize("name", FACTS)
 def test_recorded_machine(machines: dict[str, Topology], name: str) -> None:
-    """Nodes, CPUs, cores, packages and CPUs that are off are those that hwloc finds."""
+    """Nodes, CPUs, cores, packages and CPUs that are off are the same as in hwloc."""
     found = machines[name]
     packages = {node.package for node in found.nodes}
     assert (
@@ -133,7 +133,7 @@ def test_distances_of_a_big_machine(machines: dict[str, Topology]) -> None:
 
 
 def test_made_up_machines_are_read_as_specified(machines: dict[str, Topology]) -> None:
-    """What the generator writes is what comes back: CPUs, cores, memory, distances, packages."""
+    """The generator's values are read back: CPUs, cores, memory, distances, packages."""
     for name, spec in shapes().items():
         nodes = {node.id: node for node in machines[name].nodes}
         cores = [tuple(sorted(set(core) - spec.offline)) for core in spec.cores]
@@ -153,7 +153,7 @@ def test_made_up_machines_are_read_as_specified(machines: dict[str, Topology]) -
 def test_big_machine_is_read_with_few_files(tmp_path: Path) -> None:
     """Threads of a core that is known, and packages of a node, are not read CPU by CPU.
 
-    Counted by the interpreter's own audit of opened files, in a process of its own.
+    Counted by the interpreter's own audit of opened files, in a separate process.
     """
     write_tree(even(8, 16, threads=4), tmp_path)
     program = (

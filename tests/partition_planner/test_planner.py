@@ -253,7 +253,7 @@ def test_extents_go_before_keys_and_keys_need_cheap_ranges() -> None:
 
 
 def test_a_partition_without_extents_stays_whole_beside_those_that_have_them() -> None:
-    """A partition whose rows are in unknown places is one unit, of its own size or an average."""
+    """A partition whose rows are in unknown places is one unit, of its known size or an average."""
     table = table_of(1600, 1600, 1600)
     known, sized, unknown = table.partitions
     sized = structs.replace(sized, extents=())

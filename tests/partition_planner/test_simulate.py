@@ -139,7 +139,7 @@ def check(made: Plan, parallelism: int) -> None:
 def test_more_workers_never_finish_later_on_any_table(
     parts: list[tuple[int, bool]], parallelism: int
 ) -> None:
-    """This holds for partitions of any size, some of which cannot be cut."""
+    """This holds for partitions of any size, also if some cannot be cut."""
     table = TableInfo(
         schema=None,
         name="t",
@@ -168,7 +168,7 @@ def heap(sample: int | None) -> TableInfo:
     """The table without partitions has its blocks in 5,000 extents of growing size over 12 files.
 
     Args:
-        sample: Take each so many-th block for its own extent; None takes the extents.
+        sample: Take each `sample`-th block for its own extent; None takes the extents.
     """
     sizes = [8 << min(7, at // 100) for at in range(5000)]
     extents, filled = [], [0] * 12
@@ -201,7 +201,7 @@ def test_a_heap_without_partitions_keeps_every_worker_busy(sample: int | None) -
         check(plan(table, PlanLimits(parallelism=parallelism)), parallelism)
     true = heap(None)
     units = plan(table, PlanLimits(parallelism=16)).units
-    # What the pieces really weigh, by all blocks and not the sampled ones.
+    # The real weights of the pieces, by all blocks and not the sampled ones.
     _, costs = unit_costs(true, units)
     assert makespan(costs, 16) <= 1.1 * BYTES / 16
 

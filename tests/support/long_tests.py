@@ -1,6 +1,6 @@
-"""Which tests a plain run leaves out, the line that says so, and the order of the files.
+"""Which tests a plain run leaves out, the line about them, and the order of the files.
 
-Those marked `long`, and those of the folders below. UNLOADER_TEST_ALL=1, `-m`, and naming a file or
+Tests marked `long`, and tests of the folders below. UNLOADER_TEST_ALL=1, `-m`, and naming a file or
 a test of it on the command line run them.
 """
 

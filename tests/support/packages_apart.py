@@ -22,7 +22,7 @@ def directory(name: str, requirements: Path) -> Path:
     """Return the directory to put on the import path.
 
     Args:
-        name: What is in it.
+        name: The name of its content.
         requirements: The file that names the packages.
 
     Raises:

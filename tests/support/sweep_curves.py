@@ -56,5 +56,5 @@ def bent(bend: float, share: float) -> Callable[[int], float]:
 
 
 def knee_of(contention: float) -> float:
-    """Return where Amdahl's law lets another worker bring half of what the first one brings."""
+    """Return the number at which, by Amdahl's law, one more worker brings half of the first one."""
     return 1 + (math.sqrt(2 * (1 - contention)) - 1) / contention

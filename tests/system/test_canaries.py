@@ -13,7 +13,7 @@ from lakehouse.catalogs import Lake, lake
 from processes import command
 
 MARK = "cnry7Xv"
-"""A text that is in every secret and in no other place."""
+"""A text that is in every secret and nowhere else."""
 
 AGE = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"
 LAKE = "PYICEBERG_CATALOG__LAKE__"

@@ -161,7 +161,7 @@ def test_the_same_from_oracle_with_a_password_of_each_machine(
         found.add(2, env=user.environment)
         command.run(*run(user.url, there, "--cluster", between.address), env=user.environment)
     assert files(there) == files(tmp_path / "here")
-    # What has passed can be read, and nothing of it is a password.
+    # The traffic can be read, and has no password.
     assert b"UnitTask" in between.seen
     assert user.name.encode() in between.seen
     assert user.password.encode() not in between.seen
@@ -217,7 +217,7 @@ def test_one_that_was_cut_off_and_comes_back_publishes_nothing(
 
 @LONG
 def test_those_that_had_nothing_to_do_take_the_place_of_others(source: str, tmp_path: Path) -> None:
-    """A run that begins with some of the machines goes on with the others when all of those die."""
+    """A run that begins with some of the machines continues with the others when all of them die."""
     stands, to = tmp_path / "stands", tmp_path / "out"
     stands.touch()
     with cluster(tmp_path / "cluster") as found:

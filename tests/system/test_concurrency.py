@@ -274,7 +274,7 @@ def test_what_makes_no_sense_is_refused(
 def test_busy_cpus_hold_workers_up(slow: str, postgres: Any, tmp_path: Path) -> None:
     """Programs that burn CPUs leave one worker; the other workers wait in their units.
 
-    The limit is low when it counts, so any machine is beyond it, whatever part of its CPUs is ours.
+    The limit is low when it counts, so any machine exceeds it, with any share of its CPUs.
     """
     dest = tmp_path / "out"
     with sessions(postgres, slow, SLOWED) as slowed, ExitStack() as ends:

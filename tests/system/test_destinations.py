@@ -129,7 +129,7 @@ def test_text_that_the_source_encodes_is_dropped(postgres: Any, place: str) -> N
     run = ("run", url, "--table", "t", "--to", place, "--parallelism", "1", "--json")
     found = json.loads(command.run(*run, "--progress", "none"))
     assert (found["totals"]["rows"], found["verified"]["result"]) == (1000, "ok")
-    # The header is no part of what the source sends.
+    # The source does not send the header.
     assert found["totals"]["bytes"] == 3893 + (len("id\n") if place == "null:" else 0)
 
 

@@ -151,7 +151,7 @@ def test_a_selection_survives(
     elif way["to"] in ("directory", "directories"):
         received = sorted((tmp_path / "out").rglob(f"[!_]*.{way['format']}"))
         counted = command.manifest_of(tmp_path / "out" / "1")["verified"]
-        # The source counts what it was asked for; a filter leaves rows out later.
+        # The source counts the requested rows; a filter leaves rows out later.
         kept = counted["source_rows"] - (counted.get("filtered_rows") or 0)
         assert (counted["result"], kept) == ("ok", selection.count)
         if way["to"] == "directory":

@@ -171,7 +171,7 @@ def test_killed_parent_leaves_no_worker(slow: str, tmp_path: Path) -> None:
     psutil.wait_procs(workers, timeout=command.PATIENCE_SECONDS)
     assert not any(worker.is_running() for worker in workers)
     assert command.final_names(dest) == []
-    # What was killed is in the way of no later run.
+    # A killed run does not block a later one.
     command.run("run", slow, "--table", "quick", "--to", str(dest), "--quiet")
     assert command.manifest_of(dest)["totals"]["rows"] == 1000
 
@@ -213,7 +213,7 @@ def test_directory_removed_in_mid_run(
         gates.wait_at(gate, running)
         subprocess.run(["rm", "-rf", str(dest)], check=True)
         if left:
-            # As `rm` leaves them where a file appears while it works.
+            # `rm` leaves them if a file appears while it works.
             (dest / left).mkdir(parents=True)
     status, _, err = running.finish()
     assert status == 6, err

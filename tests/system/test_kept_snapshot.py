@@ -54,7 +54,7 @@ def kept(variables: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def test_a_directory_that_others_can_write_is_refused(tmp_path: Path) -> None:
-    """Whoever can put a record there could have any process of the user ended; listing makes none."""
+    """A user who writes a record there could end any process of its owner; listing makes none."""
     variables = {"XDG_STATE_HOME": str(tmp_path / "state")}
     assert command.run("keepers", env=variables) == "no snapshot is kept\n"
     assert not (tmp_path / "state").exists()

@@ -1,4 +1,4 @@
-"""Runs over several tables that are killed in the middle, and the nightly command that goes on."""
+"""Runs over several tables that are killed in the middle, and the nightly command that resumes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def killed(library: Path, path: str, *arguments: str, env: dict[str, str] | None
     command.wait_for(has_ended, "its death")
     status, _, err = running.finish()
     assert status == -9, err
-    # A worker that has lost its parent ends by itself, and has the source open until then.
+    # A worker that has lost its parent ends soon, and has the source open until then.
     psutil.wait_procs(workers, timeout=command.PATIENCE_SECONDS)
 
 
@@ -92,7 +92,7 @@ def test_a_killed_night_is_brought_to_its_end(
     home = tmp_path / "out"
     killed(library, path, *job(url, home))
     found = published(home)
-    # The manifest of the run comes after those of all tables.
+    # The manifest of the run comes after the manifests of all tables.
     assert not path.startswith(("out/_run/_manifest", "out/_manifest")) or len(found) == 4
     for name in found:
         command.run("verify", str(home / name), "--quiet")

@@ -356,7 +356,7 @@ def _kill(running: command.Running) -> None:
 
 @pytest.mark.long("runs into tables of a lakehouse")
 def test_a_delta_table_by_all_modes(source: str, tmp_path: Path) -> None:
-    """Made, appended to by several at once, overwritten; each run once, exact for two readers."""
+    """Made, appended to by parallel runs, overwritten; each run once, exact for two readers."""
     root = tmp_path / "a table"
     place = ("--to", f"delta:{root}", "--format", "parquet")
     command.run("run", source, "--table", "kinds", "--exclude", "tm", *place)

@@ -198,7 +198,7 @@ def test_faults_on_the_way(
 ) -> None:
     """What breaks for a while is tried again, and the result is the same."""
     key = f"faults/{re.sub('[^a-z0-9]+', '-', request.node.name.lower())}"
-    # What is read before it is published is copied to its final name.
+    # Files that are read before publication are copied to their final names.
     options = ("--verify", "full") if any(rule.kind == "copy" for rule in rules) else ()
     with faulty(server, *rules) as (broken, faults):
         command.run(
@@ -214,7 +214,7 @@ def test_a_store_that_stays_broken_ends_the_run(
 ) -> None:
     """It ends with one error, nothing has a final name, and resume continues where it ended.
 
-    A unit whose upload someone has aborted meanwhile is read again, and that is said.
+    A unit whose upload was aborted meanwhile is read again, and this is reported.
     """
     place = server.place("stays")
     with faulty(server, Rule("begin", "cut", FOR_EVER, key="0002")) as (broken, _):
@@ -294,7 +294,7 @@ def test_clean_removes_what_a_killed_run_has_left(server: S3Server, source: str)
 
 @MORE
 def test_two_runs_at_once(server: S3Server, source: str) -> None:
-    """The second is told whose the place is; the first can be asked to end, which leaves nothing."""
+    """The second gets the owner of the place; the first can be asked to end, and leaves nothing."""
     place = server.place("twice")
     with faulty(server, Rule("part", "held", FOR_EVER)) as (held, _):
         running = command.Running(*run(source, held.place("twice"), "--parallelism", "1"))

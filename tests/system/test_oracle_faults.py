@@ -216,7 +216,7 @@ def test_what_always_fails_leaves_the_others_whole(
 def test_only_unit_that_always_fails(
     server: OracleServer, tmp_path: Path, kind: str, code: str, advice: str
 ) -> None:
-    """A run of which nothing succeeds ends with 4, Oracle's words and the next step."""
+    """A run without a successful unit ends with 4, Oracle's words and the next step."""
     fault = server.faults.add(
         Fault(kind=kind, statement=reading(MIDDLE), after_rows=2000, times=None)
     )
@@ -231,7 +231,7 @@ def test_only_unit_that_always_fails(
     # The parent's, and one for each attempt: no storm of retries.
     assert len(server.sessions) == 3
     assert command.final_names(done.destination) == []
-    # Another attempt may do better later, so what the run was to do is kept.
+    # Another attempt may do better later, so the run's record is kept.
     assert "run.json" in done.staged
 
 
@@ -366,7 +366,7 @@ def test_large_values_are_read_again_from_their_start(
 def test_signal_ends_a_fetch(
     server: OracleServer, tmp_path: Path, number: signal.Signals, kind: str
 ) -> None:
-    """Signals end the run with 130 at once, also while the network is gone, and all sessions."""
+    """Signals end the run with 130 immediately, also without a network, and all sessions."""
     # Packet by packet a partition takes a minute.
     seconds = 0.5 if kind == "trickle" else None
     fault = server.faults.add(
@@ -394,7 +394,7 @@ def test_signal_ends_a_fetch(
 def test_killed_worker_and_killed_parent(
     server: OracleServer, undisturbed: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
-    """After SIGKILL of everything a new run replaces what is there; after that of a worker, a unit."""
+    """After SIGKILL of all processes a new run replaces the files; of a worker, one unit is redone."""
     to = tmp_path / "out"
     for parent in (True, False):
         server.faults.clear()

@@ -105,7 +105,7 @@ def test_sessions_say_whose_they_are(server: OracleServer, tmp_path: Path) -> No
         ("unloader", "PADDED.0001", run),
         ("unloader", "PADDED.0002", run),
     }
-    # A worker keeps its session from unit to unit, and the session says so.
+    # A worker keeps its session from unit to unit, and the session's action shows it.
     assert len(server.sessions) == 3
     last = {session.action for session in workers_of(server)}
     assert last & {"PADDED.0003", "PADDED.0004"}

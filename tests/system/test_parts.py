@@ -178,7 +178,7 @@ WRONG = {
 def test_parts_that_do_not_belong_together_are_not_merged(
     url: str, tmp_path: Path, what: str
 ) -> None:
-    """One error names them, and there is no manifest over them."""
+    """One error names them, and no manifest covers them."""
     to = tmp_path / "out"
     parts = _Damaged(url, to)
     getattr(parts, what)()
@@ -220,7 +220,7 @@ def test_interrupted_parts_are_resumed_before_any_is_finished(url: str, tmp_path
 
 
 def test_a_second_merge_changes_nothing(url: str, tmp_path: Path) -> None:
-    """Nor do several at once: one of them writes the manifest, and all return it."""
+    """Nor do parallel merges: one of them writes the manifest, and all return it."""
     to = tmp_path / "out"
     plan = planned(url, to)
     for number in (1, 2):

@@ -94,7 +94,7 @@ def test_a_plan_keeps_its_snapshot_with_its_file_alone(database: str, tmp_path: 
 
 @pytest.mark.long("runs in parts")
 def test_parts_of_oracle_at_the_scn_of_the_plan(oracle: OracleLeg, tmp_path: Path) -> None:
-    """Rows are deleted and added between the parts; what was there when it was planned is there."""
+    """Rows are deleted and added between the parts; the output has the rows of the plan's SCN."""
     columns = (
         Column(name="ID", type=Type(name="NUMBER", precision=9, scale=0), nullable=False),
         Column(name="V", type=Type(name="VARCHAR2", length=20)),

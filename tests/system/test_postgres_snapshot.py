@@ -157,7 +157,7 @@ def test_every_table_is_as_one_transfer_left_it(schema: Schema, tmp_path: Path) 
 
 
 def test_a_locked_table_fails_alone(schema: Schema, tmp_path: Path) -> None:
-    """The others are whole, the exit status is that of a partial run, and the report names it."""
+    """The others are whole, the exit status means a partial run, and the report names it."""
     locked = next(table for table in schema.tables if table.name == 'quo"te')
     spec = SourceSpec(kind="postgresql", location=schema.url)
     other = Session(replace(spec, session=replace(spec.session, lock_timeout_seconds=0)))

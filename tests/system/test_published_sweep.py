@@ -1,7 +1,7 @@
 """The published sweep that went wrong on one NUMA node, re-enacted with our planner and our seats.
 
-What is promised of the seats holds exactly. The seconds are those of a model of that machine, which
-the example explains; of them only relations are asserted.
+The promises about seats hold exactly. The seconds are from a model of that machine, which the
+example explains; only their relations are asserted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def seconds_of(runs: dict[int, dict[str, Any]], way: str) -> dict[int, float]:
 def test_no_node_idles_while_another_holds_two_more(
     runs: dict[int, dict[str, Any]], way: str
 ) -> None:
-    """At every parallelism nodes differ by one worker at most, and none has none beside two."""
+    """At every parallelism nodes differ by one worker at most; no node is idle beside one with two."""
     assert sorted(runs) == list(range(1, 65))
     for parallelism, run in runs.items():
         crowd = run["ways"][way]["workers_of_nodes"]

@@ -151,7 +151,7 @@ def test_a_killed_run_is_resumed_by_any_of_its_directories(
     staged = kill_after(3, tmp_path / "b", *job(source, *three(tmp_path)), files=3)
     assert staged
     if asked == "c":
-        # One route lacks what the others have: it is read again, for that one alone.
+        # One route lacks a unit of the others: it is read again, for this route alone.
         for line in (tmp_path / "c" / "_run" / "staged").iterdir():
             line.unlink()
     command.run("resume", str(tmp_path / asked))

@@ -120,7 +120,7 @@ def test_a_refused_memory_policy_is_in_the_manifest(database: str, tmp_path: Pat
         assert set(each["ran_on"]) <= set(each["seat"]["cpus"])
         if each["units"]:
             assert "EPERM" in each["note"]
-    # What the workers' own notes say was said for all of them before the run.
+    # One line before the run has reported the notes of all workers.
     assert done.stderr.count("EPERM") == 1
     assert "memory policy bind cannot be set (EPERM" in done.stderr
 

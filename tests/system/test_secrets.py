@@ -130,8 +130,8 @@ def seen_from_outside(processes: list[psutil.Process]) -> tuple[str, str]:
 def test_a_run_that_is_looked_at_and_killed(protected: str, tmp_path: Path, place: str) -> None:
     """No process shows the password while the run continues, and no process dumps its memory.
 
-    A worker crashes, then all are killed: nothing of what they said and left has the password. A
-    variable is seen by who may read those of the process, and in no other place.
+    A worker crashes, then all are killed: their output and files do not have the password. A
+    variable is visible only to users who may read the process's variables.
     """
     home, out = tmp_path / "home", tmp_path / "left" / "out"
     options, variables = placed(place, home)
@@ -165,7 +165,7 @@ def test_a_run_is_continued_with_a_password_from_elsewhere(protected: str, tmp_p
     """resume looks where it is reported: in the keyring, for the user of the run's URL."""
     options, variables = placed("keyring", tmp_path / "home")
     out = tmp_path / "out"
-    # A unit behind the first fails, anyone who reads it.
+    # A later unit fails for every reader.
     fails = ("--where", "1 / (id - 19999) IS NOT NULL", "--consistency", "none", "--retries", "0")
     units = ("--unit-bytes", "64kB", "--parallelism", "1")
     begun = call(

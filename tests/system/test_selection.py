@@ -18,7 +18,7 @@ SOME = ["postgresql", *also("selections", "duckdb", "sqlite")]
 """Sources, where `test_every_selection` tries the same on each of them."""
 
 TWO = ["postgresql", "duckdb", *also("selections", "sqlite")]
-"""All sources, of which a plain run tries a server and a file."""
+"""All sources; a plain run tries one server and one file of them."""
 
 EVERY = ["postgresql", "duckdb", "sqlite"]
 

@@ -250,7 +250,7 @@ def test_routes_of_several_tables_go_by_what_each_has(source: str, tmp_path: Pat
 
 
 def test_what_cannot_be_unloaded_is_left_out_if_asked(source: str, tmp_path: Path) -> None:
-    """The others are complete, and the exit status is that of a partial run."""
+    """The others are complete, and the exit status means a partial run."""
     options = ("--table", "nothing", "--table", "hr.*", "--on-table-failure", "continue")
     unload(source, tmp_path, *options, status=7)
     assert read(tmp_path / "hr.staff") == [(0, "secret"), (1, "secret"), (2, "secret")]

@@ -301,8 +301,10 @@ def test_limits_of_everything_that_can_be_read(
 def test_a_sample_of_units_is_the_same_each_time(
     sides: dict[str, Side], kind: str, tmp_path: Path
 ) -> None:
-    """Some of the units that the whole is cut into, with all of their rows; these are counted when
-    the run ends, and later by what the manifest reports them."""
+    """Some of the units of the whole, with all of their rows.
+
+    The rows are counted when the run ends, and later by the manifest's record of them.
+    """
     side = sides[kind]
     cut = ("--table", "orders", "--split", "range", "--unit-bytes", "8KiB")
     out = tmp_path / "out"

@@ -100,7 +100,7 @@ def test_a_sample_is_the_same_for_all_points(database: str, tmp_path: Path) -> N
 def test_the_answer(database: str, tmp_path: Path) -> None:
     """Each curve has its own answer; a file of one curve gives the same answer by --replay.
 
-    The time of the whole table follows from that of the sample. The page shows the curve, and the
+    The time of the whole table follows from the sample's time. The page shows the curve, and the
     job file runs as it is, with the options of the sweep and the recommended ones.
     """
     points_file = tmp_path / "points.csv"
@@ -140,7 +140,7 @@ def test_the_database_on_this_machine_is_told_apart(postgres: Any) -> None:
         "repeat('wide', 10000) AS w, pg_sleep(0.002)::text AS z FROM generate_series(1, 2500) g",
         url=url,
     )
-    # A connection of anyone who has started the sweep is no session of it.
+    # A connection of the caller does not count as a session of the sweep.
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()),

@@ -106,7 +106,7 @@ def test_hostile_names_are_matched_and_kept_apart(url: str, tmp_path: Path) -> N
 
 
 def test_missing_rights_are_told_with_the_grants(guest: str, tmp_path: Path) -> None:
-    """All at once; the SQL is whole in the JSON answer, and mends it."""
+    """All in one error; the SQL is whole in the JSON answer, and mends it."""
     place = f"{tmp_path}/{{schema}}.{{table}}"
     options = ("--table", "sales.*", "--table", "shut.inside", "--table", "nowhere")
     done = command.ended("run", guest, *options, "--to", place, "--json")
@@ -125,7 +125,7 @@ def test_missing_rights_are_told_with_the_grants(guest: str, tmp_path: Path) -> 
 
 
 def test_the_others_are_unloaded_where_that_is_asked(guest: str, tmp_path: Path) -> None:
-    """The exit status says that not all are there, and the record of the run names them."""
+    """The exit status means a partial run, and the record of the run names the missing tables."""
     options = ("--table", "sales.*", "--exclude", "secret", "--on-table-failure", "continue")
     error = unload(guest, tmp_path, *options, status=7)
     assert "sales.no_right" in error
@@ -156,7 +156,7 @@ def failing(postgres: Any) -> str:
 
 
 def test_the_way_out_of_a_failed_table_is_named(failing: str, tmp_path: Path) -> None:
-    """As where the table is alone; what is said of the others is true, and the advice works."""
+    """The error is the same as for one table; its facts on the others and its advice are right."""
     go_on = ("--format", "parquet", "--on-table-failure", "continue", "--progress", "none")
     place = f"{tmp_path}/some/{{table}}"
     asked = ("--table", "far", "--table", "near")

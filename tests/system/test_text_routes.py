@@ -1,8 +1,8 @@
 """One rule for text: the same values and the same text of each, for every route and dialect.
 
-Tables of values that are hard to write, type by type, go through the routes there are: text that
-the database renders, the plain encoder and the native one, in every dialect. Other programs read
-the output back, and what they find is the database's own text.
+Tables of values that are hard to write, type by type, go through all routes: text that the database
+renders, the plain encoder and the native one, in every dialect. Other programs read the output
+back, and find the database's own text.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ DUCKDB_FORMS: dict[str, tuple[str, Callable[[str | None], object]]] = {
     "raw": ("'\\x' || lower(hex({}))", lambda text: text),
     **dict.fromkeys(("li", "st", "mp"), ("CAST(to_json({}) AS VARCHAR)", lambda text: text)),
 }
-"""SQL for the text of a column, and what is compared of it; others are cast and compared whole."""
+"""SQL for the text of a column, and its compared part; others are cast and compared whole."""
 FILE_ROUTES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "native": (("--encoder", "native"), {}),
     "plain": (("--encoder", "plain", "--eol", "crlf"), {}),
@@ -245,7 +245,7 @@ def test_duckdb_text_is_the_same_in_every_route(duckdb_file: Path, tmp_path: Pat
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_sqlite_text_is_the_same_in_every_route(tmp_path: Path) -> None:
-    """Values of every storage class have one text, in typed columns and in those of any class."""
+    """Values of every storage class have one text, in typed columns and in untyped ones."""
     path = tmp_path / "routes.sqlite"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
@@ -319,7 +319,7 @@ def test_a_mask_refuses_what_it_cannot_show(
 def test_a_mask_with_a_sign_shows_years_before_christ(
     url: str, duckdb_file: Path, kind: str
 ) -> None:
-    """What the mask can show is written the same from both databases and by both encoders."""
+    """Values that fit the mask are written the same from both databases and by both encoders."""
     written = {
         route_runs.written(
             found, f"SELECT {literal(name, kind, 'BC')} AS c", "rfc4180", "SYYYY-MM-DD", encoder

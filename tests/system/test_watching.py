@@ -72,7 +72,7 @@ def seen(dest: Path, status: int = 0) -> dict[str, Any]:
 
 @pytest.mark.parametrize("running", [("--consistency", "none")], indirect=True)
 def test_a_run_is_seen_and_stopped_from_elsewhere(running: command.Running, tmp_path: Path) -> None:
-    """Its figures, its workers, its seats; then it ends as by Ctrl-C, and what it has is kept."""
+    """Its figures, its workers, its seats; then it ends as by Ctrl-C, and its units are kept."""
     dest = tmp_path / "out"
     found = seen(dest)
     assert (found["state"], found["pid"], found["host"]) == (
@@ -197,7 +197,7 @@ def test_an_interrupted_run_has_the_rows_of_its_finished_units(
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_a_run_that_leaves_nothing(parts: str, tmp_path: Path) -> None:
-    """Without a finished unit and a snapshot that can be had again nothing is kept; that is said."""
+    """Without a finished unit and a repeatable snapshot nothing is kept; this is reported."""
     dest = tmp_path / "out"
     run = started(parts, dest, "--partition", "p3")
     run.wait_until(lambda: record(dest).get("units", {}).get("running") == 1, "a unit at work")

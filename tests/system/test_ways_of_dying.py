@@ -99,7 +99,7 @@ def test_a_killed_run_leaves_what_it_was_to_do(parts: str, tmp_path: Path) -> No
 def test_a_run_with_a_finished_unit_is_in_nobodys_way(
     parts: str, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """The next run needs no option; it reports what it removes, with the run and its units."""
+    """The next run needs no option; it reports the removed files, with the run and its units."""
     dest = tmp_path / "out"
     job = ("run", parts, "--table", "p", "--to", str(dest), "--split", "partition")
     running = command.Running(*job, "--parallelism", "2", "--where", "waits(k)")
@@ -122,7 +122,7 @@ def test_a_run_with_a_finished_unit_is_in_nobodys_way(
 
 @pytest.mark.long(OTHER_ROUTES)
 def test_what_a_partial_run_says_of_its_finished_units_is_true(parts: str, tmp_path: Path) -> None:
-    """Status 7 names the directory they stay in, and says that the next run starts again: it does.
+    """Status 7 names their directory, and announces that the next run starts again: it does.
 
     The first signal promises nothing of them either.
     """
@@ -169,7 +169,7 @@ def _asking(tmp_path: Path, env: dict[str, str]) -> Iterator[tuple[Program[bytes
         stdin=child, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         preexec_fn=lambda: _control(child), env={**os.environ, **env},
     ) as process:  # fmt: skip
-        os.close(child)  # Whoever waits for the prompt of a program that has ended gets an error.
+        os.close(child)  # A wait for the prompt of an ended program gets an error.
         yield process, parent
     os.close(parent)
 
@@ -264,8 +264,8 @@ def test_a_signal_whose_exception_is_lost() -> None:
 def test_ctrl_c_at_any_time_of_the_start() -> None:
     """After our first line a signal at any moment causes no traceback.
 
-    Before it Python starts up: what it then says and the status are its own, and show no line of
-    ours. It may also lose the signal then, in a callback of an import, and say just that.
+    Before it Python starts up: its output and status are its own, and show no line of ours. It may
+    also lose the signal then, in a callback of an import, and report only this.
     """
     package = os.fspath(Path(unloader.__file__).parent)
     statuses: set[int] = set()
@@ -339,7 +339,7 @@ def test_a_run_killed_while_it_is_published(
     assert len(old) > 3
     if foreign:
         (dest / "mine.txt").write_text("mine")
-        # The second run of renames is that of the new files: the old ones go to another directory.
+        # The second series of renames is for the new files: the old ones go to another directory.
         path = "/out" + path
     env = {"LD_PRELOAD": str(library), "KILL_CALL": call, "KILL_PATH": path}
     killed = command.Running(*job, *cut, "--overwrite", env=env)

@@ -204,7 +204,7 @@ def test_the_most_specific_entry_wins(error: Exception, target: type[UnloaderErr
 
 
 def test_errors_of_the_tree_pass_and_foreign_ones_are_not_guessed() -> None:
-    """Known values come back unchanged; unknown ones are None."""
+    """Known values come back unchanged; unknown ones become None."""
     known = PlanFailed("no partitions")
     assert translate(known) is known
     assert translate(Interrupted("stopped")).exit_code == 130  # type: ignore[union-attr]

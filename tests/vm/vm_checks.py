@@ -45,7 +45,7 @@ def check_seats(ended: Ended, places: tuple[Place, ...]) -> None:
 
 
 def check_policy(ended: Ended, places: tuple[Place, ...], policy: str | None) -> None:
-    """Check the memory policy of each worker; None = it has none, and the run reports it."""
+    """Check the memory policy of each worker; None = it is without one, and the run reports it."""
     kernel = {"preferred": "prefer", "bind": "bind"}
     for told, seen, place in zip(ended.manifest["workers"], ended.seen, places, strict=True):
         named = "default" if policy is None else f"{kernel[policy]}:{place.memory_node}"

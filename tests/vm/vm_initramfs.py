@@ -46,7 +46,7 @@ def archive(busybox: bytes, modules: Mapping[str, bytes], builtin: str) -> bytes
     Args:
         busybox: The program, linked statically.
         modules: By name, with underscores; compressed with xz or not.
-        builtin: The kernel's `modules.builtin`: what is part of it and no module.
+        builtin: The kernel's `modules.builtin`: parts of the kernel that are not modules.
     Raises:
         KeyError: A module that is needed is not there.
     """

@@ -37,7 +37,7 @@ _KERNEL_ARGUMENTS = (
 # Drivers look for these and do without. Loading them, emulated, would take most of a run.
 _LEFT_OUT = ("numpy", "pandas", "polars")
 
-# What is installed for editing finds the checkout by its own module, in each process that starts.
+# An editable installation finds the checkout by its own module, in each process that starts.
 _START = """\
 rm -f {packages}/*.pth
 export PATH=/usr/local/bin:/usr/bin:/bin HOME=/root LANG=C.UTF-8
@@ -97,7 +97,7 @@ class Seen:
     ran_on: frozenset[int]
     """CPUs that its threads were on."""
     policies: frozenset[str]
-    """Memory policies of its own memory, as numa_maps shows them."""
+    """Memory policies of its private memory, as numa_maps shows them."""
     own_bytes: dict[int, int]
     """Its own memory at the last look, by node: what no file is behind."""
 
@@ -173,7 +173,7 @@ def _furnish(share: Path, scenarios: Sequence[Scenario], database: Path) -> None
 
 def _command(rig: Rig, machine: Machine, share: Path) -> list[str]:
     command = [rig.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
-    # Not KVM even where there is one: what it is worth inside a virtual machine differs too much.
+    # Not KVM even if it exists: its quality inside a virtual machine differs too much.
     command += ["-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", _CPU, "-smp", machine.cpus]
     command += ["-bios", "qboot.rom", "-serial", "stdio", "-kernel", str(rig.kernel)]
     command += ["-initrd", str(rig.initramfs)]

@@ -1,8 +1,8 @@
 """QEMU, a kernel and an initramfs to boot virtual machines with, all from Debian's packages.
 
 The kernel is unpacked, not installed, into `$XDG_CACHE_HOME/unloader-vm`; QEMU is installed if this
-is root and apt-get is there. What is there already is taken as it is: the second time nothing is
-fetched and no package list is read. To see what happens, run this file.
+is root and apt-get is there. Existing files are used as they are: the second time nothing is
+fetched and no package list is read. To see the steps, run this file.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def prepared(say: Say = lambda text: None) -> Rig:
     """Return the rig, made or completed if necessary.
 
     Args:
-        say: Told of each step that takes time.
+        say: Called with each step that takes time.
     Raises:
         Missing: It cannot be had.
     """

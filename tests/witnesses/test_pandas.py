@@ -1,9 +1,8 @@
 """pandas, in a separate environment, reads the written files; and numpy changes no run.
 
-The suite's own environment has no numpy: a newcomer's has none either, and every process that has it
-loads it. For CSV the claim is the values of every dialect that encloses with one character. pandas
-compares NULL texts without a look at enclosures, so NULL is told apart only by a text that no value
-has.
+The suite's own environment has no numpy, like a newcomer's, and every process that has it loads it.
+For CSV the claim is the values of every dialect that encloses with one character. pandas compares
+NULL texts without a look at enclosures, so only a text that no value has identifies NULL.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Other people's Oracle clients: their download, start, and output.
 
-What a driver cannot hold, or gets wrong whatever the server says, is in `held` and nowhere else.
+Values that a driver cannot hold, or gets wrong with any server, are in `held` and nowhere else.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Client:
                 **os.environ,
                 **dict(self.environment),
                 "WITNESS_PASSWORD": password,
-                # Drivers without a session time zone of their own take the machine's.
+                # Drivers without a session time zone take the machine's.
                 "TZ": "UTC",
             },
         )
@@ -277,7 +277,7 @@ def held(client: str, kind: Type, value: Any) -> Any:
     if isinstance(value, str):
         return value
     if client == "go" and 0 < value < Decimal("1E-128"):
-        # It takes their first byte, which is that of zero, for the whole number.
+        # It takes their first byte, the same as zero's, for the whole number.
         return UNREADABLE
     return Decimal(value)
 
@@ -289,11 +289,11 @@ def _image(kind: Type, value: float) -> bytes:
 def _moment(client: str, kind: Type, value: Moment) -> Moment:
     if client != "node":
         return value
-    # What it makes of all these types is an instant in milliseconds.
+    # It converts all these types to an instant in milliseconds.
     if value.zone is not None:
         value = in_utc(value)._replace(zone="+00:00")
     elif kind.name in ("DATE", "TIMESTAMP") and 0 <= value.year < 100:
-        # JavaScript takes such years for those of the twentieth century; the driver lets it.
+        # JavaScript moves such years to the twentieth century; the driver lets it.
         value = value._replace(year=value.year + 1900)
     return value._replace(nanos=value.nanos - value.nanos % 1_000_000)
 

@@ -1,6 +1,6 @@
 """The tables that other people's Oracle clients read: hostile values, repeats, NULLs.
 
-Of each type there is what the clients can hold; what one of them cannot is in `witness_clients`.
+Of each type it has values that the clients can hold; `witness_clients` has the exceptions.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def _with(fractions: tuple[int, ...]) -> tuple[Moment, ...]:
 
 
 def _zoned() -> tuple[Moment, ...]:
-    # The instants of the first and last days may lie in other years, and that of the first day of
-    # the new calendar in the old one, which clients do not know.
+    # The instants of the first and last days may be in other years. The instant of the first day of
+    # the new calendar may be in the old one, which clients do not know.
     inner = (moment for moment in _with(_FRACTIONS) if 1582 < moment.year < 9999)
     return tuple(
         moment._replace(zone=_ZONES[i % len(_ZONES)]) for i, moment in enumerate((*inner,) * 2)
@@ -113,7 +113,7 @@ FLAGS: tuple[tuple[Column, Any], ...] = (_column("B", Type(name="BOOLEAN"), True
 
 
 def _rows(columns: tuple[tuple[Column, Any], ...], count: int) -> list[tuple[Any, ...]]:
-    """Return rows in which every column repeats values in runs of its own length."""
+    """Return rows in which every column repeats values in runs of a separate length."""
     made = []
     for number in range(count):
         row: list[Any] = [number]

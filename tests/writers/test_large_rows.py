@@ -148,7 +148,7 @@ def pieces_outcome(kinds, values, cuts, form):
 @example((["text"], ["~ ~~"], [(3,)]), TextFormat(enclosure="~~", escape="none"))
 @example((["text", "text"], ["か", "\u309a"], [(), (0,)]), TextFormat(encoding="euc_jis_2004"))
 def test_pieces_give_the_bytes_of_whole_values(row, form):
-    """Wherever a value is cut, its record is that of the whole value, or refused as that is."""
+    """A value in pieces gives the same record as the whole value, or the same refusal."""
     kinds, values, cuts = row
     assert pieces_outcome(kinds, values, cuts, form) == whole_outcome(kinds, values, form)
 

@@ -70,16 +70,16 @@ class Browser:
 
         Args:
             page: The file.
-            width: Of the window, in pixels.
-            dark: What the user prefers.
-            script: JavaScript that returns what is to be found.
+            width: Width of the window, in pixels.
+            dark: The user prefers dark colours.
+            script: JavaScript that returns the wanted values.
             shot: Gets a picture of the whole page.
         """
         driver, scheme = self._driver, "dark" if dark else "light"
         feature = {"name": "prefers-color-scheme", "value": scheme}
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
         self._size(width, 900)
-        self._log("browser"), self._log("performance")  # Of what was open before.
+        self._log("browser"), self._log("performance")  # Drop the entries of earlier pages.
         driver.get(page.as_uri())
         found = driver.execute_script(script)
         wide, high, window, background = driver.execute_script(

@@ -1,7 +1,7 @@
 """The program of a process with the DuckDB that has the extension.
 
     python program.py make CATALOG DIRECTORY     a catalog whose data goes to the directory
-    python program.py contract TABLE             check all that is promised of a format of tables
+    python program.py contract TABLE             check all promises of a format of tables
     python program.py sql CATALOG STATEMENT      print the rows as Python shows them
 
 A catalog is as in `--to`, without the mark; a statement finds it as `lake`.

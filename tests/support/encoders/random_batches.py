@@ -395,6 +395,6 @@ def _wrapped(array: pa.Array, wrap: Any) -> pa.Array:
         if pa.types.is_date64(kind) or pa.types.is_time(kind):
             return array
         return pa.RunEndEncodedArray.from_arrays(pa.array(range(1, rows + 1), wrap[1]), array)
-    # Nulls stand in the indices and in the dictionary.
+    # Nulls are in the indices and in the dictionary.
     indices = [None if row % 5 == 4 else rows - 1 - row for row in range(rows)]
     return pa.DictionaryArray.from_arrays(pa.array(indices, wrap), array)

@@ -1,28 +1,28 @@
 """A small reader by the published rules of SQL*Loader: its records, its fields, its NULLs.
 
 Written from Oracle Database Utilities, chapters "SQL*Loader Control File Reference" (records) and
-"SQL*Loader Field List Reference" (fields); no code of ours is behind it. What it takes of them:
+"SQL*Loader Field List Reference" (fields); it uses no code of ours. It implements these rules:
 
 "Specifying Data File Format and Buffering", "Fixed Record Format", "Variable Record Format",
 "Stream Record Format"
-    `fix n`: every record has n bytes. `var n`: n characters of a length stand before a
-    record and count its bytes, not themselves. `str 'text'`: a record ends at the text, wherever
-    it stands; enclosures do not protect it.
+    `fix n`: every record has n bytes. `var n`: n characters of a length precede a record and
+    count its bytes, not themselves. `str 'text'`: a record ends at the text in any place;
+    enclosures do not protect it.
 "Specifying Delimiters", "Enclosed Fields"
-    TERMINATED BY text OPTIONALLY ENCLOSED BY text: a field that begins with the enclosure, but
-    for blanks before it, goes to the next enclosure; two in a row stand for one. Between the
-    enclosure's end and the terminator only whitespace may stand, else the record is rejected.
+    TERMINATED BY text OPTIONALLY ENCLOSED BY text: a field that begins with the enclosure, after
+    any blanks, ends at the next enclosure; two in a row mean one. Only whitespace may follow the
+    enclosure before the terminator, else the record is rejected.
 "Trimming Whitespace"
-    Leading whitespace of a field goes where optional enclosures are specified but not there.
-    Trailing blanks of a field of predetermined size (POSITION) go, too.
+    Leading whitespace of a field is removed if optional enclosures are specified but missing.
+    Trailing blanks of a field of predetermined size (POSITION) are removed, too.
 "Handling Short Records with Missing Data"
-    With TRAILING NULLCOLS, columns whose field is not there at all are NULL; else the record is
-    rejected. What stands behind the last field is ignored.
+    With TRAILING NULLCOLS, columns without a field are NULL; else the record is rejected. Text
+    after the last field is ignored.
 "Specifying Field Conditions", "Using the WHEN, NULLIF, and DEFAULTIF Clauses"
     NULLIF compares the field's text, enclosures taken off; BLANKS matches any number of blanks.
 
-The loader makes a field of no characters NULL, for Oracle has no empty string. This reader tells
-the two apart where the record does: a bare empty field is None, an enclosed one is "".
+The loader makes a field of no characters NULL, for Oracle has no empty string. This reader keeps
+the record's distinction: a bare empty field becomes None, an enclosed one "".
 """
 
 from __future__ import annotations

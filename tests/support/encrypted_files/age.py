@@ -61,7 +61,7 @@ def decrypted(data: bytes, private: str) -> bytes:
 
 
 def _parts(data: bytes) -> tuple[list[tuple[list[str], bytes]], bytes, bytes, bytes]:
-    """Return recipient stanzas, the MAC, what it covers, and what follows the header."""
+    """Return recipient stanzas, the MAC, the bytes that it covers, and the payload."""
     if not data.startswith(_FIRST + b"\n"):
         raise NotDecrypted("this is no file of age")
     end = data.index(b"\n--- ") + 1

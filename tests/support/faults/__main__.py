@@ -1,7 +1,7 @@
 """`python -m faults`: every fault of the catalogue, kills at many seeds; `tests/faults.sh` starts it.
 
 Prints a line for each trial. The exit status is 1 if a promise did not hold; the line then has the
-fault, the seed and what the command said.
+fault, the seed and the command's output.
 """
 
 from __future__ import annotations

@@ -121,8 +121,8 @@ def _failing_syncs() -> Iterator[Fault]:
     ):
         for times in (0, 1):
             calls = Calls(call="fsync", error=errno.EIO, files=files, who=who, times=times)
-            # A journal that was not synced is told with its next line, and needed no more once all
-            # files have their names. What cannot be exchanged goes in one by one.
+            # A journal that was not synced is reported at its next line. It is not needed once all
+            # files have their names. Files that cannot be exchanged are moved one by one.
             lax = what in ("journal", "twin") or (what, times) == ("data", 1)
             may = frozenset({0, 6}) if lax else OUTPUT
             often = "once, then well" if times else "always"
@@ -142,7 +142,7 @@ _KILLS_TRIED = {
 
 def _kills() -> Iterator[Fault]:
     for who in ("worker", "parent", "group"):
-        # Whatever comes after the end finds a finished run.
+        # Any command after the end finds a finished run.
         may = frozenset({0}) if who == "worker" else frozenset({KILLED, 0})
         for overwrites in (False, True):
             yield Fault(
@@ -208,7 +208,7 @@ def _signals() -> Iterator[Fault]:
 
 
 def _limits() -> Iterator[Fault]:
-    # Whatever a limit hits first, the run ends by itself, and says why.
+    # At any effect of a limit the run ends without a kill, and reports the reason.
     may = frozenset({0, 3, 4, 6, 7})
     for name, number, most, tries in (
         ("address space 900 MiB", resource.RLIMIT_AS, 900 * MIB, "once"),

@@ -105,7 +105,7 @@ class Tree:
         return Tree(folders, dict(self.files))
 
     def walk(self, thing: int = ROOT, path: str = "") -> Iterator[tuple[str, int]]:
-        """Yield each path that a reader finds, with its thing, directories before what they hold."""
+        """Yield each path that a reader finds, with its thing, directories before their entries."""
         for name, child in sorted(self.directories.get(thing, {}).items()):
             below = f"{path}/{name}" if path else name
             yield below, child
@@ -282,7 +282,7 @@ def _choices(
     ]
     for number in range(RANDOM_STATES):
         share = chance.random()
-        # In a journal names are there up to a moment, elsewhere each by itself.
+        # With a journal all names up to a moment survive, elsewhere each survives separately.
         until = chance.randint(0, moment)
         taken = {step.at for step in recording.steps[: moment + 1] if chance.random() < share}
         names: Choose = (
@@ -373,10 +373,10 @@ class Crashes:
         """Record it.
 
         Args:
-            scene: What is done.
-            target: A small table; it lies elsewhere.
-            place: An empty directory. Paths are on record in what a run leaves, so every state is
-                written to the very place where the run was.
+            scene: The commands.
+            target: A small table in another directory.
+            place: An empty directory. The files of a run contain paths, so every state is written
+                to the place where the run was.
         """
         self.scene, self.target = scene, target
         self.root = place / "root"
@@ -403,7 +403,7 @@ class Crashes:
     def wrong_at_once(self, state: State) -> str:
         """Put a state in place; return the promise that it breaks, or nothing.
 
-        Whatever has a final name is all of one run, byte for byte.
+        All files with final names belong to one run, byte for byte.
         """
         self.root.mkdir(exist_ok=True)
         state.write(self.root)
@@ -427,7 +427,7 @@ class Crashes:
         else:
             done = command.ended(*job, "--resume-or-start")
             if was_done and done.returncode == 6:
-                # What is finished is replaced only where that is asked for.
+                # A finished run is replaced only if the command asks for it.
                 return "" if "holds a finished run" in done.stderr else done.stderr
         if done.returncode:
             return f"exit {done.returncode}: {done.stderr}"
@@ -437,7 +437,7 @@ class Crashes:
     def _other_than_whole(self, *, allowed: tuple[outcomes.Outcome | None, ...]) -> str:
         aside = self._aside
         shutil.rmtree(aside, ignore_errors=True)
-        # What a run keeps beside its files is no part of what it published.
+        # The records of a run beside its files are not published.
         shutil.copytree(self.dest, aside, ignore=shutil.ignore_patterns(outcomes.RUN))
         found = outcomes.outcome_of(aside, besides=self.target.besides)
         differs = [each.differences(found) for each in allowed if each is not None]

@@ -51,8 +51,8 @@ MAY_DIFFER = frozenset(
         "efficiency",
     }
 )
-"""Keys of a manifest, anywhere in it, that tell how a run went, and not what it wrote: timings,
-attempts, seats, speeds, the run's id, the time of the snapshot, where it went and what stood there before.
+"""Keys of a manifest, anywhere in it, that describe the run and not its files: timings, attempts,
+seats, speeds, the run's id, the time of the snapshot, its place and the run that it replaced.
 """
 
 
@@ -143,7 +143,7 @@ def journal(destination: Path) -> list[dict[str, Any]]:
         try:
             entry = json.loads(line)
         except ValueError:
-            # A power cut may leave anything of a line that was not synced, and of all behind it.
+            # A power cut may leave any part of a line that was not synced, and of later lines.
             break
         found.append(entry)
     return found
@@ -163,7 +163,7 @@ def staged_identities(destination: Path) -> dict[str, tuple[Identity, ...]]:
     """Return the finished units of a broken run whose files all lie where they were staged."""
     found = {}
     for unit, names in finished_units(destination).items():
-        # Those of one table of many lie in `_run` itself.
+        # The files of one table of many are in `_run` itself.
         for folder in (destination / RUN / "staged", destination / RUN):
             paths = [folder / name for name in names]
             if paths and all(path.is_file() for path in paths):

@@ -179,7 +179,7 @@ class _Trial:
     def _check_told(self, status: int) -> None:
         """A run that fails reports the reason in one line, and never shows a traceback."""
         self._check("Traceback" not in self.log, "a traceback")
-        # The loader has words of its own.
+        # The loader has its own words.
         if status > 0 and status != NO_THREAD_LOCAL and self.fault.told:
             lines = [line for line in self.log.splitlines() if line.startswith("unloader: error:")]
             self._check(len(lines) == 1, f"{len(lines)} errors are told")
@@ -199,7 +199,7 @@ class _Trial:
         room = self.dest / outcomes.RUN
         broken = (room / "run.json").exists() and not outcomes.publication_has_begun(self.dest)
         if status not in COMPLETE and self.fault.refused and broken:
-            # It says so, and what is there stays for a resume that can.
+            # It reports that, and its files stay for a later resume.
             self._ended(["resume", str(self.dest)], allowed=(self.fault.refused,))
             self._check_left(earlier)
         while status not in COMPLETE and times < MOST_RESUMES:

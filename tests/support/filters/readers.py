@@ -116,8 +116,9 @@ def by_arrow(dataset: ds.Dataset, filters: Sequence[Filter]) -> list[int | str]:
 def arrow_is_right(each: Filter) -> bool:
     """Return whether pyarrow counts right; it is wrong for `not (x < NaN)` and `x in (0.0)`.
 
-    It takes the bounds 1.0 and 2.0 of a row group to say that `x < NaN` is true of all rows. Bounds of
-    -0.0 and 0.0 are equal for it, so it takes one for all values, while `is_in` tells the two apart.
+    From the bounds 1.0 and 2.0 of a row group it concludes that `x < NaN` is true of all rows.
+    Bounds of -0.0 and 0.0 are equal for it, so it takes one for all values, while `is_in`
+    distinguishes the two.
     """
     if each.operation == "in":
         return not each.column.floating or 0.0 not in each.literals
@@ -242,7 +243,7 @@ def iceberg_is_right(each: Filter) -> bool:
     """Return whether pyiceberg counts as documented here, before it has looked at a file.
 
     It refuses NaN, and takes infinity for a number that no `float` can equal. An `in` of one value
-    becomes `=`, of which NULL is neither true nor false.
+    becomes `=`, which for NULL is neither true nor false.
     """
     floats = [value for value in each.literals if isinstance(value, float)]
     if any(value != value for value in floats):

@@ -1,6 +1,6 @@
 """Checks of the promises that every format of tables makes, without a test framework.
 
-The files are written here with Arrow's own writer: a format adopts what is there.
+The files are written here with Arrow's own writer: a format adopts existing files.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Checks:
 
     Args:
         tables: The format.
-        name: Of a table that is not there yet, in a local directory.
-        rows: Counts what it has.
+        name: The name of a new table, in a local directory.
+        rows: Counts the rows of the table.
     """
 
     def __init__(self, tables: LakeFormat, name: str, rows: CountRows) -> None:

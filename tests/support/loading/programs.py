@@ -1,7 +1,7 @@
 """The programs that load our files: their start, and the reading of their rows.
 
-What is run is the text of docs/dialects.md: below the heading of a program the command that unloads,
-and the command or expression that loads. `SOURCE` and `DEST` in it are replaced, nothing else.
+They run the text of docs/dialects.md: below the heading of a program the command that unloads, and
+the command or expression that loads. `SOURCE` and `DEST` in it are replaced, nothing else.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A proxy before a store, which breaks requests and answers.
 
-Each rule breaks requests of one kind that many times. What is broken is what breaks in nature: the
-store is busy, the line is cut, the answer is lost behind a request that was carried out. And a
-request may be held until the proxy ends, so that a run is still there for a test.
+Each rule breaks a number of requests of one kind, as real stores fail: the store is busy, the line
+is cut, or the answer to an executed request is lost. A request may also be held until the proxy
+ends, so that a run is still there for a test.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """moto's server with the promises of real services for two writers at the same moment.
 
 moto looks at a condition first and writes then, in threads, and takes every update of a table in
-Glue, whichever version it is of. S3 and Glue do both as one step:
+Glue, of any version. S3 and Glue do both as one step:
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html and
 https://docs.aws.amazon.com/glue/latest/webapi/API_UpdateTable.html (VersionId).
 """

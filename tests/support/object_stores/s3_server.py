@@ -30,7 +30,7 @@ class S3Server:
         import boto3
         from botocore.config import Config
 
-        # The server gives the checksum of checksums of an object in parts as that of its bytes.
+        # For an object in parts the server returns a checksum of checksums, not of the bytes.
         config = Config(response_checksum_validation="when_required")
         return boto3.client(
             "s3",
@@ -53,7 +53,7 @@ class S3Server:
             Bucket=self.bucket, Prefix=prefix
         ):
             for each in page.get("Contents", ()):
-                with suppress(client.exceptions.NoSuchKey):  # A run that goes on removes some.
+                with suppress(client.exceptions.NoSuchKey):  # An active run removes some.
                     body = client.get_object(Bucket=self.bucket, Key=each["Key"])["Body"]
                     found[each["Key"][len(prefix) :]] = body.read()
         return found

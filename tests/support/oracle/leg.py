@@ -240,7 +240,7 @@ def _timestamp(moment: Moment, name: str) -> str:
     text = f"{_fields(moment)}.{moment.nanos:09d}"
     if name == "TIMESTAMP":
         return f"TO_TIMESTAMP('{text}','{_MASK}.FF9')"
-    # The fields of a local time zone's value are those of UTC.
+    # The fields of a local time zone's value are in UTC.
     zone = "+00:00" if "LOCAL" in name else moment.zone
     return f"TO_TIMESTAMP_TZ('{text} {zone}','{_MASK}.FF9 TZR')"
 
@@ -579,7 +579,7 @@ def opened(leg: str) -> Iterator[OracleLeg]:
     database = WritableDatabase(version=leg)
     database.add_user("SCOTT", "tiger")
     database.add_user("DBADMIN", "secret", dba=True)
-    # What the documentation asks a DBA to grant for the fastest and most exact unload.
+    # The grants of the documentation for the fastest and most exact unload.
     for right in ("V$DATABASE", "DBA_EXTENTS"):
         database.privileges.grant("SCOTT", right)
     with OracleServer(database, mode=leg) as server:

@@ -38,7 +38,7 @@ class Database(Definitions):
 
         Args:
             version: 19c, 21c or 23ai; error texts and banners depend on it.
-            first_scn: What the first change counts from.
+            first_scn: The SCN before the first change.
         """
         self.version = version
         self.lock = RLock()
@@ -170,7 +170,7 @@ class Database(Definitions):
         """Return the visible rows of every segment of a table.
 
         Raises:
-            OracleError: ORA-08181, ORA-01555, ORA-01466: what is wrong with the SCN.
+            OracleError: ORA-08181, ORA-01555, ORA-01466: the SCN cannot be used.
         """
         with self.lock:
             at = self.scn if scn is None else scn
@@ -197,8 +197,8 @@ class Database(Definitions):
         """Refuse a function that a user may not call.
 
         Raises:
-            OracleError: ORA-00904 for a package out of reach, ORA-08180 where there is no mapping of
-                times to SCNs.
+            OracleError: ORA-00904 for a package out of reach, ORA-08180 without a mapping of times
+                to SCNs.
         """
         session_answers.check_function(self, user, name)
 

@@ -101,7 +101,7 @@ class Type:
     scale: int | None = None
     """Of NUMBER; digits of the second's fraction for timestamps and INTERVAL DAY TO SECOND."""
     length: int | None = None
-    """Bytes of RAW; of character types what was declared: characters if `in_chars`, else bytes."""
+    """Bytes of RAW; of character types the declared length, in characters if `in_chars`, else bytes."""
     in_chars: bool = False
     expression: bool = False
     """A NUMBER that is an expression, described with precision and scale 0; a LOB that is one, which

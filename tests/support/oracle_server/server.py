@@ -30,7 +30,7 @@ class OracleServer(Host):
         """Set the kind of the server.
 
         Args:
-            database: What stands behind it.
+            database: The database that it serves.
             tls: PEM files of a certificate and its key; clients must speak TLS then.
             settings: As a Host takes them.
         """
@@ -86,7 +86,7 @@ class OracleServer(Host):
         """End a session as ALTER SYSTEM KILL SESSION does: its next call fails with ORA-00028.
 
         Raises:
-            KeyError: There is no such session now.
+            KeyError: The session does not exist now.
         """
         with self._lock:
             self._by_sid[sid].is_killed = True

@@ -63,7 +63,7 @@ def front(url: str, pem: Path | None, *, long_records: bool = False) -> Iterator
     Args:
         url: Of a server on a socket of this machine.
         pem: Certificate and key; None refuses TLS.
-        long_records: What the server sends is gathered, so that records are as long as may be.
+        long_records: The server's data is gathered into records of the largest size.
     """
     socket_file = parse_qs(urlsplit(url).query)["host"][0] + "/.s.PGSQL.5432"
     context = None

@@ -125,10 +125,10 @@ def _library() -> FaultyCalls | None:
 def held_behind(units: int, file: Path | None = None, *, files: int = 1) -> dict[str, str]:
     """Return variables under which a run of one worker stops once units are staged.
 
-    So many, or one more; without a C compiler it continues.
+    It may stage one more unit; without a C compiler it continues.
 
     Args:
-        units: How many.
+        units: The number of units.
         file: It continues when this file is gone. None: it never does.
         files: At least as many as a unit has.
     """
@@ -138,7 +138,7 @@ def held_behind(units: int, file: Path | None = None, *, files: int = 1) -> dict
     # A worker has its next unit before the last one is on record.
     before = (units + 1) * files
     what = f"hold:{file or library.path}"
-    # Staged files of one table of many lie in `_run` itself. A worker makes no other files there.
+    # Staged files of one table of many lie in `_run` itself. A worker makes only these files there.
     return library.environment("create", what, files="/_run/", after=before, more={"who": "worker"})
 
 
@@ -147,8 +147,8 @@ def kill_after(
 ) -> dict[str, dict[str, Any]]:
     """Start a command and kill all its processes once `count` units are staged; return these units.
 
-    With no units it is killed once it is on record what the run is to do. It has one worker, and
-    its units that many files at most.
+    With no units it is killed once the run has recorded its plan. It has one worker, and its units
+    at most `files` files.
     """
     variables = {**held_behind(units, files=files), **(env or {})}
     before = command.final_names(dest)
@@ -163,7 +163,7 @@ def kill_after(
         with suppress(ProcessLookupError):
             os.killpg(running.process.pid, signal.SIGKILL)
         running.process.communicate()
-    # A worker that has lost its parent ends by itself, and has the source open until then.
+    # A worker that has lost its parent ends soon, and has the source open until then.
     psutil.wait_procs(workers, timeout=command.PATIENCE_SECONDS)
     assert command.final_names(dest) == before
     return staged_units(dest)

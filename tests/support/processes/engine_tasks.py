@@ -3,8 +3,8 @@
 The part before the dash decides: ok finishes, many does after 100 reports, chatter does after some
 reports with pauses, hang never ends without any, die kills its process, raise raises, final fails
 beyond retry; flaky and mortal fail or die at the first attempt and finish after it; last finishes,
-and its process ends a second later; grow finishes, and its process keeps 64 MiB more. A task that
-is no attempt is a warm-up.
+and its process ends a second later; grow finishes, and its process keeps 64 MiB more. A task
+without an attempt is a warm-up.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Many calls of the command in a fraction of the time: one warm program, a fork for each call.
 
-Each call has a directory, variables and standard streams of its own, as a program that the shell
+Each call has a separate directory, variables and standard streams, as a program that the shell
 starts; only the interpreter and the modules of the command line are there already. Run as a
-program, it reads calls as JSON from standard input and writes what became of them.
+program, it reads calls as JSON from standard input and writes their results.
 """
 
 from __future__ import annotations

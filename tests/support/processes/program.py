@@ -52,7 +52,7 @@ LONGEST_SECONDS = 300
 
 
 class Program(subprocess.Popen[AnyStr]):
-    """As `Popen`; it is killed after too long a wait, or if its block ends with an error.
+    """A `Popen` that is killed after too long a wait, or if its block ends with an error.
 
     `Popen` itself waits at the end of its block for as long as it takes, also once a test has failed
     since the program does not end.

@@ -1,9 +1,10 @@
 """The command as a fork of a program that has imported it already: the same, half a second sooner.
 
 One such program (`warm_program`) serves a test process until that ends, and another one the calls
-that have variables of object stores or catalogs. A call is a process of its own: it has its arguments, variables, directory, standard streams, umask, limits and processors, and
-starts its workers as ever. What is decided while Python starts cannot be asked for here:
-`unsuited` says whether a call may be made this way.
+that have variables of object stores or catalogs. A call is a separate process: it has its
+arguments, variables, directory, standard streams, umask, limits and processors, and starts its
+workers as usual. Settings that Python reads at its start cannot be changed here: `unsuited` returns
+their variables.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _BY_TESTS = (
     "_RJEM_MALLOC_CONF",
 )
 """Set in this process once a test imports the worker's modules, calls the command's `main` or imports
-polars. A command and its workers set the first three for themselves, and nobody else reads the last."""
+polars. A command and its workers set the first three for themselves; only polars reads the last."""
 
 _SURROUNDINGS = dict(os.environ)
 """The state at the start of the program, before any test changes it."""
@@ -74,7 +75,7 @@ def _is_read_late(name: str, env: Mapping[str, str]) -> bool:
 
 
 def _is_for_stores(env: Mapping[str, str]) -> bool:
-    """Whether a test has set a variable of stores or catalogs; those of our surroundings tell nothing."""
+    """Whether a test has set a variable of stores or catalogs; variables from outside do not count."""
     return any(
         name.startswith(_AT_STORES) and value != _SURROUNDINGS.get(name)
         for name, value in env.items()

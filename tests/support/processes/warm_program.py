@@ -2,7 +2,7 @@
 
 It reads calls from a socket, each with three descriptors: standard output, standard error and the
 socket to which it sends the call's process id, then its exit status. The end of the first socket
-ends the program. Its second argument says what it imports: `databases`, or `stores`, which is more.
+ends the program. Its second argument selects its imports: `databases`, or `stores`, which is more.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from typing import Any, NoReturn
 
 _MOST_BYTES = 1 << 20
 _OURS = ("numa", "partition_planner", "unloader", "writers")
-"""Packages of which every module is imported. A command imports what it needs when it needs it: up to
-two hundred of them, a quarter of the time of a short run."""
+"""Packages whose modules are all imported. A command imports modules when it needs them: up to two
+hundred of them, a quarter of the time of a short run."""
 
 _THEIRS = ("oracledb", "duckdb", "pyarrow", "pyarrow.parquet", "xxhash")
 
@@ -71,7 +71,7 @@ reads variables."""
 
 
 def _modules() -> Iterator[str]:
-    """Yield the names of our modules, without those that start a program and libraries in C++."""
+    """Yield the names of our modules, without programs and libraries in C++."""
     for package in map(import_module, _OURS):
         for found in walk_packages(package.__path__, f"{package.__name__}."):
             name = found.name
@@ -156,11 +156,11 @@ def _main() -> None:
     # Ctrl-C is for the tests: they close the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _import_all(sys.argv[2])
-    gc.freeze()  # A collection in a fork would copy what it only looks at.
+    gc.freeze()  # A collection in a fork would copy the objects that it looks at.
     with socket.socket(fileno=int(sys.argv[1])) as calls:
         found = _serve(calls)
     if found is None:
-        os._exit(0)  # Libraries take modules that are frozen for leaks, and say so.
+        os._exit(0)  # Libraries take frozen modules for leaks, and warn.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _become(*found)
     del found
@@ -192,7 +192,7 @@ def _end(status: int) -> NoReturn:
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        status = 120  # as Python says that it cannot be flushed
+        status = 120  # Python's status if a stream cannot be flushed
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()
     os._exit(status & 0xFF)

@@ -41,7 +41,7 @@ def manifest(
         units: Each of them takes a little longer than the one before.
         workers: Units are dealt to them in turn.
         nodes: Workers are dealt to these.
-        name: Of every partition and of whatever else a user or a database names.
+        name: Of every partition, and of everything else that a user or a database names.
         failed: Attempts that failed, the first of them at the first units.
     """
     clocks = [2.0] * workers

@@ -1,7 +1,7 @@
 """Selections of rows and columns, the ways a run may take to carry them out, and pairs of both.
 
-The truth is a list of rows made here. Which of them a selection has is decided here too, so that
-nothing of the program under test takes part in saying what it should have written.
+The truth is a list of rows made here. This module also decides which of them a selection has, so
+the program under test has no part in its own expected result.
 """
 
 from __future__ import annotations

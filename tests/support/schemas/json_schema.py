@@ -31,8 +31,8 @@ def problems(value: Any, schema: Schema, known: dict[str, Schema], where: str = 
     """Return the differences of a value from its schema, one line each.
 
     Args:
-        value: What `json.loads` gave.
-        schema: What it should be.
+        value: The result of `json.loads`.
+        schema: Its schema.
         known: The schemas that `$ref` can name.
         where: Path of the value, for the lines.
     """
@@ -147,7 +147,7 @@ def checked(text: str) -> list[dict[str, Any]]:
     """Return the lines of a log; fail if one is not as the schema says."""
     lines = [json.loads(line) for line in text.splitlines()]
     for line in lines:
-        # Told by the schema of its event alone: "none of several" would explain nothing.
+        # Only the schema of its event is reported: "none of several" would explain nothing.
         kind = next(each for each in _schema()["anyOf"] if each["title"] == line["event"])
         found = problems(line, kind, _schema()["$defs"])
         assert not found, (found[:5], line)

@@ -63,7 +63,7 @@ def break_off(requests: Sequence[Request], done: str, at: str, **options: Any) -
     Args:
         requests: One for each table; the first one has the most rows.
         done: The table that is published by then, as the run names it.
-        at: The next one, of which one unit is done by then.
+        at: The next one; one of its units is done by then.
         options: Of the run.
     """
     manifest = Path(requests[0].output.destination).parent / done / "_manifest.json"

@@ -46,7 +46,7 @@ def test_after_a_run(source: str, to: tuple[str, ...], tmp_path: Path) -> None:
         "ERROR": "",
         "ERROR_KIND": "",
         "HINT": "",
-        # Those of a run over several tables, and of one with routes.
+        # Variables of a run over several tables, and of one with routes.
         **dict.fromkeys(("TABLES", "TABLES_DONE", "TABLES_FAILED", "PARTIAL_MANIFEST"), ""),
         "ROUTES": "",
     }
@@ -114,7 +114,7 @@ def test_a_value_is_not_taken_for_a_name(source: str, to: tuple[str, ...]) -> No
 
 
 def test_after_a_failure(source: str, to: tuple[str, ...], tmp_path: Path) -> None:
-    """Message and status of the error; the command's own failure is told and changes neither."""
+    """Message and status of the error; the command's own failure is logged and changes neither."""
     hooks = ("--on-failure", f"cd {tmp_path}; {DUMP}; exit 3", "--on-success", "false")
     done = command.ended("run", source, *to, "--columns", "none", *hooks)
     assert done.returncode == 2
@@ -154,7 +154,7 @@ def test_its_output_in_a_log_of_json(source: str, to: tuple[str, ...]) -> None:
 
 
 def test_after_a_signal(source: str, tmp_path: Path) -> None:
-    """A run that is stopped has failed: its command runs, and the status is that of the signal."""
+    """A run that is stopped has failed: its command runs, and the status is the signal's."""
     query = "SELECT i, md5(CAST(i AS VARCHAR)) AS m FROM range(100000000000) t(i)"
     out = tmp_path / "out"
     hook = ("--on-failure", f"echo $UNLOADER_RUN_STATUS > {tmp_path}/status")
@@ -208,13 +208,13 @@ def test_how_it_ends(text: str, why: str) -> None:
 
 
 def test_a_signal_ends_it() -> None:
-    """Whoever stops the program while it waits for the command ends that, too."""
+    """A signal to the program while it waits for the command ends the command, too."""
     why = run_hook(hook("sleep 1000"), account(), print, lambda: True)
     assert why == "it was ended by a signal"
 
 
 def test_output_of_any_kind() -> None:
-    """Bytes that are no text, a line without end and one of megabytes come through."""
+    """Bytes that are not text, a line without end and one of megabytes come through."""
     told: list[str] = []
     text = r"printf 'a\377\nb'; head -c 3000000 /dev/zero | tr '\0' 'x'"
     assert run_hook(hook(text), account(), told.append, lambda: False) == ""

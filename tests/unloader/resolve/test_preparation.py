@@ -104,7 +104,7 @@ def test_everything_by_default(path: Path) -> None:
 
 
 def test_auto_parallelism_is_what_the_machine_has(path: Path) -> None:
-    """A parallelism of 0 becomes the usable CPUs, so that the plan says what is run."""
+    """A parallelism of 0 becomes the usable CPUs, so the plan has the real number."""
     with prepared(replace(job_of(path), limits=PlanOptions())) as ready:
         assert ready.plan.limits.parallelism >= 1
 
@@ -141,7 +141,7 @@ def test_automatic_parallelism_keeps_to_quota_and_nodes(
 
 
 def test_columns_come_in_the_order_asked_for(path: Path) -> None:
-    """--columns decides the order, --exclude keeps that of the table; case matters to nobody."""
+    """--columns decides the order, --exclude keeps the table's order; case is ignored."""
     assert names_of(job_of(path, columns=("WORD", "id")))[0] == ["word", "id"]
     assert names_of(job_of(path, exclude=("twice",)))[0] == ["id", "word"]
 
@@ -174,7 +174,7 @@ def test_a_query_is_one_unit_with_its_own_columns(path: Path) -> None:
     [(("p1",), ["p1"]), (("P[0-2]", "p3"), ["p0", "p1", "p2", "p3"]), (("*2", "p0"), ["p0", "p2"])],
 )
 def test_partitions_by_glob(path: Path, patterns: tuple[str, ...], kept: list[str]) -> None:
-    """Patterns choose partitions that are ranges of the table, whatever their case."""
+    """Patterns choose partitions that are ranges of the table; case is ignored."""
     job = job_of(path, partitions=patterns)
     assert names_of(replace(job, limits=PlanOptions(parallelism=2, split="partition")))[1] == kept
 
@@ -189,7 +189,7 @@ def test_chosen_ranges_hold_their_own_rows_alone(path: Path) -> None:
 
 
 def test_no_partition_of_that_name(path: Path) -> None:
-    """Each pattern that matches nothing is a plan error, also where there are no partitions."""
+    """Each pattern that matches nothing is a plan error, also for a table without partitions."""
     for table, patterns, said in (
         ("t", ("q*",), r"--partition q\* matches no partition of main\.t"),
         ("t", ("p1", "q*", "P2", "p"), r"--partition q\*, p matches no partition of main\.t"),
@@ -203,7 +203,7 @@ def test_no_partition_of_that_name(path: Path) -> None:
 
 
 def test_one_unit_of_chosen_partitions(path: Path) -> None:
-    """Read as one unit, chosen partitions are read one after the other, and no other."""
+    """In one unit only the chosen partitions are read, one after the other."""
     limits = PlanOptions(parallelism=2, split="none")
     with prepared(replace(job_of(path, partitions=("p1", "p3")), limits=limits)) as ready:
         (unit,) = ready.plan.units
@@ -241,7 +241,7 @@ def test_named_partitions_by_glob(partitioned: str) -> None:
 
 
 def test_a_plan_made_earlier_is_taken_as_it_is(path: Path) -> None:
-    """Its units and limits are those of the run, although rows have come since."""
+    """The run uses its units and limits, although rows have been added since."""
     job = replace(job_of(path, "plain"), limits=PlanOptions(parallelism=3, split="range"))
     with prepared(job) as ready:
         plan = ready.plan
@@ -273,7 +273,7 @@ def test_a_plan_that_no_longer_fits_is_refused(path: Path, change: str) -> None:
 
 
 def test_a_plan_of_another_table_is_refused(path: Path) -> None:
-    """A plan names its table; it serves for no other."""
+    """A plan names its table, and is only valid for it."""
     with prepared(job_of(path, "plain")) as ready:
         plan = ready.plan
     with (
@@ -348,7 +348,7 @@ def test_a_partition_gone_since_is_told(postgres: Any, partitioned: str) -> None
 
 @pytest.mark.parametrize("where", ["nope = 1", "id = 1) OR (id = 2"])
 def test_a_condition_is_checked_before_any_worker(path: Path, where: str) -> None:
-    """What the database does not take as one condition is refused here."""
+    """Text that the database does not take as one condition is refused here."""
     with pytest.raises(SourceError, match="--where"), prepared(job_of(path, where=where)):
         pass
 
@@ -401,7 +401,7 @@ def test_a_partition_stands_for_its_sub_partitions() -> None:
 
 
 def test_a_password_ends_with_its_line(tmp_path: Path) -> None:
-    """Of a password file the first line counts, whatever an editor put behind it."""
+    """Only the first line of a password file counts; an editor may add more."""
     file = tmp_path / "password"
     file.write_bytes(b"tiger\r\n# of SCOTT\n")
     secret = SecretReference(kind="file", name=str(file))

@@ -1,4 +1,4 @@
-"""What is decided of every run alike."""
+"""The decisions that are the same for every run."""
 
 from __future__ import annotations
 

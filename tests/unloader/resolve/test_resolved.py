@@ -194,7 +194,7 @@ def test_what_was_edited_is_refused(path: tuple[str, ...], value: Any, message: 
     ["ALTER USER me IDENTIFIED BY tiger", "begin app.login('me', password => 'tiger'); end;"],
 )
 def test_what_is_written_down_holds_no_password(secret: str) -> None:
-    """A statement with a password is left out, and its option is named for whoever resumes."""
+    """A statement with a password is left out, and its option is named for the resume."""
     run = small()
     plain = "SET x = 1"
     session = replace(run.request.source.session, session_sql=(secret, plain))
@@ -216,7 +216,7 @@ def test_what_is_written_down_holds_no_password(secret: str) -> None:
 
 
 def test_one_and_several_tables_have_one_form_of_record() -> None:
-    """One reader gives the tables back; a record says whether its only table is the whole run."""
+    """One reader returns the tables; a record marks whether its only table is the whole run."""
     run, options = small(), TablesOptions(destination="/x/{table}")
     single = single_record(run)
     several = record_of((run, run), "/x", options, is_single=False)

@@ -60,7 +60,7 @@ def test_what_is_no_pattern_is_refused(text: str) -> None:
 @settings(max_examples=examples(400))
 @given(st.lists(NAMES, min_size=1, unique=True), st.sampled_from(("lower", "upper", "any")))
 def test_a_quoted_name_matches_itself_alone(names: list[str], folding: str) -> None:
-    """In quotes there are no wildcards, and case counts where the database distinguishes it."""
+    """In quotes wildcards are literal, and case counts if the database distinguishes it."""
     wanted = names[0]
     found = parse_pattern(quoted(wanted)).name.among(names, folding)  # type: ignore[arg-type]
     assert wanted in found

@@ -14,7 +14,7 @@ TABLES = ("bad", "first", "second")
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """A SQLite file with three tables, of which one cannot be read."""
+    """A SQLite file with three tables, one of them unreadable."""
     path = tmp_path / "s.sqlite"
     with sqlite3.connect(path) as connection:
         for name in TABLES:
@@ -71,7 +71,7 @@ def test_tables_that_were_left_out_need_the_command_again(url: str, tmp_path: Pa
 
 @pytest.mark.parametrize("damage", [0, 30])
 def test_a_run_with_a_damaged_record(home: Path, damage: int) -> None:
-    """Each command says that it cannot be resumed, and what helps."""
+    """Each command reports that it cannot be resumed, and the remedy."""
     record = home / "_run" / "run.json"
     record.write_bytes(record.read_bytes()[:damage])
     for place in (home, home / "bad"):

@@ -160,7 +160,7 @@ def test_nothing_stays_if_it_is_ended(tmp_path: Path, number: signal.Signals) ->
     )
     room = os.statvfs(tmp_path)
     if room.f_bavail * room.f_frsize < 400 * 2**30:
-        # So much is never there on a small disk: less is asked for, and time ends it.
+        # A small disk never has this room: less is requested, and time ends it.
         running.process.kill()
         running.finish()
         running = command.Running(

@@ -174,7 +174,7 @@ def test_without_psutil_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_disk_is_found_for_a_directory_that_is_not_there_yet(tmp_path: Path) -> None:
-    """It is the disk of the parent directory; a file system in memory has none."""
+    """It is the disk of the parent directory; a file system in memory is without a disk."""
     assert disk_of(str(tmp_path / "a" / "b")) == disk_of(str(tmp_path))
     assert disk_of("/proc") is None
 

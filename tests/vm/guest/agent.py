@@ -2,7 +2,7 @@
 
 It has the guest to itself, as root: it switches CPUs off and on, and makes control groups. A run is a
 fork of it, since an emulated CPU needs a quarter of a minute to import the command. Its workers are
-processes of their own, as on any machine of several nodes.
+separate processes, as on any machine of several nodes.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ _NAME = re.compile(r"worker-(\d+)")
 _PAGES = re.compile(r"\bN(\d+)=(\d+)")
 _PAGE_KB = re.compile(r"\bkernelpagesize_kB=(\d+)")
 _ALLOWED = re.compile(r"^Cpus_allowed_list:\s*(\S+)", re.MULTILINE)
-# proc(5), counted behind the parenthesis of the program's name.
+# proc(5), counted after the parenthesis of the program's name.
 _FLAGS, _PROCESSOR = 6, 36
 _EXITING = 0x4
 """Of linux/sched.h."""

@@ -1,4 +1,4 @@
-"""Native texts of numbers, moments and characters, byte for byte those of the plain functions."""
+"""Native texts of numbers, moments and characters equal the plain functions' texts."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_every_type_over_several_blocks(format: ParquetFormat, nulls: bool) -> N
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "t.parquet")
         path.write_bytes(data or b"")
-        # Any bits are no day or time that DuckDB and polars know.
+        # DuckDB and polars do not accept random bits as days or times.
         narrow = [
             name
             for name, kind in zip(table.column_names, KINDS, strict=True)

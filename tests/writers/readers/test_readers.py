@@ -1,4 +1,4 @@
-"""Other programs read what the encoders wrote, and distinguish NULL and the empty text."""
+"""Other programs read the encoders' files, and distinguish NULL and the empty text."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def test_var_records_come_back(options, write):
 def test_var_records_count_bytes_of_their_character_set(encoding, write):
     """Lengths count bytes in the data file's character set, and values come back from it."""
     form = replace(DIALECTS["sqlldr-var"], encoding=encoding)
-    # These are what the encodings hold both ways; the others are refused, which is tested elsewhere.
+    # Texts that the encodings hold both ways; the others are refused, which is tested elsewhere.
     batch = hostile_batch([t for t in hostile_texts(form) if same_in(t, encoding)])
     records = var_records(write(batch, form), 10)
     assert [field_list(form).values(record) for record in records] == rows_of(batch)

@@ -200,7 +200,7 @@ def test_batch_of_another_schema_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd", "lz4"])
 def test_ready_bytes_pass_unchanged(tmp_path: Path, codec: Any) -> None:
-    """Ready text is written as it is behind the header, into one file of the rows told."""
+    """Ready text is written unchanged after the header, into one file of the given rows."""
     writer = EncodedTextWriter(spec(tmp_path, codec, file_size_bytes=10), "t", b"head\r\n")
     data = [b"%d;\xff\x00\r\n" % n for n in range(5000)]
     for record in data:

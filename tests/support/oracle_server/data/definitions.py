@@ -234,7 +234,7 @@ class Definitions:
         return count
 
     def lay_down(self, table: Table, bases: Sequence[Sequence[Row]]) -> None:
-        """Give the segments of an empty table their rows as sequences that stay outside it.
+        """Set the rows of an empty table's segments, as sequences outside it.
 
         For tables too large to be held as Python values; one sequence for each segment, its rows
         stored as they are.
@@ -251,7 +251,7 @@ class Definitions:
             self.catalog.version += 1
 
     def _make_room(self, table: Table, wanted: dict[int, int]) -> None:
-        """Give segments extents for that many rows each; segments of one table take turns."""
+        """Add extents for the wanted rows to each segment; segments of one table take turns."""
         size = max(table.blocks_per_extent, HEADER_BLOCKS + 1)
         if table.organization == "external":
             return

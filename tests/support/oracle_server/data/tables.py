@@ -379,7 +379,7 @@ class Table:
         """Return the segments of a partition or sub-partition, or all of them.
 
         Raises:
-            OracleError: ORA-02149 or ORA-14251 if there is none of that name.
+            OracleError: ORA-02149 or ORA-14251 if the name is unknown.
         """
         if partition is not None:
             found = [s for s in self.segments if s.partition == partition]

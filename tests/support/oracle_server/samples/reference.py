@@ -1,6 +1,6 @@
 """The reference table: the published HASH_PART_0160, from the generator that users have, too.
 
-The rows are those of `unloader demo` with the same number of rows, in the same partitions, so the
+`unloader demo` with the same number of rows has the same rows, in the same partitions, so the
 output of an unload can be compared with one of the DuckDB file.
 """
 

@@ -55,7 +55,7 @@ def lob_table(
 
 
 def accounts_tables(db: Database, sizes: Sequence[int], *, owner: str = "SCOTT") -> list[Table]:
-    """Create ACCOUNTS_00000 and so on, (ID, OWNER, BALANCE, PRICE, NAME) with so many rows each."""
+    """Create ACCOUNTS_00000 and so on, (ID, OWNER, BALANCE, PRICE, NAME) with these numbers of rows."""
     columns = (
         Column(name="ID", type=Type(name="NUMBER", precision=10, scale=0), nullable=False),
         Column(name="OWNER", type=Type(name="NUMBER", precision=5, scale=0)),

@@ -59,7 +59,7 @@ class Connection(threading.Thread):
             host: The server whose client it is.
             sock: Closed when the thread ends.
             is_redirected: It came to the port that the listener redirects to.
-            opened: Called with a new session before its client is told of it.
+            opened: Called with a new session before the client gets its answer.
             closed: Called when the connection has ended.
         """
         super().__init__(name="oracle-connection", daemon=True)

@@ -103,7 +103,7 @@ class Login:
         """Check phase two and return the value of AUTH_SVR_RESPONSE.
 
         Raises:
-            OracleError: ORA-01017, the password is wrong or there is no such user.
+            OracleError: ORA-01017, the password is wrong or the user is unknown.
         """
         theirs = decrypt(self._password_key(), bytes.fromhex(answer.get("AUTH_SESSKEY", "")))
         size = _KEY_BYTES[self.verifier]
@@ -283,7 +283,7 @@ class Host:
         """Set the kind of the server.
 
         Args:
-            database: What stands behind it.
+            database: The database that it serves.
             mode: `19c`, `21c` or `23ai`.
             verifier: `11g` or `12c`: how passwords are checked.
             sdu: Largest packet, in bytes; clients may ask for less.
@@ -346,7 +346,7 @@ class Handshake:
     def __init__(
         self, host: Host, channel: Channel, opened: Callable[[SessionState], None]
     ) -> None:
-        """Start before the first packet; `opened` is told of a session before its client is."""
+        """Start before the first packet; `opened` gets a session before the client does."""
         self._host = host
         self._channel = channel
         self._opened = opened
@@ -446,8 +446,8 @@ class Handshake:
         """Read a fast authentication up to its call.
 
         Returns:
-            What its reply starts with, and the field version that the call is written by, whatever
-            is agreed on later.
+            The start of its reply, and the field version of the call, which a later agreement does
+            not change.
         """
         reader.skip("bbbb")
         reply = self._protocol(reader)

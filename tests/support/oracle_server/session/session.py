@@ -60,7 +60,7 @@ def alter_session(session: SessionState, sql: str, users: dict[str, Any]) -> Ans
     """Take over ALTER SESSION into the session's settings.
 
     Raises:
-        OracleError: ORA-00922 or ORA-02248 for what is no setting, ORA-01435 for an unknown schema.
+        OracleError: ORA-00922 or ORA-02248 for an unknown setting, ORA-01435 for an unknown schema.
     """
     body = re.sub(r"(?is)^\s*ALTER\s+SESSION\s+", "", sql).strip().rstrip(";")
     parallel = _PARALLEL.match(body.upper())
@@ -162,7 +162,7 @@ class Cursor:
         assert rows is not None
         before = rows.rows_so_far
         limits = [fault.torn_at(before) for fault in self.faults]
-        # Should another execution claim the fault first, the reply is short, which is no harm.
+        # If another execution claims the fault first, the reply is short, which is harmless.
         limit = min([asked, *(each for each in limits if each is not None)])
         data = rows.take(
             limit, locators, defines=self.defines, prefetches=self.prefetches, asked=asked
@@ -264,7 +264,7 @@ class Session:
         """Perform the requests that precede a call.
 
         Raises:
-            OracleError: There is no such schema.
+            OracleError: The schema does not exist.
         """
         for number in piggybacks.cursors:
             self._cursors.pop(number, None)
@@ -331,7 +331,7 @@ class Session:
         """Answer function 96.
 
         Raises:
-            OracleError: There is no such locator or operation, or a fault is due.
+            OracleError: The locator or operation is unknown, or a fault is due.
         """
         fault = self._lob_fault()
         pieces = self.locators.operate(
@@ -484,8 +484,8 @@ class Session:
 def _wants_rows(request: Execute, cursor: Cursor) -> bool:
     """Report whether the first rows come with the reply.
 
-    Go and Java clients say how many rows they take and leave the option out; they get them all the
-    same. Python and Node mean it when they leave it out, of a query with LOBs that are defined.
+    Go and Java clients send a number of rows and leave the option out; they still get rows. Python
+    and Node leave it out on purpose, for a query with defined LOBs.
     """
     if request.has(calls.OPTION_FETCH):
         return True
@@ -557,8 +557,8 @@ def check_function(database: Definitions, user: str, name: str) -> None:
     """Refuse a function that a user may not call.
 
     Raises:
-        OracleError: ORA-00904 for a package out of reach, ORA-08180 where there is no mapping of
-            times to SCNs.
+        OracleError: ORA-00904 for a package out of reach, ORA-08180 without a mapping of times to
+            SCNs.
     """
     package, _, function = name.partition(".")
     if function and not database.privileges.has(user, package):

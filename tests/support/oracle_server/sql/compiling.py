@@ -36,7 +36,7 @@ def compiled(expression: Any, environment: Environment) -> Compiled:
     """Return a compiled expression.
 
     Raises:
-        OracleError: ORA-00904 for names that are no columns, and what wrong types lead to.
+        OracleError: ORA-00904 for names that are not columns, and the errors of wrong types.
         Unsupported: The expression needs something this evaluator does not know.
     """
     if isinstance(expression, Constant):

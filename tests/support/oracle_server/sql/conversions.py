@@ -373,7 +373,7 @@ def number_of(value: Any) -> int | Decimal | float | None:
     """Return a value as a number.
 
     Raises:
-        OracleError: ORA-01722 for a text that is none.
+        OracleError: ORA-01722 for a text that is not a number.
     """
     if value is None or isinstance(value, (int, Decimal, float)):
         return value

@@ -382,7 +382,7 @@ class DataDefinition:
             self._database.ddl(table.owner, table.name)
 
     def _grant(self, session: SessionState, parser: Parser, *, given: bool) -> None:
-        """Give or take rights; rights on packages and dictionary views are general ones here."""
+        """Grant or revoke rights; rights on packages and dictionary views are general ones here."""
         words = [""]
         while not parser.token.word("ON", "TO", "FROM"):
             token = parser.take()

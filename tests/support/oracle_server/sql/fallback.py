@@ -174,10 +174,10 @@ class Shadows:
         """Return the name of the DuckDB table with these rows, making it if the key is new.
 
         Args:
-            key: What the rows are known by.
+            key: The key of the rows.
             columns: Their columns.
             rows: Makes them.
-            addressed: Whether the rows have an address behind the columns' values.
+            addressed: Whether the rows have an address after the columns' values.
         """
         with self.lock:
             if key in self._names:

@@ -129,7 +129,7 @@ def extract(field: str, first: Compiled) -> Compiled:
 
     Raises:
         OracleError: ORA-30076.
-        Unsupported: There is no such field.
+        Unsupported: The field is unknown.
     """
     if field.startswith("TIMEZONE_") and first.type.name == "TIMESTAMP":
         raise OracleError(30076, "invalid extract field for extract source")
@@ -226,7 +226,7 @@ def build(call: Call, arguments: Arguments, environment: Environment) -> Compile
 
     Raises:
         OracleError: The arguments are wrong.
-        Unsupported: There is no such function here.
+        Unsupported: The function is not implemented here.
     """
     if call.name in ("CAST", "XMLSERIALIZE", "JSON_SERIALIZE", "VECTOR_SERIALIZE"):
         return _to_type(call, arguments[0], environment)

@@ -116,7 +116,7 @@ def evaluated(
         expression: As the parser gave it.
         column: Where the value goes.
         environment: Of the statement.
-        row: The row the expression may speak of, its address behind it.
+        row: The row that the expression may use, followed by its address.
 
     Raises:
         OracleError: The value does not fit, or the expression is wrong.
@@ -317,7 +317,7 @@ def parse_change(sql: str) -> Change:
     """Return an INSERT of one row, an UPDATE or a DELETE.
 
     Raises:
-        OracleError: It is none.
+        OracleError: It is another statement.
     """
     parser = Parser(sql, tokens(sql))
     first = parser.take().value

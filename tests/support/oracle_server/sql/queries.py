@@ -102,7 +102,7 @@ class TableScan:
     def slices(self) -> list[Slice] | None:
         """Return the remaining rows as ranges in physical order.
 
-        None if that is no few ranges: samples of rows, index-organized tables.
+        None if they are not a few ranges: samples of rows, index-organized tables.
         """
         if self._sampled is not None or self.table.organization == "index":
             return None
@@ -394,7 +394,7 @@ class Queries:
         """Return the rows of a relation.
 
         Raises:
-            OracleError: ORA-00942, ORA-01031 and what is wrong with the SCN.
+            OracleError: ORA-00942, ORA-01031 and the errors of the SCN.
             Unsupported: It is a view of the dictionary.
         """
         if relation.scn is not None:

@@ -69,7 +69,7 @@ def parse_query(sql: str, found: list[Token]) -> Query:
 
     Raises:
         Unsupported: It is more than that.
-        OracleError: It is no statement at all.
+        OracleError: It is not a statement at all.
     """
     parser = Parser(sql, found)
     query = _query(parser)

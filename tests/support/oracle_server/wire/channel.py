@@ -68,7 +68,7 @@ def header(type: int, length: int, flags: int, *, wide: bool) -> bytes:
     Args:
         type: One of this module's constants.
         length: Of the whole packet.
-        flags: Of the packet, not of what is in it.
+        flags: Of the packet, not of its content.
         wide: The length has 32 bits, as after an ACCEPT of version 315 or higher.
     """
     if wide:
@@ -81,14 +81,14 @@ def packetise(
 ) -> Iterator[list[Buffer] | Pause]:
     """Yield the parts of each DATA packet of a reply, and its pauses between them.
 
-    What is in the pieces is not copied: rows can be hundreds of megabytes.
+    The content of the pieces is not copied: rows can be hundreds of megabytes.
 
     Args:
         pieces: Taken one by one as packets fill up.
         sdu: Bytes of a full packet.
         wide: As of `header`.
         flags: Data flags of the last packet.
-        torn: The last packet's header says that it is full, whatever is in it.
+        torn: The last packet's header claims that it is full, with any content.
     """
     room = sdu - _DATA_HEADER_BYTES
     full = header(DATA, sdu, 0, wide=wide) + b"\x00\x00"

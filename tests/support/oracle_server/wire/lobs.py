@@ -1,7 +1,7 @@
 """LOB locators of one connection, and the replies to LOB operations (function 96).
 
-A value behind a locator is read in pieces as a client asks for it: the server never holds more
-than one piece of a large one.
+The value of a locator is read in pieces as a client asks for it: the server never holds more than
+one piece of a large one.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ class Locators:
         amount: int,
         data: bytes,
     ) -> tuple[int, bytes]:
-        """Do what is not a read; return the amount and the flag byte of the reply."""
+        """Do any operation except a read; return the amount and the flag byte of the reply."""
         if operation == GET_LENGTH:
             return content.length(), b""
         if operation == GET_CHUNK_SIZE:

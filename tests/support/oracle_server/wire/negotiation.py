@@ -1,7 +1,7 @@
 """From CONNECT to the agreed capabilities: messages of a server of each release before the login.
 
-The capabilities announced are not those of real servers, which are nearly all ones, but the ones
-this server keeps. Lengths, banners, versions and the order of everything are real.
+Real servers announce nearly all capabilities; this server announces the ones it keeps. Lengths,
+banners, versions and the order of everything are real.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def encode_number(value: int | Decimal) -> bytes:
         return b"\x80"
     if len(digits) > 2 * _MOST_DIGITS or not -65 <= power <= 62:
         raise ValueError(f"NUMBER cannot hold {value}")
-    # Two decimal digits are one byte in hexadecimal; a table makes it the byte that stands for them.
+    # Two decimal digits are one byte in hexadecimal; a table converts it to Oracle's byte for them.
     pairs = bytes.fromhex(digits)
     if text[0] != "-":
         return bytes((_BASE_EXPONENT + power,)) + pairs.translate(_POSITIVE)
@@ -214,7 +214,7 @@ def encode_timestamp(value: Moment) -> bytes:
 def encode_timestamp_tz(value: Moment) -> bytes:
     """Return the 13 bytes of a TIMESTAMP WITH TIME ZONE: fields in UTC, then the zone.
 
-    A region is written with its bit set and an id that stands for its name only within this server.
+    A region is written with its bit set and an id that means its name only within this server.
     """
     if region(value.zone or "+00:00") is None:
         minutes = offset_seconds(value) // 60

@@ -87,7 +87,7 @@ def describe(
             23ai 24); it decides which fields there are.
         wide_scale: The scale of NUMBER, timestamps and intervals is an sb2 (Go and Java clients),
             else one byte (Python, Node).
-        statement: Text of the statement, of which the message carries a hash.
+        statement: Text of the statement; the message carries its hash.
         charset: Character set id of the database.
     """
     digest = hashlib.md5(statement.encode(), usedforsecurity=False).digest()
@@ -191,7 +191,7 @@ def _charset(column: Column, form: int, charset: int) -> int:
 
 
 def is_absent(column: Column) -> bool:
-    """Tell whether no row has a byte for this column: it is described with size 0 (a NULL literal).
+    """Return whether no row has a byte for this column: it is described with size 0 (a NULL literal).
 
     A VARCHAR2, CHAR or RAW of length 0 is such a column.
     """
@@ -606,7 +606,7 @@ class RowSet:
             limit: Rows at most.
             position: Rows that earlier replies had.
             compress: Vectors are on.
-            encoders: Of the columns, for what the client defined.
+            encoders: Of the columns, for the client's defines.
         """
         parts: list[bytes] = []
         count, vector, width = 0, b"", len(self.columns)
@@ -653,7 +653,7 @@ class RowCursor:
         self.done = False
         """The last reply had fewer rows than requested: its OER is 1403.
 
-        Exactly as many rows as asked leave it False, as real servers do: the next fetch has none.
+        Exactly as many rows as asked leave it False, as real servers do: the next fetch is empty.
         """
         self.oer_flags = 0
         """Flags byte of the reply's OER."""
@@ -684,7 +684,7 @@ class RowCursor:
                 as the client's last execute with defines had them; None: as described.
             prefetches: How much of each column's LOBs comes with their locators; empty: nothing.
             asked: Rows the client asked for, which the header repeats; None: n.
-            first_reply: The header's flags are those of the first reply with rows; None: of this
+            first_reply: The header has the flags of the first reply with rows; None: of this
                 cursor's first.
 
         Raises:

@@ -79,7 +79,7 @@ def test_contract_of_many_tables(path: Path) -> None:
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_readings_of_many_tables_are_those_of_each(path: Path, *, broken: bool) -> None:
-    """Their types are asked for together, in any order; one that cannot be read spoils no other."""
+    """Their types are requested together, in any order; an unreadable one does not spoil others."""
     with closing(DuckDBSource().open_catalog(spec_of(path))) as alone:
         listing = list_tables(alone)
         tables = [

@@ -150,7 +150,7 @@ def test_one_scn_for_all(server: OracleServer, catalog: OracleCatalog) -> None:
 def test_the_ladder_to_the_scn(
     server: OracleServer, tmp_path: Path, rights: tuple[str, ...], last: str
 ) -> None:
-    """The best way to the SCN that the user's rights allow is taken, and what is better is told."""
+    """The best way to the SCN that the user's rights allow is used, and better ones are reported."""
     for right in rights:
         server.database.privileges.grant("SCOTT", right)
     opened = OracleSource().open_catalog(source(server, tmp_path))
@@ -441,7 +441,7 @@ def test_what_only_looks_like_them_is_taken(where: str) -> None:
 def test_queries_that_are_none(
     server: OracleServer, catalog: OracleCatalog, query: str, words: str
 ) -> None:
-    """What is no single query, or has columns of one name, is refused; nothing of it is run."""
+    """Text that is not a single query, or has columns of one name, is refused and not run."""
     with pytest.raises(SourceError, match=words) as caught:
         describe_query(catalog, query)
     assert caught.value.hint != caught.value.usual_hint

@@ -142,7 +142,7 @@ def test_as_text_makes_text_of_every_type() -> None:
         "BINARY_FLOAT",
         "BINARY_DOUBLE",
     }
-    # No mask may change what was asked for as exact text.
+    # No mask may change a column that was requested as exact text.
     assert "timestamp" not in classes.values()
 
 

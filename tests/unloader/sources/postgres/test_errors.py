@@ -35,7 +35,7 @@ def sessions(postgres: Any) -> Iterator[tuple[Session, Session]]:
 
 @pytest.mark.parametrize("error", LOST, ids=str)
 def test_lost_connection_has_one_name(error: LibpqError) -> None:
-    """Whatever libpq or the server says, the connection was lost and another attempt may help."""
+    """For each message of libpq or the server, the connection was lost, and a retry may help."""
     found = translated(error, phase="open")
     assert isinstance(found, TransientSourceError)
     assert "the connection was lost: " in found.message
@@ -91,7 +91,7 @@ def test_session_that_ends_amid_a_copy(sessions: tuple[Session, Session]) -> Non
 
 
 def test_cancelling_is_no_loss(sessions: tuple[Session, Session]) -> None:
-    """A call that we cancelled says so, the server ends it too, and the session can continue."""
+    """A cancelled call reports it, the server ends it too, and the session can continue."""
     victim, other = sessions
     pid = victim.value("SELECT pg_backend_pid()")
 

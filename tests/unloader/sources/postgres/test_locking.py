@@ -96,7 +96,7 @@ def held(catalog: PostgresCatalog, wanted: list[Extract]) -> dict[str, SourceErr
 def test_tables_in_the_way_spoil_no_other(
     catalog: PostgresCatalog, spec: SourceSpec, postgres: Any
 ) -> None:
-    """One truncated and one dropped since the snapshot are told; the rest is held and counted."""
+    """Tables truncated or dropped since the snapshot are reported; the rest is held and counted."""
     wanted = extracts(catalog, spec, tuple(SIZES))
     postgres.run("TRUNCATE s.truncated; DROP TABLE s.dropped", url=spec.location)
     errors = held(catalog, wanted)

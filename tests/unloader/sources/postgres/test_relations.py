@@ -128,7 +128,7 @@ def test_the_number_of_statements_is_fixed(
     wanted = TableChoice(tables=(parse_pattern("*.*"),))
     described = describe_tables(catalog, choose(wanted, listing))
     assert len(described.tables) > len(HOSTILE)
-    # Two of them are a savepoint: what is wrong with one table must not end the snapshot.
+    # Two of them are a savepoint: an error of one table must not end the snapshot.
     assert len(counted) == 16
 
 

@@ -188,9 +188,9 @@ for length, rows in ((10864, 3), (9335, 10), (9586, 5)):
 def test_long_records_are_read_to_their_end(
     postgres: Any, own: Path, variables: dict[str, str]
 ) -> None:
-    """Of what a proxy sends the last piece is read, although nothing more comes.
+    """The last piece from a proxy is read, although nothing more comes.
 
-    With the libpq of the system: that of `psycopg[binary]` may be one that takes all by itself.
+    With the libpq of the system: the one of `psycopg[binary]` may read everything without help.
     """
     if find_library("pq") is None:
         pytest.skip("this system has no libpq of its own")

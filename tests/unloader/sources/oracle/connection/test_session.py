@@ -57,7 +57,7 @@ def test_a_run_is_found_in_the_list_of_sessions(server: OracleServer, tmp_path: 
 
 
 def test_own_statements_overrule_hints_only(server: OracleServer, tmp_path: Path) -> None:
-    """--session-sql has its way, but for settings that texts and keys depend on; errors name it."""
+    """--session-sql wins, except for settings that texts and keys depend on; errors name it."""
     options = SessionOptions(
         session_sql=(
             "ALTER SESSION ENABLE PARALLEL QUERY",
@@ -174,13 +174,13 @@ def test_a_statement_that_is_refused_leaves_no_cursor_to_the_garbage_collector(
     server: OracleServer, tmp_path: Path
 ) -> None:
     """Closed at any later time, it would wait for a lock that the next statement may hold."""
-    # Those of other tests, held by tracebacks of theirs.
+    # Cursors of other tests, held by their tracebacks.
     before = _cursors()
     session = Session(source(server, tmp_path), action="x")
     for ask in (session.run, session.parse):
         with pytest.raises(SourceError) as refused:
             ask("SELECT NO_SUCH_COLUMN FROM T")
-        # The traceback still has the frames, and what they hold.
+        # The traceback still has the frames, and the objects in them.
         assert refused.traceback
         ours = [each for each in _cursors() if not any(each is other for other in before)]
         assert not [each for each in ours if each._impl is not None]

@@ -156,7 +156,7 @@ def raised(code: int, text: str) -> Exception:
     ],
 )
 def test_class_and_death(code: int, kind: type[UnloaderError], dead: bool) -> None:
-    """Errors that another attempt may get past are transient; those that cost the session say so."""
+    """Errors that another attempt may survive are transient; errors that end a session are marked."""
     error = raised(code, "some words")
     known = translated(error)
     assert type(known) is kind

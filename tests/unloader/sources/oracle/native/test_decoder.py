@@ -254,8 +254,8 @@ def refusal(name: str, wire: bytes, most_rows: int = 10) -> Refused:
 @pytest.mark.parametrize(
     ("name", "cell"),
     [
-        ("money", "03 c1 00 02"),  # a zero in front
-        ("money", "03 c1 02 01"),  # a zero behind
+        ("money", "03 c1 00 02"),  # a leading zero
+        ("money", "03 c1 02 01"),  # a trailing zero
         ("money", "03 c1 02 66"),  # no digit
         ("money", "03 c0 02 02"),  # four places
         ("money", "02 c7 02"),  # thirteen digits

@@ -355,7 +355,7 @@ def test_a_state_directory_that_cannot_be_written(
 
 
 def test_a_file_of_somebody_else_confirms_nothing(server: OracleServer) -> None:
-    """Nobody else may say what is safe; what is no such file says nothing."""
+    """Only the user's own file confirms a fetch as safe; a file of another kind does not."""
     peers = confirmed(server, Run(server, COLUMNS))
     kept = place().read_text()
     assert json.loads(kept)["format"] == 1

@@ -199,7 +199,7 @@ def test_documents_are_text(server: OracleServer, fetch: Fetch) -> None:
 
 @pytest.mark.parametrize("fetch", BOTH)
 def test_blobs_as_text_are_digits(server: OracleServer, fetch: Fetch) -> None:
-    """`--as-text` writes the bytes of a BLOB in hexadecimal digits, whatever its size."""
+    """`--as-text` writes the bytes of a BLOB of any size in hexadecimal digits."""
     values = [b"\x01\xab", b"", None, bytes(range(256)) * 200]
     create(server, LOBS, [(n, None, None, value, None) for n, value in enumerate(values)])
     text = OneOutput(text=None, as_text=("B",))

@@ -86,7 +86,7 @@ def test_extents_of_a_table(server: OracleServer, catalog: OracleCatalog) -> Non
 
 
 def test_sampled_blocks(server: OracleServer, catalog: OracleCatalog) -> None:
-    """Without it a sample of the blocks serves as well, the same one each time, and says so."""
+    """Without it a sample of the blocks serves as well, the same one each time, and is noted."""
     server.database.create_table("SCOTT", "T", columns=ID_AND_NAME, rows=rows(ROWS))
     table = catalog.describe(parse_table("T"))
     assert table.ranges_from == "SAMPLE BLOCK"
@@ -261,7 +261,7 @@ def test_keys_that_cannot_be_ranges(server: OracleServer, catalog: OracleCatalog
 
 
 def test_keys_that_may_not_be_sampled(server: OracleServer, catalog: OracleCatalog) -> None:
-    """Where the database takes no sample of keys the table is one unit, and the reason is told."""
+    """If the database takes no sample of keys, the table is one unit, and the reason is reported."""
     server.database.create_table(
         "SCOTT",
         "IOT",

@@ -194,7 +194,7 @@ def test_truncate_waits_for_the_keeper(postgres: Any, url: str, killed: Killed) 
 def test_the_snapshot_of_an_ended_keeper_is_gone(
     postgres: Any, url: str, killed: Killed, state: Path
 ) -> None:
-    """Ended, a keeper leaves no process, no session, no file, and the snapshot is said to be gone."""
+    """An ended keeper leaves no process, session or file, and the snapshot is reported as gone."""
     records.end(killed.keeper)
     assert list(state.iterdir()) == []
     with suppress(psutil.NoSuchProcess):

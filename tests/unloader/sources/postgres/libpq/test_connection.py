@@ -161,7 +161,7 @@ def test_a_request_to_cancel_that_comes_too_early(
         connection.cancel()
         while not is_asked():
             time.sleep(0.01)
-        # The signal is taken before what has come by the socket is read.
+        # The server handles the signal before it reads data from the socket.
         os.kill(backend, signal.SIGCONT)
 
     os.kill(backend, signal.SIGSTOP)

@@ -67,7 +67,7 @@ def csv_row(form: TextForm, row: bytes) -> bytes:
     """Return a row as CSV.
 
     Raises:
-        Malformed: It is no row of that many columns in the text form.
+        Malformed: The text is not a row with these columns in the text form.
     """
     found, at = [], 0
     while True:
@@ -107,7 +107,7 @@ def _unescaped(escape: re.Match[bytes]) -> bytes:
 def native_row(form: TextForm, row: bytes) -> bytes | None:
     library = copying.native()
     assert library is not None
-    # What it says that a row takes at most: quotes doubled, and quotes and NULLs of all columns.
+    # The most bytes of a row: quotes doubled, and quotes and NULLs of all columns.
     room = len(row) + row.count(form.quote) + (len(form.null) + 2) * len(form.forced) + 2 + 64
     out = ctypes.create_string_buffer(room)
     size = library.unloader_copy_convert(ctypes.byref(c_dialect(form)), row, len(row), out, room)
