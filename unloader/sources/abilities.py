@@ -1,6 +1,6 @@
-"""What only some sources can do; each is asked only where `Capabilities` say that it can.
+"""Abilities that only some sources have; `Capabilities` declares which ones a source has.
 
-What the user wants and the source cannot do is refused here, before anything is read.
+A request for an ability that the source lacks is refused here, before anything is read.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SessionCatalog(Protocol):
     """What a catalog has besides where `capabilities.sessions` is true."""
 
     def end_sessions_sql(self) -> str:
-        """Return the statement with which an administrator ends the run's sessions and no other.
+        """Return the statement with which an administrator ends only the run's sessions.
 
         Empty where the run has no name in the list of sessions.
         """
@@ -80,8 +80,8 @@ class AddressedCatalog(Protocol):
 class KeepingCatalog(Protocol):
     """What a catalog has besides where `capabilities.keeping` is true.
 
-    A snapshot that dies with the process which took it is of no use to whoever continues the run.
-    It is kept by another process if the user asks for it; if not, nothing is done here.
+    A snapshot that ends with the process which took it cannot serve a resumed run.
+    Another process keeps it if the user asks for that; otherwise nothing is done here.
     """
 
     def keep_until_gone(self, marks: tuple[str, ...]) -> None:
@@ -98,15 +98,15 @@ class KeepingCatalog(Protocol):
         """Return until when it is kept, in ISO 8601; empty if it is not. Never raises."""
 
     def end_keeping(self) -> None:
-        """Keep it no longer, for the run is complete.
+        """Stop keeping the snapshot, because the run is complete.
 
         Raises:
-            ConfigError: Whoever keeps it cannot be reached.
+            ConfigError: The process that keeps the snapshot cannot be reached.
         """
 
 
 class LoadReader(Protocol):
-    """A session of its own that counts active sessions; used by one thread at a time."""
+    """A separate session that counts active sessions; used by one thread at a time."""
 
     def others(self) -> int:
         """Return how many sessions are active that are not this run's, its own left out.
@@ -183,14 +183,14 @@ def check_where(catalog: Catalog, extract: Extract) -> None:
 
 
 def end_sessions_sql(catalog: Catalog) -> str:
-    """Return the statement that ends the run's sessions, empty where there is none."""
+    """Return the statement that ends the run's sessions, empty for a source without it."""
     if not catalog.capabilities.sessions:
         return ""
     return cast(SessionCatalog, catalog).end_sessions_sql()
 
 
 def round_trip(catalog: Catalog) -> bool:
-    """Send the database something small and wait for its answer; False if there is no connection.
+    """Send the database a small request and wait for its answer; False without a connection.
 
     Raises:
         SourceError: The connection is lost.
@@ -232,10 +232,10 @@ def kept_until(catalog: Catalog) -> str:
 
 
 def end_keeping(catalog: Catalog) -> None:
-    """Let the snapshot go, for the run is complete.
+    """Stop keeping the snapshot, because the run is complete.
 
     Raises:
-        ConfigError: Whoever keeps it cannot be reached.
+        ConfigError: The process that keeps the snapshot cannot be reached.
     """
     if catalog.capabilities.keeping:
         cast(KeepingCatalog, catalog).end_keeping()

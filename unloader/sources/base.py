@@ -186,8 +186,8 @@ class Catalog(Protocol):
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
         """Keep the selectors' rows as at the snapshot until `close`; called before a run.
 
-        For changes that a snapshot does not cover, such as PostgreSQL's TRUNCATE. Optional where
-        there is no snapshot, or where no other process can write.
+        For changes that a snapshot does not cover, such as PostgreSQL's TRUNCATE. Optional
+        without a snapshot, or if other processes cannot write.
 
         Raises:
             SnapshotGone: A change since the snapshot has removed its rows.

@@ -29,7 +29,7 @@ def database_path(spec: SourceSpec) -> str:
 
     Raises:
         ConfigError: The URL has a host, a relative path, or anything after the path.
-        SourceError: There is no such file, or it is not a regular one.
+        SourceError: The file does not exist, or is not a regular file.
     """
     parts = urlsplit(spec.location)
     path = os.fsdecode(unquote_to_bytes(parts.path))
@@ -97,8 +97,8 @@ def state_of(path: str, header: bytes, logs: str, *, with_ctime: bool = False) -
 
     Args:
         path: The file.
-        header: Its first bytes.
-        logs: Pattern of what the names of its logs have after the name of the file.
+        header: The first bytes of the file.
+        logs: Pattern of the suffixes that the names of its logs add to the name of the file.
         with_ctime: Take in the time of the last change of the inode, which no program can set. A
             copy of the file is another state then.
 
@@ -142,19 +142,19 @@ class FileAtSnapshot:
         Args:
             path: The file.
             state: Returns the state in which the file is, as far as it must not change.
-            wanted: The state at the snapshot, None where there is no snapshot.
+            wanted: The state at the snapshot, None without a snapshot.
         """
         self._path, self._state, self._wanted = path, state, wanted
         self._inode, self._stamp = inode_of(path), _stamp(path)
 
     def check_opened(self, state: str | None = None) -> None:
-        """Check that the file which the database has opened is that of the snapshot.
+        """Check that the database has opened the file of the snapshot.
 
         Args:
-            state: The state in which it is, if that is known.
+            state: The current state of the file, if known.
 
         Raises:
-            SnapshotGone: It is another one.
+            SnapshotGone: It is another file.
         """
         if self._wanted is None:
             return
@@ -182,7 +182,7 @@ class FileAtSnapshot:
         now = _stamp(self._path)
         if self._wanted is None or now == self._stamp or inode_of(self._path) != self._inode:
             return
-        # Its rights or links may have changed, which is no harm.
+        # Its rights or links may have changed, which does no harm.
         if self._state() != self._wanted:
             raise self._gone("was written while the run read it")
         self._stamp = now
@@ -195,7 +195,7 @@ class FileAtSnapshot:
 
 
 def inode_of(path: str) -> tuple[int, int]:
-    """Return the device and inode of a file, zeros where there is none."""
+    """Return the device and inode of a file, or zeros if the file does not exist."""
     try:
         status = os.stat(path)
     except OSError:
@@ -204,7 +204,7 @@ def inode_of(path: str) -> tuple[int, int]:
 
 
 def _stamp(path: str) -> tuple[int, int]:
-    """Return what changes whenever a file is written, zeros where there is none."""
+    """Return values that change with each write to a file, or zeros if it does not exist."""
     try:
         status = os.stat(path)
     except OSError:

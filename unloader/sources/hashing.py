@@ -1,7 +1,7 @@
-"""Checksums of columns as a database computes them: what its SQL has to say, and what comes back.
+"""Checksums of columns that a database computes: the SQL for them, and its results.
 
-docs/verification.md defines the checksum. A source says for each column how SQL makes the text that
-is hashed, or that it cannot; the rest is the same for all of them.
+docs/verification.md defines the checksum. For each column a source has SQL for
+the text to hash, or reports that it has none. The rest is the same for all sources.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Hasher(Protocol):
     """A session that computes checksums at the snapshot of a run; used by one thread at a time."""
 
     def sums(self, extract: Extract, selector: Selector) -> ContentSums:
-        """Return the checksums of the rows of a selector; those of unhashed columns mean nothing.
+        """Return the checksums of the rows of a selector; ignore the sums of unhashed columns.
 
         Raises:
             SourceError: The database refused, or the snapshot is gone.
@@ -55,7 +55,7 @@ class HashingCatalog(Protocol):
 
 
 class HashedColumn(Struct, frozen=True, kw_only=True):
-    """A column of a scan, and what its text stands for."""
+    """A column of a scan, and the meaning of its text."""
 
     read: ReadColumn
     text_class: str = ""
@@ -75,7 +75,7 @@ Statement = Callable[[str, Extract, "Selector"], str]
 """Returns the query of a select list over the rows of a selector."""
 
 Text = Callable[[HashedColumn], "str | None"]
-"""Returns SQL for what is hashed of a column, None where there is none."""
+"""Returns SQL for the text to hash of a column, None if SQL cannot make this text."""
 
 
 class Hashing(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The password behind a reference, read where it is needed and kept nowhere else."""
+"""The password that a reference names, read where it is needed and kept nowhere else."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class OutputNeeds(Struct, frozen=True, kw_only=True):
     """Columns that are read as values where Parquet would have values, even if they are to be text:
     a transform works on them."""
     columns: tuple[str, ...] | None = None
-    """Names of the columns it takes, in its order; None is all, in that of the table."""
+    """Names of the columns of the output, in its order; None means all, in table order."""
     filter_columns: tuple[str, ...] | None = None
     """Names of the columns that its filter looks at; None where it has no filter."""
 
@@ -65,7 +65,7 @@ def project(
 
 
 def encodes_of(catalog: Catalog) -> Encodes | None:
-    """Return what tells whether the database can render a dialect, None where it renders none."""
+    """Return the check whether the database can render a dialect, None if it cannot render text."""
     return cast("TextCatalog", catalog).encodes if catalog.capabilities.encoded_text else None
 
 
@@ -78,9 +78,9 @@ def choose(
 ) -> Projection:
     """Return one set of columns that serves all outputs, and which of them each output takes.
 
-    Only columns that an output takes are read, or that its filter looks at: that has the values as
-    they would be in Parquet, whatever the output is. The database renders the text itself if there
-    is one output and it is text that it can render.
+    Only the columns that an output takes or its filter uses are read. The filter has the values
+    as they would be in Parquet, for every kind of output. The database renders the text itself if
+    there is one output and it is text that the database can render.
 
     Args:
         columns: How each can be read.
@@ -102,7 +102,7 @@ def _chosen_once(
     as_text: tuple[str, ...],
     encoded: bool,
 ) -> Projection:
-    """Return what `choose` returns, of which outputs the database renders or not."""
+    """Return the result of `choose`; `encoded` is true if the database renders the output."""
     scan = _Scan()
     taken = tuple(
         tuple(
@@ -182,7 +182,7 @@ def _filtered(
 def _of_names(
     columns: Sequence[ColumnReadings], names: Sequence[str] | None
 ) -> Sequence[ColumnReadings]:
-    """Return the columns of these names in their order, each with those that accompany it."""
+    """Return the columns of these names in their order, each with its accompanying columns."""
     if names is None:
         return columns
     return [
@@ -242,7 +242,7 @@ class _Scan:
         """By the column without its note, and the metadata of its field."""
 
     def place(self, column: ColumnReadings, reading: Reading) -> int:
-        """Return where a reading stands in the scan; it is added if it is not there."""
+        """Return the index of a reading in the scan; add the reading if it is missing."""
         plain = ReadColumn(
             name=column.name,
             source_type=column.source_type,

@@ -1,4 +1,4 @@
-"""How columns can be read: what a source says once, whatever the outputs are.
+"""How columns can be read: a source describes this once, for every kind of output.
 
 A column has one reading or several, each exact for the outputs it serves: a number as decimal for
 Parquet and as text where it is written as text, for instance. `projection` chooses among them.
@@ -30,7 +30,7 @@ BATCHES: frozenset[Use] = frozenset(("parquet", "text", "masked"))
 """All that record batches are made for."""
 
 ENCODED_TYPE = "text"
-"""The output type of what the database itself renders."""
+"""The output type of text that the database itself renders."""
 
 _NESTED = re.compile(r"\w*list\w*[<\[]|struct<|map<")
 _TIMESTAMP = re.compile(r"timestamp\[(\w+)(, tz=UTC)?\]")
@@ -40,7 +40,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     """One way in which a column can be read."""
 
     expression: str
-    """What is read: the item of the select list, or whatever the source's own reader knows."""
+    """The item of the select list, or a name that the source's own reader knows."""
     output_type: str
     """The Arrow type it comes as, by the name Arrow prints; `ENCODED_TYPE` for text that the
     database renders."""
@@ -52,9 +52,9 @@ class Reading(Struct, frozen=True, kw_only=True):
     """Only for text with this boolean or binary format; empty is any."""
     lossless: bool = True
     note: str = ""
-    """For the user: what is not plain about it."""
+    """For the user: an explanation of anything unexpected about this reading."""
     metadata: tuple[tuple[str, str], ...] = ()
-    """Of the Arrow field: `source_type`, and `text_class` where text stands for something else."""
+    """Of the Arrow field: `source_type`, and `text_class` if text represents another type."""
     arrow_type: pa.DataType | None = None
     """The Arrow type itself, where `type_named` does not know its name."""
 
@@ -91,8 +91,8 @@ def type_named(name: str) -> pa.DataType:
 def recorded_type(name: str) -> pa.DataType:
     """Return the Arrow type that printed as `name`, as far as checksums depend on it.
 
-    Of a nested type it is known that it is one, and not what is in it. Any other type without a
-    name of its own is text.
+    A nested type is recognized as nested, without its contents. Any other type that
+    `type_named` does not know is text.
     """
     import pyarrow as pa
 
@@ -123,21 +123,21 @@ _MAX_PRECISION = 38
 
 
 class Declared(Struct, frozen=True, kw_only=True):
-    """How long the values of a type can be; what is not known is left out."""
+    """How long the values of a type can be; unknown limits are None."""
 
     characters: int | None = None
-    """Text of so many characters."""
+    """The maximum number of characters of text."""
     utf8_bytes: int | None = None
-    """Text of so many bytes in the database, whose encoding is UTF-8 as a rule."""
+    """The maximum number of bytes of text in the database, whose encoding is usually UTF-8."""
     padded: bool = False
     """Text is filled up with blanks, which mean nothing."""
     digits: tuple[int, int] | None = None
-    """Precision and scale of numbers, for those that are carried as text."""
+    """Precision and scale of numbers that are carried as text."""
     binary_bytes: int | None = None
     second_digits: int = 9
     """Of a second's fraction, for timestamps that are carried as text."""
     zone: Literal["offset", "region"] | None = None
-    """What a date and time has behind it, if anything: an offset, or perhaps a region's name."""
+    """The suffix of a date and time, if any: an offset, or perhaps a region's name."""
     dated: bool = False
     """It is a date without a time of day."""
     longest: str = ""
@@ -151,11 +151,11 @@ def text_length(
 
     Args:
         source_type: In capitals.
-        names: Those of the types of text that have a length.
-        padded: Those that are filled up with blanks, with a length or without.
+        names: The names of the text types that have a length.
+        padded: The names of the types padded with blanks, with a length or without.
 
     Returns:
-        None if the type has none of the names.
+        None if the type is not in `names` or `padded`.
     """
     name = source_type.partition("(")[0].strip()
     match = _LENGTH.fullmatch(source_type)

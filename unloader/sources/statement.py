@@ -73,7 +73,7 @@ def select(columns: str, relation: str, conditions: Sequence[str]) -> str:
 
 
 def limit_clause(limit_rows: int | None) -> str:
-    """Return the clause behind a SELECT that gives so many rows at most, with a blank before it."""
+    """Return the clause that limits a SELECT to `limit_rows` rows, with a blank before it."""
     return "" if limit_rows is None else f" LIMIT {limit_rows}"
 
 
@@ -88,10 +88,10 @@ def select_count(
 
 
 def check_distinct(names: Sequence[str]) -> None:
-    """Make sure that each column of a query has a name of its own.
+    """Check that the columns of a query have different names.
 
     Raises:
-        SourceError: Two share one.
+        SourceError: Two columns share a name.
     """
     for name in names:
         if names.count(name) > 1:
@@ -104,15 +104,15 @@ def check_distinct(names: Sequence[str]) -> None:
 def check_condition(explain: Callable[[str], object], relation: str, where: str) -> None:
     """Let the database parse the user's condition, bare and in its parentheses.
 
-    Bare as well, for `a) OR (b` would take the parentheses apart and read rows of other units.
+    The bare check is needed: `a) OR (b` would close the parentheses and read rows of other units.
 
     Args:
         explain: Has one statement parsed and planned without running it.
-        relation: What the condition filters.
+        relation: The table or query that the condition filters.
         where: The condition.
 
     Raises:
-        SourceError: It is no condition; the message has the database's own words.
+        SourceError: It is not a condition; the message has the database's own words.
     """
     for wanted in (f"{where}\n", condition(where)):
         try:
@@ -125,12 +125,12 @@ def check_condition(explain: Callable[[str], object], relation: str, where: str)
 def not_accepted(given: str, error: SourceError, hint: str) -> SourceError:
     """Return the database's error on SQL of the user as one of the option.
 
-    A lost connection or snapshot says nothing of the SQL, and is returned as it is.
+    A lost connection or snapshot has nothing to do with the SQL and is returned unchanged.
 
     Args:
-        given: The option, with its text where that is short.
-        error: What the database said.
-        hint: What to do next where the database's error knows nothing better.
+        given: The option, with its text if that is short.
+        error: The database's error.
+        hint: The next step for the user, if the database's error has no better one.
     """
     if error.retryable or isinstance(error, SnapshotGone):
         return error
@@ -145,7 +145,7 @@ _DIGITS = 8
 
 
 def below(share: float) -> str:
-    """Return what the SHA-256 of a sampled key's text is below, as the first hexadecimal digits."""
+    """Return the upper bound of a sampled key's SHA-256, as its first hexadecimal digits."""
     buckets: int = 16**_DIGITS
     return f"{max(1, int(share * buckets)):0{_DIGITS}x}"
 
@@ -163,15 +163,15 @@ def is_sampled(text: bytes | None, share: float) -> bool:
 class SamplingCatalog(Protocol):
     """What a catalog has besides where `capabilities.samples` is true.
 
-    Its readers read, and its `count` counts, only the rows of `extract.keys`, and no more than
-    `extract.limit_rows` rows; a reader that of one piece.
+    Its readers read, and its `count` counts, only the rows of `extract.keys`, and at most
+    `extract.limit_rows` rows; for a reader this limit applies to one piece.
     """
 
     def sampled_keys(self, column: ColumnInfo, share: float) -> SampledKeys | None:
-        """Return the sample of a column's values; None if values of its type are no keys."""
+        """Return the sample of a column's values; None if values of its type cannot be keys."""
 
     def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
-        """Return how many rows some selectors stand for, counted by the database.
+        """Return how many rows some selectors select, counted by the database.
 
         Raises:
             SourceError: The database refused or the snapshot is gone.
@@ -181,8 +181,8 @@ class SamplingCatalog(Protocol):
 def count(catalog: Catalog, extract: Extract, plan: Plan) -> int:
     """Return how many rows a run reads, counted by the database.
 
-    The units of a sample or of a part are the only ones that say which rows these are. All else is
-    counted by what was asked for, and the plan has no say in it.
+    Only for a sample or a part do the units of the plan determine the rows. Otherwise the rows of
+    the extract are counted, without the plan.
 
     Raises:
         SourceError: The database refused or the snapshot is gone.
@@ -214,7 +214,7 @@ def sampled_keys(catalog: Catalog, label: str, column: ColumnInfo, share: float)
         share: Above 0 and below 1.
 
     Raises:
-        UsageError: Values of the column's type are no keys.
+        UsageError: Values of the column's type cannot be keys.
     """
     found = cast(SamplingCatalog, catalog).sampled_keys(column, share)
     if found is None:
