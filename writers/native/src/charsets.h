@@ -7,7 +7,7 @@
 
 namespace unloader {
 
-// One output encoding. What it knows is in a description that `writers.native.charsets` makes of
+// One output encoding. What it knows is in a description that `writers.native.description` makes of
 // Python's own codec; it can be used by several threads at once.
 class Charset {
 public:

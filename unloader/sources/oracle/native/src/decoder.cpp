@@ -1,4 +1,4 @@
-// The library's interface: plain C, for unloader.sources.oracle.native.library. Nothing is thrown
+// The library's interface: plain C, for unloader.sources.oracle.native.decoder. Nothing is thrown
 // out of here.
 #include <cstddef>
 #include <cstdint>
