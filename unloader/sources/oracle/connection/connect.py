@@ -52,9 +52,12 @@ PATIENCE_SECONDS = 300.0
 """Guess: as long as a worker may be silent by default."""
 
 DEFAULTS: dict[str, Any] = {"tcp_connect_timeout": 20.0, "sdu": 65535, "expire_time": 2}
-"""Seconds until a host counts as not there; the largest packet that every version takes, of which
-the server may want less; minutes between probes of a silent connection, that a peer which is gone
-is noticed. A guess each, but for the packet."""
+"""Options of `oracledb.connect`. The seconds and the minutes are guesses.
+
+tcp_connect_timeout: seconds until a host counts as unreachable. sdu: the largest packet that every
+version accepts; the server may choose a smaller one. expire_time: minutes between probes of a
+silent connection, which detect a lost peer.
+"""
 
 
 def open_connection(
@@ -99,10 +102,10 @@ def open_connection(
 def _connected(
     connect_string: str, arguments: dict[str, Any], patience_seconds: float
 ) -> oracledb.Connection:
-    """Connect in a thread of its own, which is left behind if it takes too long.
+    """Connect in a separate thread, which is abandoned after `patience_seconds`.
 
-    The driver bounds only the time until a host answers at all; it would wait for a listener that
-    says nothing for ever, and deaf to Ctrl-C.
+    The driver limits only the time until a host accepts the connection. It would wait forever for
+    a silent listener, and ignore Ctrl-C.
     """
     import oracledb
 
@@ -191,7 +194,7 @@ TEXT = "ewallet.pem"
 
 
 def check_wallet(directory: Path) -> None:
-    """Return if nobody else can use the keys of a wallet, or if there are none.
+    """Check that only the current user can use the keys of a wallet, if it has keys.
 
     Raises:
         ConfigError: Another user can.
@@ -205,7 +208,7 @@ def _has_open_key(path: Path) -> bool:
     try:
         text = read_regular(path, follow=True)
     except OSError:
-        return False  # The driver says so.
+        return False  # The driver reports the error.
     return text.count(_KEY) > text.count(_PROTECTED)
 
 
@@ -246,7 +249,7 @@ class OracleAddress(Struct, frozen=True, kw_only=True):
     """A URL taken apart."""
 
     user: str
-    """Perhaps `PROXY[TARGET]`; empty where somebody else vouches for the user."""
+    """Can be `PROXY[TARGET]`; empty with external authentication."""
     connect_string: str
     """Easy Connect, alias or descriptor."""
     settings: tuple[tuple[str, str], ...] = ()
@@ -265,18 +268,18 @@ class OracleAddress(Struct, frozen=True, kw_only=True):
 
 
 def parse_location(location: str) -> OracleAddress:
-    """Return what the URL says.
+    """Parse the URL of an Oracle database.
 
     Raises:
         UsageError: It holds a password.
-        ConfigError: It names no database, no service, or a setting that there is not.
+        ConfigError: It lacks a database or a service, or names an unknown setting.
     """
     _, found, rest = location.partition("://")
     if not found:
-        # Not repeated: `oracle:scott/tiger@db` is what may stand there.
+        # The text is not repeated, as it may hold a password: `oracle:scott/tiger@db`.
         raise ConfigError("the text after oracle: is not //user@database", _EXAMPLE)
     head, _, query = rest.partition("?")
-    # A descriptor may hold an @ of its own, in a certificate's name for instance.
+    # A descriptor may contain an @, for instance in a certificate's name.
     user, at, target = head.partition("@(") if "@(" in head else head.rpartition("@")
     user = unquote(user).strip("/")
     target = unquote("(" + target if at == "@(" else target).strip("/ ")

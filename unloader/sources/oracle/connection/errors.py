@@ -1,7 +1,7 @@
 """Oracle's and the driver's errors in the words of this program, translated at one place.
 
 A driver error carries an object with the code and a text of several lines: the database's own
-stack, places in PL/SQL and a link to a help page. What is left of it is one line with the code.
+stack, places in PL/SQL and a link to a help page. This module reduces it to one line with the code.
 Source of the codes: Oracle Database Error Messages; the driver's own are DPY and DPI.
 docs/retries.md has the table of them for users.
 """
@@ -34,7 +34,7 @@ _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 DEAD = frozenset(
     ("DPY-1001", "DPY-4011", "DPY-4033", "DPY-6005", "ORA-02399", "ORA-01033", "ORA-01034")
 )
-"""After these the connection is gone, beside what the driver itself calls dead."""
+"""The connection is lost after these codes, and after errors that the driver reports as dead."""
 
 _INTERNAL = "DPY-5"
 """Start of the codes of a driver that lost track of the protocol: its connection is useless."""
@@ -52,7 +52,7 @@ _ALIAS = "check that tnsnames.ora in TNS_ADMIN, or in config_dir= of the URL, ha
 _PASSWORD = "check the user in the URL and the password in UNLOADER_PASSWORD or --password-file"
 _CALL_TIMEOUT = "raise --call-timeout"
 _TIMED_OUT = "socket timed out while recovering from previous socket timeout"
-"""What the driver says where the database did not even answer that it stopped the call."""
+"""The driver's message when the database did not confirm that it stopped the call."""
 _CHANGED = (
     "run again: the table was truncated, moved or altered, so its earlier rows cannot be read; "
     "after a table is created or altered, wait a few seconds"
@@ -179,8 +179,8 @@ TRANSIENT = frozenset(
 """Codes after which another attempt, with a new connection, may succeed."""
 
 TOO_OLD = frozenset(("ORA-01555", "ORA-22924"))
-"""Old versions of rows are missing. Once more they may be found: whoever met a block first, long
-after it was changed, may have looked for what the next one does not need."""
+"""Old versions of rows are missing. A retry may succeed: the first reader of a block, long after
+its change, may need undo that the next reader does not need."""
 
 GONE = frozenset(
     ("ORA-01410", "ORA-01466", "ORA-08103", "ORA-08180", "ORA-08181", "ORA-08186", "ORA-30052")
@@ -194,10 +194,10 @@ CONFIGURATION = frozenset(
 
 
 def code_of(error: BaseException) -> str:
-    """Return the code that matters, such as ORA-01555; empty if the error has none.
+    """Return the code that matters, such as ORA-01555; empty if the error has no code.
 
-    Among the database's own lines the first counts that does not merely introduce another, and so
-    with the driver's, where the database said nothing.
+    The first code of the database that does not merely introduce another one counts. Without a
+    code of the database, the first such code of the driver counts.
     """
     found = _CODE.findall(_text(error))
     database = [number for kind, number in found if kind in ("ORA", "TNS")]
@@ -235,7 +235,7 @@ def one_line(error: BaseException) -> str:
 
 
 def translated(error: BaseException, *, connecting: bool = False) -> UnloaderError:
-    """Return the user's error for one of the driver's; an error of our own stays as it is.
+    """Translate a driver error into the user's error; an `UnloaderError` is returned unchanged.
 
     Args:
         error: As it was raised.

@@ -53,9 +53,9 @@ def client_identifier(spec: SourceSpec) -> str:
 
 
 STATEMENTS_KEPT = 2
-"""Statements that the driver keeps of a session that reads units: that of the unit, and the one
-that finds its long values. Each unit has one of its own, which never comes again and holds the
-memory that its rows were fetched into; of the driver's usual 20 a worker grew by 17 MB."""
+"""Statements that the driver caches in a session that reads units: the unit's statement, and the
+statement that finds its long values. Each unit has a different statement, which runs once and keeps
+the memory of its fetched rows. With the driver's default of 20, a worker grew by 17 MB."""
 
 
 class Session:
@@ -66,7 +66,7 @@ class Session:
 
         Args:
             spec: The source.
-            action: What the session is for, as V$SESSION.ACTION shows it.
+            action: The purpose of the session, as V$SESSION.ACTION shows it.
             scans: The session reads whole units; one that asks the dictionary does better with the
                 buffer cache.
 
@@ -117,16 +117,16 @@ class Session:
         return tuple(int(part) for part in self.connection.version.split("."))
 
     def act(self, action: str) -> None:
-        """Show what the session does now in V$SESSION.ACTION; sent with the next statement."""
+        """Set V$SESSION.ACTION; the driver sends it with the next statement."""
         self.connection.action = _cut(action, MAX_ACTION_BYTES)
 
     @contextmanager
     def cursor(self) -> Iterator[oracledb.Cursor]:
         """Open a cursor for the context; its errors are to be handed to `translate`.
 
-        It is closed whatever happens. One that an error's traceback keeps would be closed by the
-        garbage collector, perhaps while the driver prepares the next statement: then both wait for
-        one lock of the connection, for ever (python-oracledb 26.1).
+        The cursor is always closed on exit. If an error's traceback kept it, the garbage collector
+        might close it while the driver prepares the next statement. Then both wait for the same
+        lock of the connection forever (python-oracledb 26.1).
         """
         cursor = self.connection.cursor()
         try:
@@ -137,7 +137,7 @@ class Session:
                 cursor.close()
 
     def run(self, sql: str, binds: Binds = ()) -> list[tuple[Any, ...]]:
-        """Run one statement and return all its rows, none if it is no query.
+        """Run one statement and return all its rows; an empty list if it is not a query.
 
         Raises:
             SourceError: The database refused; transient where a retry may help.
@@ -189,7 +189,7 @@ class Session:
 
     def cancel(self) -> None:
         """Stop the statement that another thread waits for, if there is one; never raises."""
-        # A break that nobody waits for would hit the next statement instead.
+        # Without a running statement, a break would stop the next statement instead.
         if self._busy and not self._dead:
             try:
                 self._connection.cancel()

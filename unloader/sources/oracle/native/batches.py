@@ -38,8 +38,8 @@ logger = logging.getLogger(__name__)
 Batches = Callable[["oracledb.Connection", str, "FetchPlan", int], Generator[Fetched, None, None]]
 
 FIRST_ROWS = 32
-"""Rows of each statement that the driver decodes, too. A guess: enough to show a column that is
-taken for what it is not, and few enough to cost nothing beside a unit."""
+"""Rows of each statement that the driver decodes, too. A guess: enough to reveal a column that is
+decoded as the wrong type, and negligible in the time of a unit."""
 
 
 PREFETCHED = 0
@@ -70,7 +70,7 @@ class NativeStatement:
 
     Args:
         tap: On a connection on which nothing else happens meanwhile.
-        plan: What is fetched.
+        plan: The columns and items to fetch.
     """
 
     def __init__(self, tap: Tap, plan: FetchPlan) -> None:
@@ -161,7 +161,7 @@ class NativeStatement:
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
-        """Raise what the tap refused, whatever the driver made of that."""
+        """Raise the refusal of the tap in place of the driver's error."""
         try:
             yield
         finally:
@@ -170,7 +170,7 @@ class NativeStatement:
 
 
 def _is_equal(ours: pa.Array, theirs: Sequence[Any]) -> bool:
-    """Tell whether the driver's values are ours; it has been asked for numbers as text."""
+    """Return whether the driver's values equal ours; the driver returns numbers as text."""
     kind = ours.type
     if pa.types.is_integer(kind):
         theirs = [None if value is None else int(value) for value in theirs]
@@ -200,12 +200,12 @@ def native_unless_left(tap: Tap, ordinary: Batches) -> Batches:
 def native_batches(
     tap: Tap, sql: str, plan: FetchPlan, rows: int
 ) -> Generator[Fetched, None, None]:
-    """Yield what a statement fetches, `rows` rows at a time after the first few.
+    """Yield the values that a statement fetches, `rows` rows at a time after the first few.
 
     Raises:
         NotForNative: A column is not for the native fetch; before the first row.
-        Refused: A response is not read natively; what was yielded must not be used, and nothing
-            else may be done on the connection.
+        Refused: A response cannot be read natively. The yielded rows and the connection must not
+            be used any more.
         oracledb.Error: The driver or the database failed.
         ValueError: There is a date that the driver cannot make.
     """
@@ -226,7 +226,7 @@ Way = Literal["through", "copied", "taken"]
 the same; or they go to the decoder alone."""
 
 IDLE_SECONDS = 120.0
-"""Guess: longest silence amid a response. What was misread may wait for bytes that never come."""
+"""Guess: longest silence within a response. After a misread, the decoder may wait forever."""
 
 _RECEIVE_BYTES = 256 * 1024
 _DRIVER_PACKAGE = "oracledb"
@@ -274,7 +274,7 @@ class Tap:
         self._active = False
         self._begun = False
         self._pending = b""
-        """The beginning of a packet whose rest the driver reads by itself."""
+        """The start of a packet; the driver reads the rest directly from the socket."""
         self._memory = memoryview(bytearray(_RECEIVE_BYTES))
         self.refusal: Refused | None = None
         """Why the last response was refused, if it was."""
@@ -298,17 +298,17 @@ class Tap:
             self.connection.round_trip_callback = None
 
     def expect(self, decoder: RowDecoder, way: Way) -> None:
-        """Say what becomes of the next responses to fetches."""
+        """Set the decoder and the way of the next responses to fetches."""
         self._decoder, self._way = decoder, way
         self.refusal = None
 
     def _before(self, what: str) -> None:
-        """Be told by the driver what it is going to ask."""
+        """Note the kind of the driver's next request, as its round-trip callback."""
         self._active = what == "fetch" and self._way != "through"
         self._begun = False
 
     def _receive(self, plain: Callable[..., bytes], size: int, flags: int) -> bytes:
-        """Return what the driver shall see of what the server sends next."""
+        """Return the part of the next bytes from the server that the driver has to see."""
         decoder = self._decoder
         if not self._active or decoder is None:
             pending, self._pending = self._pending, b""
@@ -323,7 +323,7 @@ class Tap:
             try:
                 count = self._plain.recv_into(self._socket, self._memory, 0, flags)
             except BaseException:
-                # A time limit or an interruption: the driver breaks off, and reads on by itself.
+                # A time limit or an interruption: the driver sends a break, then reads directly.
                 self._active = False
                 self._pending = decoder.partial()
                 raise
@@ -361,7 +361,7 @@ class Tap:
             raise refusal
 
     def _give_up(self, refusal: Refused) -> None:
-        """Make sure that nobody reads on: the driver has not seen what was taken."""
+        """Shut the connection down: the driver has not seen the bytes that the decoder took."""
         self.refusal = refusal
         self._active = False
         with suppress(OSError):

@@ -70,11 +70,11 @@ def confirm_fetch(
     Args:
         spec: The source.
         session: The parent's.
-        statements: Those of the run's units.
-        plan: What is fetched.
+        statements: The statements of the run's units.
+        plan: The columns and items to fetch.
 
     Raises:
-        ConfigError: It cannot be remembered, or not be tried on this machine.
+        ConfigError: The result cannot be saved, or the comparison cannot run on this machine.
         SourceError: The two ways differ, or the table is not for the native fetch.
     """
     library()
@@ -101,8 +101,8 @@ def compare(session: Session, tap: Tap, statements: Sequence[str], plan: FetchPl
     Args:
         session: Nothing else happens on it meanwhile; lost if the two ways differ.
         tap: On its connection.
-        statements: Those of a run's units, read one after the other until there are enough rows.
-        plan: What is fetched.
+        statements: The statements of a run's units, read in order until there are enough rows.
+        plan: The columns and items to fetch.
 
     Raises:
         SourceError: The two ways differ, or a statement is not for the native fetch.
@@ -152,7 +152,7 @@ FORMAT = 1
 
 
 class Peers(Struct, frozen=True, kw_only=True):
-    """What has to be the same as when it was confirmed."""
+    """The server and the versions for which a confirmation is valid."""
 
     server: str
     """Its connect string."""
@@ -193,7 +193,7 @@ def confirmed_sorts(peers: Peers) -> frozenset[str]:
 
 
 def confirm(peers: Peers, sorts: frozenset[str], rows: int) -> Path:
-    """Add sorts of columns to those of a server; return the file.
+    """Add sorts of columns to the confirmed sorts of a server; return the file.
 
     Args:
         peers: Who agreed.
@@ -235,7 +235,7 @@ def _entries() -> Mapping[str, Any]:
     path = place()
     try:
         found = path.lstat()
-        # Nobody else may say what is safe to be used.
+        # Only this user may decide which sorts are safe to use.
         if found.st_uid != os.geteuid() or found.st_mode & 0o022:
             return {}
         content = json.loads(read_regular(path))

@@ -65,11 +65,11 @@ class RowDecoder:
     """Decodes the responses to the fetches of one statement, one after the other.
 
     Args:
-        columns: What is known of each column.
+        columns: The description of each column.
 
     Raises:
         Unusable: The library cannot be used.
-        MemoryError: There is no memory for it.
+        MemoryError: The memory for the decoder cannot be allocated.
     """
 
     def __init__(self, columns: Sequence[Description]) -> None:
@@ -95,19 +95,19 @@ class RowDecoder:
         """Take bytes as they came from the server.
 
         Raises:
-            Refused: They are not what they should be.
+            Refused: The bytes are not a response that the decoder expects.
         """
         size = len(received)
         if isinstance(received, bytes):
             status = self._library.unloader_fetch_feed(self._decoder, received, size)
         else:
-            # One byte stands for all: an array type of each size would be a class of its own.
+            # A pointer to the first byte: an array type would be a new class for each size.
             start = ctypes.addressof(ctypes.c_char.from_buffer(received))
             status = self._library.unloader_fetch_feed(self._decoder, start, size)
         self._check(status)
 
     def passed_on(self) -> bytes:
-        """Return the bytes that are for the driver, each of them once; empty if there are none."""
+        """Return the bytes that the driver has to receive, each once; may be empty."""
         size = self._library.unloader_fetch_output(self._decoder, ctypes.byref(self._pointer))
         if not size:
             return b""
@@ -174,7 +174,7 @@ class Unusable(ConfigError):
 
 
 class Description(ctypes.Structure):
-    """What the library has to know of a column; as `columns.h` has it."""
+    """The description of a column for the library, with the layout in `columns.h`."""
 
     _fields_ = (
         ("kind", ctypes.c_uint8),
@@ -218,7 +218,7 @@ def library() -> ctypes.CDLL:
     """Return the library, loaded and of the right version.
 
     Raises:
-        Unusable: There is none, or it cannot be loaded, or it is of another version.
+        Unusable: The library is missing, cannot be loaded, or has another version.
     """
     try:
         return built_library.load(NAME, OVERRIDE, "unloader_fetch_", ABI_VERSION, _FUNCTIONS)
@@ -265,11 +265,11 @@ _CHARACTER_BYTES = 4
 def descriptions(
     described: Sequence[oracledb.FetchInfo], items: Sequence[Item]
 ) -> list[Description] | None:
-    """Return what the library has to know of each column, None if one is not for it.
+    """Describe each column for the library; None if it cannot decode one of them.
 
     Args:
         described: The columns as the server described them, in the order of the SELECT list.
-        items: What was asked for, in the same order.
+        items: The requested items, in the same order.
     """
     if len(described) != len(items):
         return None
@@ -291,7 +291,7 @@ def sorts_of(plan: FetchPlan) -> list[str]:
 
 
 def may_be_native(plan: FetchPlan) -> bool:
-    """Tell whether columns can all be for the native fetch; what the server describes decides."""
+    """Return whether all columns may suit the native fetch; the server's description decides."""
     return all(
         item.part == "value"
         and item.form not in ("lob", "document")
@@ -304,7 +304,7 @@ def _description(column: oracledb.FetchInfo, fetched: str) -> Description | None
     name = column.type_code.name
     size = column.internal_size or 0
     if name in _TEXTS:
-        # Without a size there is no byte of the column in any row.
+        # A column without a size has no bytes in any row.
         if fetched != "string" or not size:
             return None
         characters = column.display_size or size
