@@ -1,9 +1,9 @@
-"""The parent's side of an Oracle database: what is there, at which SCN, and how much of it.
+"""The parent's side of an Oracle database: its tables, the SCN to read at, and row counts.
 
-The SQL by which Oracle chooses the rows of a sample of keys, see `unloader.sources.statement`.
+The module also has the SQL that selects a sample of keys for `unloader.sources.statement`.
 
-STANDARD_HASH hashes bytes of the database's character set, so the keys of a text with other letters
-than those of ASCII are the same as on other sources where that is AL32UTF8.
+STANDARD_HASH hashes bytes of the database's character set. Keys with letters outside ASCII have the
+same hash as on other sources only if that character set is AL32UTF8.
 """
 
 from __future__ import annotations
@@ -146,9 +146,9 @@ class OracleCatalog(Catalog):
     def describe_tables(
         self, tables: Sequence[ListedTable], observe: Observer = silent
     ) -> tuple[TableInfo | Obstacle, ...]:
-        """Return what is known of many tables, each question being asked once for all of them.
+        """Describe many tables; each dictionary query runs once for all of them.
 
-        Only samples, where they have to stand in for the extents, are taken table by table.
+        Only the samples that replace missing extents are read table by table.
         """
         observe(PhaseStarted(phase="columns"))
         together = ManyTables(self._session, [table.key for table in tables])
@@ -167,7 +167,7 @@ class OracleCatalog(Catalog):
         columns: tuple[ColumnInfo, ...],
         observe: Observer,
     ) -> TableInfo:
-        """Return what is known of a table, and remember it for `hold` and the rest."""
+        """Describe a table, and store its layout for `hold` and the other methods."""
         layout = lay_out(asked, found, columns, self._user, observe)
         self._described[found.owner, found.name] = _Described(relation=found, layout=layout)
         only = None if layout.partitioned else layout.parts[0]
@@ -189,8 +189,8 @@ class OracleCatalog(Catalog):
 
     def describe_query(self, query: str) -> TableInfo:
         """Return the columns of the query, which the database parses and does not run."""
-        # What is no query must not even be parsed, for that runs DDL. In parentheses first, then
-        # bare, for `SELECT 1 FROM DUAL) a, (SELECT 2 FROM DUAL` is another query in them.
+        # Text that is not a query must not be parsed, as parsing runs DDL. It is parsed first in
+        # parentheses, then bare: `SELECT 1 FROM DUAL) a, (SELECT 2 FROM DUAL` differs in them.
         if _QUERY.match(query) is None:
             raise SourceError("it is not a query", "begin it with SELECT or WITH")
         self._session.parse(f"SELECT * FROM {query_relation(query)}")
@@ -225,9 +225,9 @@ class OracleCatalog(Catalog):
     def check_snapshot(self) -> None:
         """Check that the tables read so far can still be read at the SCN.
 
-        A connection that is lost is no sign of that; the workers have their own. Undo that is gone
-        does not come back. A session that was killed on purpose is to end the run: retries would
-        make it rise again.
+        A lost connection does not fail this check, as the workers have other connections. Lost undo
+        does not come back. A session that was killed on purpose has to end the run: a retry would
+        open it again.
         """
         at = as_of(self._snapshot)
         if not at or not self._session.alive:
@@ -273,9 +273,9 @@ class OracleCatalog(Catalog):
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
         """Check that no part was truncated, exchanged or moved since it was described or planned.
 
-        Its ROWIDs and its undo would be those of another segment. Nothing is locked: from here on
-        Oracle itself refuses to read such a part at the SCN. A partition that is new does not
-        matter, as it has no rows at the SCN. Where it is asked, the native fetch is confirmed then.
+        The ROWIDs and the undo of such a part would belong to another segment. Nothing is locked:
+        from here on, Oracle refuses to read such a part at the SCN. A new partition does not
+        matter, as it has no rows at the SCN. On request, the native fetch is then confirmed.
         """
         self._check_segments(extract, selectors)
         if self._spec.session.confirm_fetch:
@@ -318,9 +318,9 @@ class OracleCatalog(Catalog):
         return selector_statement(select_columns(extract), extract, selector)
 
     def count(self, extract: Extract) -> int:
-        """Return the rows of the query, of the table, or of the partitions asked for.
+        """Return the number of rows of the query, the table or the selected partitions.
 
-        Partitions are those of the description: one that came later has no rows at the SCN.
+        Only described partitions are counted: a later partition has no rows at the SCN.
         """
         most = extract.limit_rows
         if not extract.partitions:
@@ -426,7 +426,7 @@ _ROW_NUMBER = re.compile(r"(?<![\w$#])ROWNUM(?![\w$#])", re.IGNORECASE)
 
 
 def refuse_row_numbers(where: str) -> None:
-    """Refuse ROWNUM, which counts anew in each work unit; a sub-query may have its own.
+    """Refuse ROWNUM, which restarts in each work unit; a sub-query may use ROWNUM.
 
     Raises:
         SourceError: The condition itself depends on ROWNUM.
@@ -446,11 +446,11 @@ def _opened(found: re.Match[str]) -> str:
 
 
 def sampled_keys(column: ColumnInfo, share: float) -> SampledKeys | None:
-    """Return the sample of a column's values; None if they are no keys."""
+    """Return the sample of a column's values; None if the type cannot be a key."""
     text = _text(quoted(column.name), parse_native(column.native_type).name)
     if text is None:
         return None
-    # The hash of NULL is that of an empty text.
+    # NULL and an empty text have the same hash.
     hashed = f"STANDARD_HASH({text}, 'SHA256') < HEXTORAW('{below(share).upper()}')"
     return SampledKeys(
         column=column.name,

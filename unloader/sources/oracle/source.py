@@ -50,11 +50,11 @@ class OracleSource(Source):
         return replace(spec, session=replace(spec.session, scn=int(value)))
 
     def declared(self, source_type: str) -> Declared:
-        """Return what a type says of the length of its values."""
+        """Return the declared lengths and digits of a source type."""
         return declared(source_type)
 
     def load(self) -> None:
-        """Import the reader, the driver, and what the driver imports when it first connects."""
+        """Import the reader, the driver, and the modules that the driver imports on connecting."""
 
         import cryptography.hazmat.primitives.ciphers  # noqa: F401
         import oracledb  # noqa: F401
@@ -81,7 +81,7 @@ _RAW = re.compile(r"RAW ?\((\d+)\)")
 
 
 def declared(source_type: str) -> Declared:
-    """Return what a type says of the length of its values."""
+    """Return the declared lengths and digits of a source type."""
     if match := _TIMESTAMP.fullmatch(source_type):
         zone = "LOCAL TIME ZONE" in source_type
         return Declared(

@@ -36,16 +36,17 @@ Form = Literal[
     "lob",
     "document",
 ]
-"""What is fetched for a column.
+"""The form in which a column is fetched.
 
-plain: the value itself. number: text of TM9. moment: text of a date and time, zoned with offset
-and zone behind it, utc of an instant; zone: the name of a time zone. hex: bytes to be written as
-digits. real, boolean: a binary float or truth value to be written as text. lob: small values of a
-LOB, and where the others are. document: a LOB that the database makes of the value.
+plain: the value itself. number: text of TM9. moment: text of a date and time; zoned: the same,
+followed by offset and zone; utc: text of an instant. zone: the name of a time zone. hex: bytes to
+be written as digits. real, boolean: a binary float or truth value to be written as text. lob: small
+values of a LOB, and the locators of large values. document: a LOB that the database makes of the
+value.
 """
 
 ZONE_OF = "zone of "
-"""What the source type of a zone column begins with."""
+"""The start of the source type of a zone column."""
 ZONE_SUFFIX = "_zone"
 MOMENT = "SYYYY-MM-DD HH24:MI:SS"
 _MAX_DECIMAL = 38
@@ -148,7 +149,7 @@ def _by_digits(native: NativeType, purpose: Purpose, usual: str, finest: str, no
 
 
 def fraction_digits(native: NativeType) -> int:
-    """Return the digits of a second's fraction; DATE has none, a bare TIMESTAMP six."""
+    """Return the digits of a second's fraction: 0 for DATE, 6 for a bare TIMESTAMP."""
     if native.name == "DATE":
         return 0
     return 6 if native.first is None else native.first
@@ -182,7 +183,7 @@ TYPES: dict[str, Callable[[NativeType, Purpose], Output]] = {
     "VECTOR": fixed("string", "exact text"),
     "BOOLEAN": fixed("bool"),
 }
-"""Every type that can be read, and what it becomes; docs/types.md shows the same to users."""
+"""Every readable type and its output type; docs/types.md documents them for users."""
 
 _TEXT_OF = {
     "INTERVAL YEAR TO MONTH": "TO_CHAR({})",
@@ -254,9 +255,9 @@ def _reading(
 
 
 def _text_class(native: NativeType, output: Output, *, as_text: bool) -> str | None:
-    """Return what a column's text stands for, apart from itself, so that the encoder knows.
+    """Return the type that a column's text represents, for the encoder; None for text itself.
 
-    A timestamp that the user wants as exact text stands for itself: no mask may change it.
+    A timestamp that the user wants as exact text has no type: no mask may change it.
     """
     if output.kind != "string":
         return "date" if native.name == "DATE" else None
@@ -287,7 +288,7 @@ def _zone_column(column: ColumnInfo) -> ColumnReadings:
 
 
 def form_of(column: ReadColumn) -> Form:
-    """Return what is fetched for a column; it follows from its source type and output type."""
+    """Return the form to fetch for a column, from its source type and output type."""
     if column.source_type.startswith(ZONE_OF):
         return "zone"
     return _form(parse_native(column.source_type), column.output_type)
@@ -372,12 +373,12 @@ _NO_SCALE = -127
 
 
 class NativeType(Struct, frozen=True, kw_only=True):
-    """A type's name and what stands in its parentheses."""
+    """A type's name and the arguments in its parentheses."""
 
     name: str
     """Without parentheses: NUMBER, TIMESTAMP WITH TIME ZONE, LONG RAW, SCOTT.ADDRESS_T, ..."""
     numbers: tuple[int | None, ...] = ()
-    """The arguments in order; None where one is no number (`*`)."""
+    """The arguments in order; None for an argument that is not a number (`*`)."""
     in_chars: bool = False
     """A length is one of characters, not of bytes."""
 

@@ -49,10 +49,10 @@ _WINDOW_BYTES = 64 * 1024
 
 
 def requested_schema(plan: FetchPlan) -> pa.Schema:
-    """Return the schema of what is fetched, one field an item.
+    """Return the schema of the fetched batches, with one field for each item.
 
-    Chosen so that the driver changes nothing: it cuts fractions for int64 and seconds, wraps
-    nanoseconds and rounds to double without a word.
+    The types are chosen so that the driver changes no value. For other types it silently truncates
+    fractions (int64, seconds), wraps nanoseconds and rounds to double.
     """
     return pa.schema(
         [(f"c{index}", type_named(item.fetched)) for index, item in enumerate(plan.items)]
@@ -135,7 +135,7 @@ def _moments(column: ReadColumn, array: pa.Array, kind: pa.DataType, digits: int
 
 
 def _check_encoding(column: ReadColumn, array: pa.Array) -> None:
-    """Make sure that text is UTF-8: the driver hands on whatever bytes the database has."""
+    """Check that text is UTF-8, as the driver passes the bytes of the database on unchecked."""
     # Twenty times faster than looking value by value, and most columns are ASCII.
     text = value_bytes(array)
     windows = (text[at : at + _WINDOW_BYTES] for at in range(0, len(text), _WINDOW_BYTES))
@@ -157,7 +157,7 @@ def _is_text(value: bytes | None) -> bool:
 
 
 def bad_text(column: str, value: bytes) -> OutputFailed:
-    """Return the error for bytes in a text column that are no text."""
+    """Return the error for bytes in a text column that are not valid text."""
     shown = value[:_SHOWN_BYTES].hex() + ("..." if len(value) > _SHOWN_BYTES else "")
     return OutputFailed(
         f"column {column} holds bytes that are not text in the database's character set: {shown}",
@@ -210,7 +210,7 @@ def moment_texts(texts: pa.Array, digits: int) -> pa.Array:
 
     Args:
         texts: As `TO_CHAR` made them.
-        digits: Those of the fraction of a second, 0 where there is none.
+        digits: The digits of the fraction of a second; 0 without a fraction.
     """
     trimmed = pc.ascii_ltrim(texts, " ")
     if not digits:
@@ -231,7 +231,7 @@ def zoned_texts(texts: pa.Array, digits: int) -> pa.Array:
     offsets = pc.utf8_slice_codeunits(texts, start, start + _OFFSET_LENGTH)
     zoned = _joined(moments, offsets, " ")
     zones = pc.utf8_slice_codeunits(texts, start + _OFFSET_LENGTH + 1)
-    # A zone that is nothing but an offset is shown as that offset once more.
+    # For a zone that is only an offset, Oracle repeats the offset as its name.
     regions = pc.match_substring_regex(zones, "^[^+-]")
     if not pc.any(regions).as_py():
         return zoned
@@ -243,8 +243,8 @@ def zoned_texts(texts: pa.Array, digits: int) -> pa.Array:
 def zone_names(zones: pa.Array) -> pa.Array:
     """Return offsets as they are, and regions as the time zone database spells them.
 
-    Oracle shows EUROPE/BERLIN, and there are readers to whom that is no zone. A name that the
-    system's database has not is left as it is.
+    Oracle shows EUROPE/BERLIN, which some readers do not accept as a zone. A name that is missing
+    in the system's database is not changed.
     """
     encoded = zones.dictionary_encode()
     names = [_regions().get(name.upper(), name) for name in encoded.dictionary.to_pylist()]
@@ -261,11 +261,11 @@ def _joined(left: pa.Array, right: pa.Array | pa.Scalar, separator: str) -> pa.A
 
 
 def parse_moments(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
-    """Return the timestamps that texts stand for, by the fields of the Gregorian calendar.
+    """Parse texts into timestamps, by the fields of the Gregorian calendar.
 
     Args:
         texts: As `TO_CHAR` made them, with no more digits of a fraction than the type has.
-        kind: The type; its zone is UTC, as that of the texts, or none.
+        kind: The type; it has the zone UTC, like the texts, or no zone.
 
     Raises:
         MomentRefused: A text has no value of the type; the first such one is named.
@@ -302,7 +302,7 @@ def parse_moments(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
 def _fraction(texts: pa.Array, digits: int) -> pa.Array:
     """Return the ticks of a second; a text may show fewer digits than ticks have."""
     shown = pc.utf8_slice_codeunits(texts, MOMENT_LENGTH + 1, MOMENT_LENGTH + 1 + digits)
-    # A digit in front, for the text of no fraction is empty.
+    # A leading 0, as the text without a fraction is empty.
     return pc.cast(
         pc.ascii_rpad(pc.binary_join_element_wise("0", shown, ""), digits + 1, "0"), pa.int64()
     )
@@ -376,7 +376,7 @@ def arrow_batches(
 
 
 def _refusal(error: Exception, plan: FetchPlan, rows: int) -> UnloaderError | None:
-    """Return the user's error where Arrow is what the driver fails at, None elsewhere."""
+    """Return the user's error if the driver fails on an Arrow conversion, else None."""
     text = str(error).splitlines()[0]
     if text.startswith(_OVERFLOW):
         names = [
@@ -402,7 +402,7 @@ Fetched = Sequence[Any]
 
 
 class CheckedText(list[Any]):
-    """`Fetched` by somebody who has made sure already that all text is UTF-8."""
+    """A `Fetched` whose text was already checked to be UTF-8."""
 
 
 _EXACT = Context(prec=300)
@@ -442,7 +442,7 @@ def tuple_batches(
 
 
 def type_handler(items: Sequence[Item]) -> Callable[..., Any]:
-    """Return what the driver asks, column by column, for the form of its values."""
+    """Return the output type handler, which the driver calls for each column."""
     import oracledb
 
     whole = {
@@ -465,9 +465,9 @@ def type_handler(items: Sequence[Item]) -> Callable[..., Any]:
 
 
 def as_stored(cursor: oracledb.Cursor, metadata: oracledb.FetchInfo) -> Any:
-    """Have the driver leave text and LOBs that are checked to be JSON as they are.
+    """Make the driver return text and LOBs with an IS JSON check unchanged.
 
-    Without this it makes dictionaries of them.
+    Without this handler, the driver converts them to dictionaries.
     """
     if not metadata.is_json or metadata.type_code.name == "DB_TYPE_JSON":
         return None

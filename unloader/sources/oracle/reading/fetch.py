@@ -30,7 +30,7 @@ INLINE_UNITS = 32 * 1024
 MIN_ROWS = 16
 _LONGS = ("LONG", "LONG RAW")
 _USUAL_LOB_BYTES = 8 * 1024
-"""Guess for LOBs, LONGs and documents, which have no length of their own."""
+"""A guess for LOBs, LONGs and documents, which have no declared length."""
 _NO_LENGTH = 128
 """More than numbers and dates ever take, in bytes."""
 
@@ -72,10 +72,10 @@ class FetchPlan(Struct, frozen=True, kw_only=True):
 
 
 def fetch_plan(extract: Extract, *, moments_as_text: bool = False) -> FetchPlan:
-    """Return what is fetched for the projection of an extract.
+    """Return the plan that fetches the projection of an extract.
 
     Args:
-        extract: What is read.
+        extract: The table or query and its columns.
         moments_as_text: Fetch dates and timestamps as the database's text of them.
     """
     rowid = extract.query is None and not any(
@@ -153,8 +153,8 @@ def batch_rows(plan: FetchPlan, usual_rows: int, batch_bytes: int) -> int:
     """Return the rows of one fetch.
 
     Args:
-        plan: What is fetched.
-        usual_rows: What suits rows of usual width.
+        plan: The columns and items to fetch.
+        usual_rows: The number of rows that suits rows of usual width.
         batch_bytes: What a batch should take; even of the widest rows it takes a few times that.
     """
     widest = sum(_widest_bytes(plan.columns[item.column], item) for item in plan.items)

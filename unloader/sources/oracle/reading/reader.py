@@ -98,7 +98,7 @@ class OracleReader:
         self._route = Route(spec)
         self._moments_as_text = False
         self._stale = False
-        """The driver broke off amid an answer. Not closed at once: a LOB may be read meanwhile."""
+        """The driver stopped within a response. Closing is delayed, as a LOB may be in use."""
         self._last: _Planned | None = None
 
     def batches(
@@ -233,7 +233,7 @@ def _told(refusal: Refused, plan: FetchPlan) -> str:
 
 
 def _undecodable(plan: FetchPlan, error: UnicodeDecodeError) -> OutputFailed:
-    """Return the error for text that the driver cannot decode; it does not say of which column."""
+    """Return the error for text that the driver cannot decode; the driver names no column."""
     names = [
         plan.columns[item.column].name
         for item in plan.items
@@ -323,13 +323,13 @@ class LobFinder(Struct, frozen=True, kw_only=True):
     session: Session
     plan: FetchPlan
     relation: str
-    """What the unit reads from, at the snapshot."""
+    """The table or query that the unit reads, at the snapshot."""
     schema: pa.Schema
 
     def rows(
         self, batch: pa.RecordBatch, fetched: Sequence[Any]
     ) -> Iterator[pa.RecordBatch | LargeRow]:
-        """Yield the rows of a batch in order, those with large values each by itself."""
+        """Yield the rows of a batch in order; each row with large values is a `LargeRow`."""
         large: dict[int, list[tuple[int, LargeValue]]] = {}
         for item, values in zip(self.plan.items, fetched, strict=True):
             if item.part in ("rowid", "locator"):

@@ -140,7 +140,7 @@ def _conditions(extract: Extract, selector: Selector) -> list[str]:
 
 
 def _limit(extract: Extract) -> list[str]:
-    """Return what ends a statement after some rows: those that hold to all other conditions."""
+    """Return the condition that limits the rows; it counts rows that meet all other conditions."""
     return [] if extract.limit_rows is None else [f"ROWNUM <= {extract.limit_rows}"]
 
 
@@ -224,7 +224,7 @@ def take_snapshot(
 
     Raises:
         SourceError: The user may not know the SCN.
-        SnapshotGone: The one asked for lies in the future.
+        SnapshotGone: The wanted SCN is in the future.
     """
     taken_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     if consistency == "none":
@@ -232,7 +232,7 @@ def take_snapshot(
     found = current_scn(session)
     if wanted is not None:
         if found is not None and found[1].grant and wanted > found[0]:
-            # That of an earlier run does where the database was set back since.
+            # An SCN of an earlier run is in the future if the database was set back since.
             raise SnapshotGone(
                 f"SCN {wanted} is in the future: the database is at {found[0]}",
                 "give --scn a number that the database has reached, or leave --scn out",
@@ -254,7 +254,7 @@ def check_readable(session: Session, user: str, relation: str, at: str, owner_hi
         user: Who is connected, for the grant.
         relation: Table or query as SQL.
         at: The AS OF clause with a blank before it, empty without a snapshot.
-        owner_hint: The table as it stands in a grant; empty for a query.
+        owner_hint: The table as a GRANT names it; empty for a query.
 
     Raises:
         SourceError: The right to select or to look back is missing, or the snapshot is gone.
@@ -331,7 +331,7 @@ def _real(value: str, native: str) -> str:
 
 
 def _moment(value: str, text: str, digits: int, *, utc: bool) -> str:
-    """Return SQL for a date and time, the era behind it, without zeros at the fraction's end."""
+    """Return SQL for a date and time, then the era, without zeros at the fraction's end."""
     if digits:
         text = f"RTRIM(RTRIM({text}, '0'), '.')"
     zone = "+00:00" if utc else ""

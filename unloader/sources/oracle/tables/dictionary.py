@@ -29,7 +29,7 @@ NAMES_TOGETHER = 500
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """What is asked of a view of the dictionary about tables."""
+    """A query on a dictionary view about tables."""
 
     select: str
     """The columns of the answer."""
@@ -42,7 +42,7 @@ class Question(Struct, frozen=True, kw_only=True):
     where: str = ""
     """A condition beside those on owner and name."""
     order: str = ""
-    """What the rows of one table are ordered by."""
+    """The ORDER BY columns of the rows of one table."""
 
     def of_one(self) -> str:
         """Return the statement for one table, with the binds `owner` and `name`."""
@@ -78,7 +78,7 @@ class Dictionary(Protocol):
 
 
 class OneTable:
-    """Asks for each table by itself, as it is now."""
+    """Queries the dictionary separately for each table, in its current state."""
 
     def __init__(self, session: Session) -> None:
         """Ask by this session."""
@@ -102,7 +102,7 @@ class ManyTables:
         self._answers: dict[tuple[Question, str], dict[str, list[Row]] | SourceError] = {}
 
     def rows(self, question: Question, owner: str, name: str) -> list[Row]:
-        """Return what was answered; ask if nobody has."""
+        """Return the cached answer; run the query on the first call."""
         asked = (question, owner)
         if asked not in self._answers:
             self._answers[asked] = self._asked(question, owner)
@@ -146,7 +146,7 @@ MAINTAINED = (
 """Schemas of the database itself, whose tables are not listed; they can be unloaded by name."""
 
 OTHERS = "NOT IN (" + ", ".join(f"'{name}'" for name in MAINTAINED) + ")"
-"""The condition that an owner is none of them."""
+"""The condition that excludes these owners."""
 
 TABLES = f"""
 SELECT OWNER, TABLE_NAME, NUM_ROWS, BLOCKS, AVG_ROW_LEN, PARTITIONED, TEMPORARY, IOT_TYPE,
@@ -204,11 +204,11 @@ class Relation(Struct, frozen=True, kw_only=True):
     """table, partitioned table, index-organized table, external table, view, ..."""
     rows: int | None = None
     bytes: int | None = None
-    """What the statistics make of it."""
+    """The size, estimated from the statistics."""
 
     @property
     def has_rowids(self) -> bool:
-        """Whether its rows lie at addresses of their own segment."""
+        """Whether its rows have ROWIDs in the table's segment."""
         return self.kind in ("table", "partitioned table", "materialized view")
 
     @property
@@ -218,7 +218,7 @@ class Relation(Struct, frozen=True, kw_only=True):
 
 
 def tables(session: Session) -> tuple[TableSummary, ...]:
-    """Return the tables and views the user may see, without those that serve others."""
+    """Return the tables and views that the user may see, without auxiliary tables."""
     materialized = set(session.run(MATERIALIZED))
     external = set(session.run(EXTERNAL))
     leaves = {(owner, name): int(count) for owner, name, count in session.run(LEAF_COUNTS)}
@@ -244,7 +244,7 @@ def tables(session: Session) -> tuple[TableSummary, ...]:
 
 
 def candidates(session: Session, name: str) -> tuple[TableSummary, ...]:
-    """Return the tables, views and synonyms of that name, whatever its case and schema."""
+    """Return the tables, views and synonyms with the name, in any case and schema."""
     kinds: dict[tuple[str, str], str] = {}
     for owner, found, kind in session.run(CANDIDATES, {"name": name}):
         # A materialized view is listed as the table it is kept in, too.
@@ -257,16 +257,16 @@ def candidates(session: Session, name: str) -> tuple[TableSummary, ...]:
 
 
 def synonym_target(session: Session, owner: str, name: str) -> tuple[str | None, str, str | None]:
-    """Return the schema, name and database link that a synonym stands for."""
+    """Return the schema, name and database link that a synonym refers to."""
     rows = session.run(SYNONYM, {"owner": owner, "name": name})
     return rows[0] if rows else (None, name, None)
 
 
 def relation(dictionary: Dictionary, owner: str, name: str, kind: str) -> Relation:
-    """Return what is known of one table or view.
+    """Describe one table or view from the dictionary.
 
     Args:
-        dictionary: Is asked.
+        dictionary: The dictionary to query.
         owner: Its schema.
         name: Its name.
         kind: table, view or materialized view, as far as is known.

@@ -87,18 +87,18 @@ EXTENTS = Question(
 )
 
 MAX_SAMPLED = 64
-"""Parts that are sampled, each by a statement of its own."""
+"""The largest number of parts that are sampled, each with a separate statement."""
 
 MUCH_ABOVE_MEAN = 2
-"""Of more parts than that only those so many times as large as the mean, which idle workers would
-wait for."""
+"""Of more than `MAX_SAMPLED` parts, only parts larger than the mean by this factor are sampled, as
+idle workers would wait for them."""
 
 SMALL_BYTES = 16 * BLOCK_BYTES
 """Guess: a part below it is not worth a statement."""
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """A table's leaves and what is known of each; of a table without any, the one part it is."""
+    """A table's leaf partitions and their sizes; an unpartitioned table is one part."""
 
     parts: tuple[PartitionInfo, ...]
     """In table order. The table itself where `partitioned` is False; its name is then empty."""
@@ -222,7 +222,7 @@ def _by_sample(
 
 
 def _worth_cutting(parts: tuple[PartitionInfo, ...]) -> tuple[PartitionInfo, ...]:
-    """Return the parts that idle workers might wait for; without sizes those of a short list."""
+    """Return the parts that idle workers might wait for; without sizes, all of a short list."""
     known = [part.bytes for part in parts if part.bytes is not None]
     if not known:
         return parts if len(parts) <= MAX_SAMPLED else ()
@@ -301,9 +301,9 @@ def sample_blocks(
     Args:
         session: Of the parent.
         table: The table.
-        parts: Those worth a statement.
-        percent: Of the blocks, by what is known of the size; None if nothing is.
-        exact: That size is no guess.
+        parts: The parts that are worth a statement.
+        percent: Percentage of the blocks, from the known size; None if the size is unknown.
+        exact: The size is exact, not estimated.
 
     Raises:
         SourceError: The database refused.
@@ -347,7 +347,7 @@ def _with_blocks(
 
 
 def can_be_key(column: ColumnInfo) -> bool:
-    """Return whether values of the column can stand in a statement exactly."""
+    """Return whether values of the column can be written exactly in a statement."""
     return parse_native(column.native_type).name in _KEY_TYPES
 
 
@@ -445,9 +445,9 @@ def partition_leaves(dictionary: Dictionary, table: Relation) -> tuple[Partition
 def object_ids(dictionary: Dictionary, table: Relation) -> dict[str | None, int]:
     """Return the segments' numbers, by the name of partition or sub-partition, None for neither.
 
-    A number changes with TRUNCATE, EXCHANGE and MOVE, and rows' addresses have it in them. Of
-    another user's table ALL_OBJECTS shows the partitions to whoever may read it, sub-partitions
-    only to those who may read any; then they come from DBA_OBJECTS, if the user may see that.
+    TRUNCATE, EXCHANGE and MOVE change a number, and ROWIDs contain it. For another user's table,
+    ALL_OBJECTS shows partitions to a user who may read the table. It shows sub-partitions only to
+    a user who may read any table. DBA_OBJECTS is read instead, if the user may see it.
     """
     found = dictionary.rows(OBJECTS, table.owner, table.name)
     if not found:
@@ -463,12 +463,12 @@ def object_ids(dictionary: Dictionary, table: Relation) -> dict[str | None, int]
 def segment_bytes(
     dictionary: Dictionary, table: Relation, question: Question
 ) -> dict[str | None, int]:
-    """Return what the segments take on disk, by the name of the leaf, None for the table.
+    """Return the bytes of the segments on disk, by the name of the leaf; None for the table.
 
     Args:
-        dictionary: Is asked.
+        dictionary: The dictionary to query.
         table: The table.
-        question: ALL_SEGMENTS, which has those of everybody, or OWN_SEGMENTS.
+        question: ALL_SEGMENTS, for the segments of all users, or OWN_SEGMENTS.
     """
     rows = dictionary.rows(question, table.owner, table.name)
     return {part: int(size) for part, size in rows}

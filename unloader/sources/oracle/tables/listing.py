@@ -52,7 +52,7 @@ AND (DATA_TYPE_OWNER IS NOT NULL OR (DATA_TYPE NOT IN ({_PLAIN_TYPES})
 AND DATA_TYPE NOT LIKE 'TIMESTAMP%' AND DATA_TYPE NOT LIKE 'INTERVAL%'))
 ORDER BY OWNER, TABLE_NAME, COLUMN_ID
 """
-"""Columns of types that most tables have not; among them those that cannot be read."""
+"""Selects columns of rare types, which include all types that cannot be read."""
 
 SCHEMA_PRIVILEGES_VERSION = 23
 """First major version in which a right can be granted on a schema."""
@@ -64,7 +64,7 @@ Key = tuple[str, str]
 
 
 class _Rights(Struct, frozen=True, kw_only=True):
-    """What the user may do, apart from what is his own."""
+    """The user's rights on objects of other users."""
 
     general: frozenset[str]
     """System privileges."""
@@ -90,7 +90,7 @@ def listed_tables(session: Session, user: str, *, at_scn: bool) -> list[ListedTa
     Args:
         session: Of the parent.
         user: Who is connected.
-        at_scn: They are to be read as of an SCN, which takes a right of its own.
+        at_scn: They are to be read as of an SCN, which needs an additional right.
     """
     rights = _rights(session)
     unreadable = _unreadable(session)
@@ -150,7 +150,7 @@ def _unreadable(session: Session) -> dict[Key, list[UnreadableColumn]]:
 def _obstacles(
     table: TableSummary, user: str, rights: _Rights, *, at_scn: bool
 ) -> Iterator[Obstacle]:
-    """Yield the rights that are missing; whoever owns a table needs none."""
+    """Yield the missing rights; the owner of a table needs no rights."""
     if table.schema == user:
         return
     key = (table.schema or "", table.name)
@@ -189,11 +189,11 @@ def find(session: Session, wanted: TableName, schema: str, where: str) -> Relati
     Args:
         session: Of the parent.
         wanted: As typed.
-        schema: The session's.
-        where: What the database is called in messages.
+        schema: The session's schema.
+        where: The name of the database in messages.
 
     Raises:
-        SourceError: No such table, several, or one behind a database link.
+        SourceError: The table is missing, ambiguous, or on another database (a link).
     """
     found = dictionary.candidates(session, wanted.name.text)
     near = {schema, PUBLIC}
