@@ -1,7 +1,7 @@
 """Checksums of columns that a database computes: the SQL for them, and its results.
 
-docs/verification.md defines the checksum. For each column a source has SQL for
-the text to hash, or reports that it has none. The rest is the same for all sources.
+docs/verification.md defines the checksum. For each column a source has SQL for the
+text to hash, or reports that SQL cannot make it. The rest is the same for all sources.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ _MAX_PRECISION = 38
 
 
 class Declared(Struct, frozen=True, kw_only=True):
-    """How long the values of a type can be; unknown limits are None."""
+    """How long the values of a type can be; unknown limits keep their defaults."""
 
     characters: int | None = None
     """The maximum number of characters of text."""

@@ -1,9 +1,10 @@
-"""What a DuckDB file says of its tables: names, columns and their Arrow types, rowids, partitions.
+"""The tables that a DuckDB file describes: columns and their Arrow types, rowids, partitions.
 
-Nobody can write the file while it is open, so all of it is of one state. There are no rights.
+Other processes cannot write the file while it is open, so all of it has one state. DuckDB has no
+access rights.
 
-DuckDB keeps no partitions. A file whose tables are laid down partition by partition can say so in a
-table `unloader_partitions` (table_schema, table_name, partition_name, position, first_rowid,
+DuckDB keeps no partitions. A file whose tables are written partition by partition can list them in
+a table `unloader_partitions` (table_schema, table_name, partition_name, position, first_rowid,
 last_rowid; both rowids inclusive). The map only names ranges and is used only while it covers the
 table without gap or overlap: a stale map can cost names, never rows.
 """
@@ -62,7 +63,7 @@ HAS_MAP = (
 )
 
 _TYPED_TOGETHER = 32
-"""Tables of one query for types. Of more the query's plan costs what the round trips would."""
+"""Tables of one query for types. With more tables, planning costs as much as the round trips."""
 
 _Columns = tuple[ColumnReadings, ...]
 _Key = tuple[str, str]
@@ -88,14 +89,14 @@ def summaries(rows: Rows) -> tuple[TableSummary, ...]:
 def described_tables(
     catalog: Catalog, rows: Rows, tables: Sequence[ListedTable], observe: Observer = silent
 ) -> tuple[TableInfo | Obstacle, ...]:
-    """Return what is known of each table, in their order.
+    """Return the description of each table, in the given order.
 
-    A view is described alone: which columns it has turns out only where DuckDB binds it.
+    A view is described alone, because its columns are known only when DuckDB binds it.
 
     Args:
         catalog: Describes one table.
         rows: Runs a statement.
-        tables: Of the listing.
+        tables: The tables of the listing.
         observe: Called as each slow step begins.
     """
     kinds = {(schema, name): kind for schema, name, kind, _ in rows(TABLES)}
@@ -108,9 +109,9 @@ def described_tables(
 def plain_tables(
     rows: Rows, keys: Sequence[_Key], observe: Observer = silent
 ) -> Iterator[TableInfo]:
-    """Yield what is known of tables that are no views.
+    """Yield the descriptions of tables that are not views.
 
-    Of several tables those that cannot be read are left out.
+    If several tables are requested, unreadable tables are left out.
 
     Raises:
         SourceError: The only table cannot be read.
@@ -156,7 +157,7 @@ def mapped_rows(rows: Rows) -> dict[_Key, list[Mapped]]:
 def _fitting_partitions(
     found: list[Mapped], schema: str, name: str, extent: RowExtent
 ) -> tuple[PartitionInfo, ...]:
-    """Return what the map names for a table in order, or nothing if it does not fit the table."""
+    """Return a table's partitions in the map, in order; none if the map does not fit the table."""
     if not found:
         return ()
     expected = 0
@@ -213,7 +214,7 @@ class ReadingTypes:
         """Take the connection that is asked."""
         self._connection = connection
         self._expected: dict[str, _Columns] = {}
-        """By what they are read from: tables that are probably asked for, in that order."""
+        """Columns by relation: the tables that are probably requested next, in that order."""
         self._known: dict[str, Sequence[pa.DataType]] = {}
 
     def expect(self, tables: Iterable[TableInfo]) -> None:
@@ -227,7 +228,7 @@ class ReadingTypes:
 
         Args:
             read_from: A table's name in SQL, or a query in parentheses.
-            columns: All that is read from it.
+            columns: All columns that are read from it.
 
         Raises:
             SourceError: DuckDB cannot read them.
@@ -248,7 +249,7 @@ class ReadingTypes:
         try:
             types = iter(self._types(f"SELECT * FROM {', '.join(parts)}"))
         except SourceError:
-            return  # Each is asked for by itself then, and has its own error.
+            return  # Then each is requested separately, and has its own error.
         for name, columns in some.items():
             self._known[name] = [next(types) for column in columns for _ in column.readings]
 

@@ -23,14 +23,14 @@ from unloader.sources.file_state import database_path, header_of, state_of
 from unloader.sources.registry import missing_driver
 
 HEADER_BYTES = 3 * 4096
-"""A DuckDB file begins with one block that never changes, and two of which each checkpoint writes
-one, with a number that it counts up."""
+"""A DuckDB file begins with three header blocks. The first never changes. Each checkpoint writes
+one of the other two, with a number that increases."""
 
 SQLITE = b"SQLite format 3\0"
 
 
 class OpenFile(Struct, frozen=True, kw_only=True):
-    """A DuckDB file that is open, so that no other process can write it."""
+    """A DuckDB file that is open, so that other processes cannot write it."""
 
     connection: Any
     path: Path
@@ -88,10 +88,10 @@ def connect(
 
 
 def identity_of(path: Path, header: bytes) -> str:
-    """Return what distinguishes the state of the data from any other.
+    """Return a text that differs for each state of the data.
 
-    What was committed last may be in a log beside the file, where a writer was killed or keeps it
-    from being written back.
+    The last commits may be in a log beside the file, if a writer was killed or prevents the
+    checkpoint.
     """
     return state_of(str(path), header, ".wal*")
 
@@ -105,7 +105,7 @@ _OF_VALUES = ("Conversion Error: ", "Invalid Input Error: ", "Out of Range Error
 
 
 def translated(error: Exception) -> UnloaderError:
-    """Return the user's error for whatever DuckDB raised; our own pass unchanged."""
+    """Return the user's error for an error of DuckDB; an `UnloaderError` is returned unchanged."""
     if isinstance(error, UnloaderError):
         return error
     text = first_line(error)

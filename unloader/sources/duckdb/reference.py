@@ -56,10 +56,10 @@ _YEAR_10000 = 253_402_300_800
 
 
 def _number(salt: int, span: int) -> str:
-    """Return SQL for a number from 0 to `span` - 1; each of the 64 salts is a series of its own.
+    """Return SQL for a number from 0 to `span` - 1; each of the 64 salts has a separate series.
 
-    The salt is part of what is hashed: `hash(i, salt)` would be `hash(i)` with certain bits turned
-    over, the same bits in every row.
+    The salt is part of the hashed value: `hash(i, salt)` would be `hash(i)` with the same bits
+    inverted in every row.
     """
     return f"(hash(i * {_SALTS} + {salt}) % {span})::BIGINT"
 
@@ -113,7 +113,7 @@ GENERATOR_VERSION = 1
 """Raised whenever the same arguments would give another content."""
 
 BYTES_PER_ROW = 120
-"""Size of the file, a little over what was measured (115.4) for tables of 500,000 rows and more."""
+"""Size of the file, a little over the measured 115.4 for tables of 500,000 rows and more."""
 
 MAX_PARTITIONS = 256
 
@@ -140,16 +140,16 @@ def build_reference_table(
 
     A file built before with the same rows, partitions, table name and generator is left as it is;
     another reference table is replaced. The file is built beside its place, as `<path>.building`,
-    and renamed when it is complete; whatever ends the build early, what was there before stays.
-    Memory stays under about 3 GB whatever the number of rows.
+    and renamed when it is complete; an interrupted build leaves the earlier file in place.
+    Memory stays under about 3 GB for any number of rows.
 
     Args:
         path: The file; its directory is created.
         rows: Rows of the table, 1 or more.
         partitions: 1 to 256; row r is in partition `hash(key) % partitions`, counted from 0.
         table: Name of the table in the schema `main`.
-        observe: Told the rows laid down so far, a few times a second.
-        stop: Asked a few times a second whether to give up.
+        observe: Called a few times a second with the number of rows written so far.
+        stop: Called a few times a second; the build ends if it returns True.
 
     Raises:
         UsageError: `rows` or `partitions` is out of range.
@@ -190,7 +190,7 @@ def is_current(
 
 
 def _existing_label(path: Path, table: str) -> str:
-    """Return what the reference table in the file says of itself."""
+    """Return the label of the reference table in the file."""
     duckdb = _driver()
     hint = "choose another directory or remove the file"
     try:
@@ -209,7 +209,7 @@ def _existing_label(path: Path, table: str) -> str:
 
 
 class _Pulse:
-    """Tells how far the build is and gives up when asked to."""
+    """Reports the progress of the build, and ends the build when `stop` returns True."""
 
     def __init__(self, observe: Callable[[int], None] | None, stop: Callable[[], bool]) -> None:
         self._observe = observe

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST = {"HUGEINT": 40, "TIME WITH TIME ZONE": 24, "UHUGEINT": 39, "UUID": 36}
-"""Types that are read as text of at most so many ASCII characters."""
+"""Types that are read as text, with the maximum number of ASCII characters."""
 
 
 class DuckDBSource(Source):
@@ -119,10 +119,10 @@ class DuckDBSource(Source):
 
 READER_MEMORY_BYTES = (32 << 20, 256 << 20)
 """Caps of DuckDB's own buffers in a worker that scans a table. Without one every block read stays
-cached, and a worker grows with the table; a scan needs a few blocks of 256 KiB only. But 2048
-values come at a time: where those of 20 kB need 64 MiB, the next cap is tried."""
+cached, and a worker grows with the table; a scan needs a few blocks of 256 KiB only. But
+DuckDB reads 2048 values at a time. Values of 20 kB need 64 MiB, so the next cap is tried."""
 LAST_CAP_SHARES = 512
-"""The last cap is so many times the memory of a batch, but 1 GiB at least."""
+"""The last cap is the memory of a batch times this number, but at least 1 GiB."""
 LEAST_LAST_CAP_BYTES = 1 << 30
 WIDE_BATCH_ROWS = (64, 4)
 """Rows of a batch under the second cap and the last one: the values of a batch are as wide as those
@@ -178,8 +178,8 @@ class DuckDBReader:
         """Return the error for all columns of a piece that hold a refused value.
 
         Args:
-            extract: What is read.
-            piece: Whose rows are read.
+            extract: The extract that is read.
+            piece: The piece whose rows are read.
             first: The column that stopped the reading.
         """
         guarded = [
@@ -213,10 +213,10 @@ class DuckDBReader:
 
 
 def _caps(extract: Extract, batch_bytes: int) -> tuple[int, ...]:
-    """Return the caps to try one after the other, nothing where there is none."""
-    # A query or a condition may sort or join: that needs room, and what is read once more under
-    # another cap may come in another order. A scan of a table does neither, but the first rows of
-    # one may be found by another way.
+    """Return the caps to try one after the other, empty if memory has no cap."""
+    # A query or a condition may sort or join. That needs room, and a second reading under another
+    # cap may return rows in another order. A scan of a table does neither, but DuckDB may find the
+    # first rows of a table in another way.
     filtered = extract.where is not None or extract.limit_rows is not None
     if extract.query is not None or filtered or not extract.table.row_ranges:
         return ()
@@ -253,7 +253,7 @@ FILE = "read-only-file"
 
 
 class DuckDBCatalog(Catalog):
-    """The parent's connection; while it is open no other process can write the file."""
+    """The parent's connection; while it is open, other processes cannot write the file."""
 
     capabilities = Capabilities(
         shared_snapshot=True,
@@ -295,7 +295,7 @@ class DuckDBCatalog(Catalog):
     def describe_tables(
         self, tables: Sequence[ListedTable], observe: Observer = silent
     ) -> tuple[TableInfo | Obstacle, ...]:
-        """Return what is known of many tables, asked for together; views one by one."""
+        """Return the descriptions of many tables from joint queries; views one by one."""
         made = describing.described_tables(self, self._rows, tables, observe)
         self._reading_types.expect(each for each in made if isinstance(each, TableInfo))
         return made
@@ -331,7 +331,7 @@ class DuckDBCatalog(Catalog):
         )
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
-        """Return the identity of the file, which nobody can write while we have it open."""
+        """Return the identity of the file; other processes cannot write it while it is open."""
         return Snapshot(
             kind=FILE,
             value=self._identity,
@@ -348,7 +348,7 @@ class DuckDBCatalog(Catalog):
     def readings(
         self, table: TableInfo, query: str | None, values: ValueOptions
     ) -> tuple[ColumnReadings, ...]:
-        """Return how each column can be read; their types are what DuckDB says of the result."""
+        """Return how each column can be read, with the types that DuckDB reports for the result."""
         columns = tuple(duckdb_types.readings_of(column) for column in table.columns)
         read_from = derived_table(query) if query else qualified(table.schema, table.name)
         return self._reading_types.typed(read_from, columns)
@@ -363,7 +363,7 @@ class DuckDBCatalog(Catalog):
         return sampled_keys(column, share)
 
     def statement(self, extract: Extract, selector: Selector) -> str:
-        """Return the statement that reads what a selector stands for."""
+        """Return the statement that reads the rows of a selector."""
         return selector_statement(select_list(extract.projection.columns), extract, selector)
 
     def count(self, extract: Extract) -> int:
@@ -375,7 +375,7 @@ class DuckDBCatalog(Catalog):
         return int(counted[0][0])
 
     def count_tables(self, extracts: Sequence[Extract]) -> tuple[int | SourceError, ...]:
-        """Return the rows of many tables, each counted by itself, in few statements."""
+        """Return the number of rows of each of many tables, with few statements."""
         return counted_in_union(self, self._rows, extracts, relation_of)
 
     def count_selected(self, extract: Extract, selectors: Sequence[Selector]) -> int:
@@ -411,7 +411,7 @@ class DuckDBCatalog(Catalog):
         self._connection.close()
 
     def _explain(self, sql: str) -> None:
-        # DuckDB runs all statements of a text; more than one here is never what was meant.
+        # DuckDB runs all statements of a text; more than one here is always a mistake.
         try:
             single = len(self._connection.extract_statements(sql)) == 1
         except Exception as error:
@@ -490,7 +490,7 @@ def decimal_text(shown: str, precision: int, scale: int) -> str:
 
 
 def _timestamp(shown: str, *, zoned: bool) -> str:
-    """Return the text with the offset and the era behind it; the connection is in UTC."""
+    """Return SQL for the text with the offset and then the era; the connection is in UTC."""
     if zoned:
         shown = f"regexp_replace({shown}, '[+]00$', '+00:00')"
     return (
@@ -526,7 +526,7 @@ _INTEGER = re.compile(r"U?(?:TINY|SMALL|BIG|HUGE)?INT|U?INTEGER")
 
 
 def sampled_keys(column: ColumnInfo, share: float) -> SampledKeys | None:
-    """Return the sample of a column's values; None if they are no keys."""
+    """Return the sample of a column's values; None if they cannot be keys."""
     text = _key_text(quoted(column.name), column.native_type)
     if text is None:
         return None

@@ -1,6 +1,6 @@
 """DuckDB types: how each is read so that no value changes.
 
-Source of truth: DuckDB's own Arrow export, tried type by type. What it cannot carry exactly
+Source of truth: DuckDB's own Arrow export, tried type by type. A type that it cannot carry exactly
 (HUGEINT, INTERVAL, TIMETZ, BIT, unions, ...) is cast to DuckDB's own exact text. A date or
 timestamp may be infinite: DuckDB exports it as the end of the type's range, a finite value to
 Arrow. Columns that are written as text without a mask are marked for the encoder, which knows the

@@ -1,7 +1,7 @@
-"""What the dictionary of a SQLite file says of its tables: names, columns, rowids and sizes.
+"""The tables that the dictionary of a SQLite file describes: names, columns, rowids and sizes.
 
-Each statement asks for one table or for all of them. While the file is reserved nobody can change
-it, so all of it is of one state. There are no rights.
+Each statement asks for one table or for all of them. While the file is reserved, other processes
+cannot change it, so all of it has one state. SQLite has no access rights.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ KEYS_APART = (
     "SELECT DISTINCT t.name FROM sqlite_master t JOIN pragma_index_list(t.name, 'main') i "
     "WHERE t.type = 'table' AND i.origin = 'pk'{}"
 )
-"""Tables whose primary key has an index of its own."""
+"""Tables whose primary key has a separate index."""
 FACTS = "SELECT t.name, t.wr, t.strict FROM pragma_table_list t WHERE t.schema = 'main'{}"
 SIZES = "SELECT t.name, sum(t.pgsize) FROM dbstat t WHERE true{} GROUP BY t.name"
 SHADOWS = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'shadow'"
 
 Column = tuple[str, str, int, int, int]
-"""Name, declared type, not null, place in the primary key, and what is hidden about it."""
+"""Name, declared type, not null, place in the primary key, and the code for hidden columns."""
 
 
 class Rows(Protocol):
@@ -70,14 +70,14 @@ def listed_tables(rows: Rows, tables: Sequence[TableSummary]) -> list[ListedTabl
 def described_tables(
     catalog: Catalog, rows: Rows, tables: Sequence[ListedTable], observe: Observer = silent
 ) -> tuple[TableInfo | Obstacle, ...]:
-    """Return what is known of each table, in their order.
+    """Return the description of each table, in the given order.
 
-    A view is described alone, as some of its rows are read for that.
+    A view is described alone, because some of its rows are read for the description.
 
     Args:
         catalog: Describes one table.
         rows: Runs a statement.
-        tables: Of the listing.
+        tables: The tables of the listing.
         observe: Called as each slow step begins.
     """
     there = {("main", name) for (name,) in rows(NAMES)}
@@ -90,9 +90,9 @@ def described_tables(
 def plain_tables(
     rows: Rows, names: Sequence[str], observe: Observer = silent
 ) -> Iterator[TableInfo]:
-    """Yield what is known of tables that are no views and not virtual.
+    """Yield the descriptions of tables that are neither views nor virtual.
 
-    Of several tables those that cannot be read are left out.
+    If several tables are requested, unreadable tables are left out.
 
     Raises:
         SourceError: The only table cannot be read.
@@ -152,10 +152,10 @@ def _columns_as_read(
     """Return a table's columns, generated ones included, as they are read.
 
     Args:
-        found: In table order, without hidden ones.
-        rowid: A name by which its rowid can be asked for, None where there is none.
-        strict: It is declared STRICT.
-        indexed_key: Its primary key has an index of its own.
+        found: The columns in table order, without hidden columns.
+        rowid: A name that selects its rowid, None if the table has no such name.
+        strict: The table is declared STRICT.
+        indexed_key: The primary key has a separate index.
     """
     alias = _rowid_alias(found) if rowid is not None and not indexed_key else None
     columns = []
@@ -183,8 +183,8 @@ def _columns_as_read(
 def derived_columns(rows: Rows, name: str, schema: str) -> tuple[ColumnInfo, ...]:
     """Return the columns of a view or virtual table.
 
-    A column of a view has the declared type of the column that it is made of, but since SQLite 3.41
-    other expressions are called BLOB, too, whatever they yield: the first rows tell the two apart.
+    A column of a view has the declared type of the column that it is made of. But since SQLite 3.41
+    all other expressions are called BLOB, too. The first rows distinguish the two cases.
     """
     columns = []
     for column, declared, _, _, _ in _xinfo(rows, name, schema):
@@ -198,7 +198,7 @@ def derived_columns(rows: Rows, name: str, schema: str) -> tuple[ColumnInfo, ...
 
 
 def address_column(rows: Rows, name: str) -> str | None:
-    """Return the column that is the rowid of a table by another name; None if there is none."""
+    """Return the column that is an alias of a table's rowid; None if the table has no alias."""
     if rows(KEYS_APART.format(" AND t.name = ?"), name):
         return None
     return _rowid_alias(_xinfo(rows, name, "main"))
@@ -208,13 +208,13 @@ def analyzed_rows(rows: Rows) -> dict[str, int]:
     """Return the number of rows of each table as of the last ANALYZE, from `sqlite_stat1`."""
     if not rows("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'"):
         return {}
-    # The first number of `stat`; that of a partial index is smaller than the table's.
+    # The first number of `stat` is smaller for a partial index than for the table.
     found = rows("SELECT tbl, max(CAST(stat AS INTEGER)) FROM sqlite_stat1 GROUP BY tbl")
     return {name: int(count) for name, count in found if count is not None}
 
 
 def _sizes(rows: Rows, names: Sequence[str]) -> Callable[[str], int | None]:
-    """Return what gives a table's size: exact in a small file, else that of a file of one table."""
+    """Return a function for a table's size: exact in a small file, else a one-table file's size."""
     (pages,), (free,), (size,) = (
         rows(f"PRAGMA {what}")[0] for what in ("page_count", "freelist_count", "page_size")
     )
@@ -283,7 +283,7 @@ def _xinfo(rows: Rows, name: str, schema: str) -> list[Column]:
 
 
 def _rowid_alias(columns: Sequence[Column]) -> str | None:
-    """Return the INTEGER PRIMARY KEY: a key of one column that needs no index of its own."""
+    """Return the INTEGER PRIMARY KEY: a key of one column that needs no separate index."""
     keys = [name for name, _, _, key, _ in columns if key]
     return keys[0] if len(keys) == 1 else None
 

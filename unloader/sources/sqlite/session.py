@@ -42,10 +42,10 @@ def database_uri(path: str, mode: str) -> str:
 
 
 def database_state(path: str, read_header: Callable[[str, int], bytes] = header_of) -> str:
-    """Return what distinguishes the state of the data from any other.
+    """Return a text that differs for each state of the data.
 
-    With a rollback journal each commit moves the counter in the header. In WAL mode it does not, so
-    the time of the inode's last change stands in for it there.
+    With a rollback journal each commit changes the counter in the header. In WAL mode it does not,
+    so the time of the inode's last change is used instead.
 
     Args:
         path: The file.
@@ -65,7 +65,7 @@ def state_while_read(state: str) -> str:
 
 
 def driver_error(doing: str, text: str) -> SourceError:
-    """Return the user's error for SQLite's own text, which may have the statement behind it."""
+    """Return the user's error for SQLite's own text, which may end with the statement."""
     cause = text.partition("\nquery:")[0].strip()
     message = f"{doing}: {cause}"
     if any(mark in cause for mark in _TRANSIENT):
@@ -99,18 +99,18 @@ _HINTS = {
 class Session:
     """A read-only connection, and the write reservation once it is asked for.
 
-    While the reservation is held no program can commit, in rollback journal and WAL mode alike. It
-    writes nothing, and closing leaves file and WAL as they were.
+    While the reservation is held, other programs cannot commit, in rollback journal and WAL mode
+    alike. The reservation writes nothing, and closing leaves file and WAL unchanged.
 
-    POSIX drops the reservation's lock as soon as anything but this SQLite library closes a
-    descriptor of the file in this process; `intact` tells whether somebody wrote after that.
+    POSIX drops the reservation's lock as soon as other code than this SQLite library closes
+    a descriptor of the file in this process. `intact` is false if a program wrote after that.
     """
 
     def __init__(self, path: str) -> None:
         """Open the file read-only.
 
         Raises:
-            SourceError: It is no database, or cannot be read.
+            SourceError: The file is not a database, or cannot be read.
         """
         self.path = path
         self._inode = inode_of(path)
@@ -168,7 +168,7 @@ class Session:
         return state
 
     def intact(self) -> bool:
-        """Return False if somebody wrote although the file is reserved."""
+        """Return False if another program wrote although the file is reserved."""
         return self._reservation is None or self._data_version() == self._version
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """SQLite: a database file, reserved against writers by the parent and read by every worker.
 
 The parent uses Python's own `sqlite3`, a worker the ADBC driver, which fills Arrow arrays in C.
-Both bring a SQLite library of their own and must not meet in one process while the reservation is
-held, see `session`.
+Each has a separate SQLite library. One process must not use both while the reservation is held;
+`session` explains why.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ if TYPE_CHECKING:
 
 
 MAX_BATCH_ROWS = 8192
-"""More rows are no faster: 1 M rows of five columns take 0.6 s with 1024 rows as with 65536. Fewer
-bound the memory where the rows after the sampled ones are wider."""
+"""More rows do not help: 1 M rows of five columns take 0.6 s with 1024 rows and with 65536. Fewer
+rows limit the memory if the rows after the sampled rows are wider."""
 SAMPLED_ROWS = 256
 UNKNOWN_ROW_BYTES = 1024
 """Guess, where a sample could cost as much as the whole: views and queries."""
@@ -106,7 +106,7 @@ class SQLiteSource(Source):
     one_machine = "its locks do not stop processes on other machines from writing the file"
 
     def at_snapshot(self, spec: SourceSpec, kind: str, value: str) -> SourceSpec | None:
-        """Return the file itself: reserving it again gives the same state if nobody wrote it."""
+        """Return the file itself: without writes, a new reservation has the same state."""
         return spec if kind == RESERVATION else None
 
     def declared(self, source_type: str) -> Declared:
@@ -175,9 +175,9 @@ class SQLiteReader:
     def batches(
         self, extract: Extract, piece: Piece, *, batch_bytes: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the piece's rows in batches of about `batch_bytes`, as far as a sample tells.
+        """Yield the piece's rows in batches of about `batch_bytes`, estimated from a sample.
 
-        Whatever the sample, the rows of a batch take `SHARES` times that at most, or it is one row.
+        For any sample, a batch takes at most `SHARES` times that, or it is one row.
         """
         schema = read_schema(extract.projection.schema)
         try:
@@ -224,10 +224,10 @@ class SQLiteReader:
             rows, stretch_rows, longest = usual, None, 2 * longest
 
     def _check_order(self, extract: Extract, error: SourceError) -> None:
-        """Return if a second statement gives the rows in the same order: that of the rowid.
+        """Return if a second statement certainly gives the rows in rowid order, as the first did.
 
         Raises:
-            ReadAgain: It is not certain of this one; all rows of the unit are read one by one.
+            ReadAgain: This is not certain; all rows of the unit are read one by one.
         """
         if not in_rowid_order(extract):
             self._one_by_one = True
@@ -247,7 +247,7 @@ class SQLiteReader:
         return max(1, min(MAX_BATCH_ROWS, batch_bytes // max(1, width)))
 
     def _stream(self, sql: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the result but for its first row, which only fixes the types."""
+        """Yield the result without its first row, which only fixes the types."""
         try:
             with _driver_errors(self._path):
                 self._begin_statement(sql, batch_rows)
@@ -392,7 +392,7 @@ class SQLiteCatalog(Catalog):
     def describe_tables(
         self, tables: Sequence[ListedTable], observe: Observer = silent
     ) -> tuple[TableInfo | Obstacle, ...]:
-        """Return what is known of many tables, asked for together; views one by one."""
+        """Return the descriptions of many tables from joint queries; views one by one."""
         return describing.described_tables(self, self._rows, tables, observe)
 
     def address_column(self, table: TableInfo) -> str | None:
@@ -400,7 +400,7 @@ class SQLiteCatalog(Catalog):
         return describing.address_column(self._rows, table.name)
 
     def describe_query(self, query: str) -> TableInfo:
-        """Return the columns of the query, typed as SQLite types those of a view."""
+        """Return the columns of the query, with the types that SQLite gives to view columns."""
         view = quoted(QUERY_VIEW)
         # Bare first, for `SELECT 1) AS a, (SELECT 2` is another query in parentheses.
         self._rows(f"EXPLAIN {query}")
@@ -417,14 +417,14 @@ class SQLiteCatalog(Catalog):
         )
 
     def snapshot(self, consistency: Consistency) -> Snapshot:
-        """Reserve the right to write until `close`, so that nobody else can commit."""
+        """Reserve the right to write until `close`, so that other programs cannot commit."""
         taken_at = datetime.now(UTC).isoformat(timespec="seconds")
         if consistency == "none":
             return Snapshot(kind="none", value="", taken_at=taken_at)
         return Snapshot(kind=RESERVATION, value=self._session.reserve(), taken_at=taken_at)
 
     def check_snapshot(self) -> None:
-        """Check that nobody has written since the file was reserved."""
+        """Check that the file was not written since it was reserved."""
         if not self._session.intact():
             raise SnapshotGone(
                 f"the snapshot is lost: {self._session.path} was written although it was locked",
@@ -450,11 +450,11 @@ class SQLiteCatalog(Catalog):
         return sampled_keys(column, share)
 
     def statement(self, extract: Extract, selector: Selector) -> str:
-        """Return the statement that reads what a selector stands for, with the key of a sample."""
+        """Return the statement that reads the rows of a selector, with the key of a sample."""
         return selector_statement(with_key(extract), selector)
 
     def count(self, extract: Extract) -> int:
-        """Return the rows asked for; there are no partitions to be asked for."""
+        """Return the number of rows of the extract; SQLite has no partitions."""
         self._session.add_sampling()
         rows_asked = [*conditions(extract, None), *counted_condition(extract)]
         sql = select_count(relation_of(extract), rows_asked, extract.limit_rows)
@@ -463,7 +463,7 @@ class SQLiteCatalog(Catalog):
         return rows
 
     def count_tables(self, extracts: Sequence[Extract]) -> tuple[int | SourceError, ...]:
-        """Return the rows of many tables, each counted by itself, in few statements."""
+        """Return the number of rows of each of many tables, with few statements."""
         found = counted_in_union(self, self._rows, extracts, relation_of)
         self.check_snapshot()
         return found

@@ -71,7 +71,7 @@ def relation_name(table: TableInfo, query: str | None) -> str:
 
 
 def conditions(extract: Extract, selector: Selector | None) -> list[str]:
-    """Return what holds for the rows of a selector, or for all rows asked for if that is None."""
+    """Return the conditions for the rows of a selector, or of the extract if that is absent."""
     found = [] if selector is None else list(_range(extract.table, selector))
     return found + row_conditions(extract)
 
@@ -82,8 +82,8 @@ WHOLE = Stretch()
 def in_rowid_order(extract: Extract) -> bool:
     """Return whether `selector_statement` gives rows in the order of their rowid, each time.
 
-    SQLite may read a view, a query or a condition by whatever index it takes for the fastest.
-    Without a reservation others may change the rows between two statements.
+    For a view, a query or a condition SQLite may use the index that it considers the fastest.
+    Without a reservation, other programs may change the rows between two statements.
     """
     reserved = extract.snapshot is not None and extract.snapshot.kind == RESERVATION
     return reserved and _is_plain(extract)
@@ -95,9 +95,9 @@ def _is_plain(extract: Extract) -> bool:
 
 
 def selector_statement(extract: Extract, selector: Selector, stretch: Stretch = WHOLE) -> str:
-    """Return the statement that reads what a selector stands for, or a part of it.
+    """Return the statement that reads the rows of a selector, or a stretch of them.
 
-    Its first row is none of the table: it fixes the types of the result.
+    Its first row is not from the table: it fixes the types of the result.
     """
     columns = extract.projection.columns
     items = ", ".join(column.expression for column in columns)
@@ -115,7 +115,7 @@ def selector_statement(extract: Extract, selector: Selector, stretch: Stretch = 
 
 
 def _most(extract: Extract, stretch: Stretch) -> int | None:
-    """Return how many rows a stretch has at most; those of a sample are counted by the worker."""
+    """Return how many rows a stretch has at most; the worker counts the rows of a sample."""
     if extract.limit_rows is None or extract.keys is not None:
         return stretch.rows
     left = max(0, extract.limit_rows - stretch.skip)
@@ -137,9 +137,9 @@ def _guards(extract: Extract, widest_bytes: int) -> Iterator[str]:
 
 
 def sample_statement(extract: Extract, selector: Selector, rows: int) -> str:
-    """Return the statement for the first rows of a selector's range, whatever the user's condition.
+    """Return the statement for the first rows of a selector's range, without the user's condition.
 
-    As in `selector_statement`, a row that fixes the types comes first.
+    A row that fixes the types comes first, as in `selector_statement`.
     """
     columns = extract.projection.columns
     items = ", ".join(column.expression for column in columns)
@@ -150,8 +150,8 @@ def sample_statement(extract: Extract, selector: Selector, rows: int) -> str:
 def searches(extract: Extract, selector: Selector) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield column names, and the statement that finds a row whose values stop the reading.
 
-    Each statement gives one row at most: the rowid as text, or NULL where there is none, and for
-    each of the columns the storage class of a refused value, or NULL.
+    Each statement gives one row at most: the rowid as text, or NULL without a rowid, and for each
+    of the columns the storage class of a refused value, or NULL.
     """
     relation = relation_name(extract.table, extract.query)
     refused = []
@@ -221,7 +221,7 @@ def add_function(connection: sqlite3.Connection) -> None:
 
 
 def with_key(extract: Extract) -> Extract:
-    """Return an extract with the key as one more column behind the others."""
+    """Return an extract with the key as an additional last column."""
     keys = extract.keys
     if keys is None:
         return extract
@@ -238,11 +238,11 @@ def with_key(extract: Extract) -> Extract:
 
 
 def chosen(batches: Iterator[pa.RecordBatch], extract: Extract) -> Iterator[pa.RecordBatch]:
-    """Yield the rows asked for, without their key; as many as that at most.
+    """Yield the sampled rows without their key, at most `limit_rows` of the extract.
 
     Args:
-        batches: With the columns of `with_key`.
-        extract: What was asked for.
+        batches: Batches with the columns of `with_key`.
+        extract: The extract that was requested.
     """
     left = extract.limit_rows
     for batch in batches:

@@ -146,7 +146,7 @@ def refused_class(column: ReadColumn, value: str) -> str | None:
 
 
 def foreign_value(extract: Extract, name: str, storage: str, rowid: str | None) -> OutputFailed:
-    """Return the error for a value whose storage class is not that of its column."""
+    """Return the error for a value whose storage class differs from its column's."""
     (column,) = (column for column in extract.projection.columns if column.name == name)
     declared = f" declared {column.source_type}" if column.source_type else ""
     place = f" in the row with rowid {rowid}" if rowid is not None else ""

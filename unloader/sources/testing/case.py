@@ -168,7 +168,7 @@ def _serve(pipe: Connection, source: Source, spec: SourceSpec, snapshot: Snapsho
                 reader = source.open_reader(spec, snapshot)
             else:
                 answer = _handle(reader, *request)
-        except Exception:  # whatever it is, the test is told
+        except Exception:  # the test reports any error
             problem = traceback.format_exc()
         pipe.send((answer, problem))
         try:
@@ -220,8 +220,8 @@ def check_rows(batches: Sequence[pa.RecordBatch], expected: Rows, how: str) -> N
     """Check that the batches hold the expected rows, each as often, in any order.
 
     Args:
-        batches: What was read.
-        expected: As Arrow converts values to Python; timestamps in nanoseconds as Arrow's text.
+        batches: The batches that were read.
+        expected: Rows as Arrow converts them to Python; nanosecond timestamps as Arrow's text.
         how: How it was read, for the message.
     """
     found = Counter(row for batch in batches for row in _keys(_tuples(batch)))
@@ -234,7 +234,7 @@ def check_rows(batches: Sequence[pa.RecordBatch], expected: Rows, how: str) -> N
 
 
 def columns_of(batches: Sequence[pa.RecordBatch], taken: Sequence[int] | None = None) -> object:
-    """Return the rows of some columns, by index, as what can be compared; in no order."""
+    """Return the rows of some columns, by index, as a comparable object without an order."""
     chosen = batches if taken is None else [batch.select(list(taken)) for batch in batches]
     return Counter(row for batch in chosen for row in _keys(_tuples(batch)))
 
@@ -271,7 +271,7 @@ def _some(rows: Counter[tuple[object, ...]]) -> str:
 
 
 def check_text(case: Case) -> None:
-    """Read for CSV, by batches and, where the source offers it, as text of its own."""
+    """Read for CSV, by batches and, if the source offers it, as text that the source renders."""
     extract = case.extract(CSV_BATCHES)
     ensure(extract.projection.route == "arrow", "text was rendered where batches were asked for")
     units = plan(case.table, PlanLimits(parallelism=2)).units
@@ -287,7 +287,7 @@ def check_text(case: Case) -> None:
 
 
 def check_both(case: Case) -> None:
-    """Read once for Parquet and for CSV: each gets what it gets from a scan of its own."""
+    """Read once for Parquet and CSV: each gets the same values as from a separate scan."""
     units = plan(case.table, PlanLimits(parallelism=1, split="none")).units
     both = case.extract(PARQUET, CSV_BATCHES)
     found = case.batches(both, units)

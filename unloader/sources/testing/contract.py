@@ -115,7 +115,7 @@ def check_source(
 
 
 CHOSEN = 2
-"""Partitions that are read each by itself; the others are read together."""
+"""Number of partitions that are read separately; the others are read together."""
 
 
 def _check_snapshot(catalog: Catalog, snapshot: Snapshot, consistency: str) -> None:
@@ -132,7 +132,7 @@ def _check_snapshot(catalog: Catalog, snapshot: Snapshot, consistency: str) -> N
 
 
 def _check_the_way_back(source: Source, spec: SourceSpec, snapshot: Snapshot) -> None:
-    """Check what a later process is given to read at the snapshot; that of no snapshot is none."""
+    """Check the spec for a later process at the snapshot; without a snapshot None is returned."""
     found = source.at_snapshot(spec, snapshot.kind, snapshot.value)
     ensure(
         found is None or found.kind == spec.kind, "the way back to a snapshot is not a source spec"
@@ -360,7 +360,7 @@ NO_CONDITIONS = ("unloader_no_such_column = 1", "1 = 1) OR (1 = 1")
 
 
 def check_declared(catalog: Catalog) -> None:
-    """Check that the abilities declared are those that the catalog has the methods for."""
+    """Check that an ability is declared exactly if the catalog has its method."""
     for ability, method in METHODS.items():
         declared = getattr(catalog.capabilities, ability)
         ensure(
@@ -375,7 +375,7 @@ def check_declared(catalog: Catalog) -> None:
 
 
 def check_conditions(case: Case) -> None:
-    """Read where nothing and where everything is asked for; what is no condition is refused."""
+    """Read with a condition that no row meets, and with one that all rows meet."""
     if not case.catalog.capabilities.conditions:
         return
     for where, rows in (("1 = 0 -- none", 0), ("1 = 1 -- all", case.rows)):
@@ -391,7 +391,7 @@ def check_conditions(case: Case) -> None:
 
 
 def check_refused_conditions(case: Case) -> None:
-    """Check that what is no condition is refused; the source may be of no more use after it."""
+    """Check that invalid conditions are refused; the source may be unusable afterwards."""
     if not case.catalog.capabilities.conditions:
         return
     for wrong in NO_CONDITIONS:
@@ -450,7 +450,7 @@ def _cancel_twice(catalog: Catalog, problems: list[str]) -> None:
     for _ in range(2):
         try:
             catalog.cancel()
-        except Exception as error:  # whatever it is, the test names it
+        except Exception as error:  # the test names any error
             problems.append(repr(error))
 
 
@@ -542,7 +542,7 @@ def _same(table: ListedTable, alone: TableInfo, among: TableInfo | None) -> None
 
 
 def _check_missing(catalog: Catalog, table: ListedTable) -> None:
-    """Check that a table which was dropped meanwhile is told of, and the others described."""
+    """Check that a table dropped meanwhile is reported, and the other tables are described."""
     gone = replace(table, name=GONE)
     found = describe_tables(catalog, Chosen(tables=(gone, table)))
     ensure(
