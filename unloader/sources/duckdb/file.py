@@ -61,7 +61,7 @@ def connect(
     path = Path(database_path(spec))
     if os.fsencode(path).decode(errors="replace") != str(path):
         raise SourceError(
-            f"the path in {spec.location} is not UTF-8, and DuckDB opens no other paths",
+            f"the path in {spec.location} is not UTF-8, and DuckDB opens only UTF-8 paths",
             "rename the file",
         )
     header = read_header(str(path), HEADER_BYTES)

@@ -434,4 +434,4 @@ def _c_text(text: str) -> bytes:
 
 
 def _has_nul() -> ServerError:
-    return ServerError("a text with the character NUL is none for PostgreSQL", _NOT_TEXT)
+    return ServerError("PostgreSQL does not accept text with the character NUL", _NOT_TEXT)
