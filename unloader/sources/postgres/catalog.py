@@ -1,4 +1,4 @@
-"""The parent's side of a PostgreSQL database: what is there, its snapshot, and how much of it."""
+"""The parent's side of a PostgreSQL database: its tables, its snapshot, and their sizes."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class PostgresCatalog:
     def describe_tables(
         self, tables: Sequence[ListedTable], observe: Observer = silent
     ) -> tuple[TableInfo | Obstacle, ...]:
-        """Return what is known of many tables, asked for together."""
+        """Return the descriptions of many tables, read from the server together."""
         with self._apart():
             return described_tables(
                 self._session, tables, policies_apply=self._policies_apply, observe=observe
@@ -180,7 +180,7 @@ class PostgresCatalog:
         )
 
     def missing_privileges(self, table: TableInfo) -> tuple[str, ...]:
-        """Return a sentence a partition that the user may not read by itself."""
+        """Return one sentence for each partition that the user may not read directly."""
         if table.schema is None:
             return ()
         relation = qualified(table.schema, table.name)
@@ -198,7 +198,8 @@ class PostgresCatalog:
     def snapshot(self, consistency: Consistency) -> Snapshot:
         """Open a read-only transaction with a snapshot; held until `close`.
 
-        It is exported, or a keeper's, or that of an earlier run if the source was opened for one.
+        The snapshot is exported or a keeper's. If the source was opened for the snapshot of an
+        earlier run, it is that snapshot.
         """
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         seconds = self._spec.session.keep_snapshot_seconds
@@ -249,7 +250,7 @@ class PostgresCatalog:
         return ""
 
     def end_keeping(self) -> None:
-        """Let the snapshot go with the run."""
+        """Release the snapshot when the run ends."""
         if self._kept is not None:
             self._kept.end()
 
@@ -280,13 +281,13 @@ class PostgresCatalog:
         self._session.rows(f"EXPLAIN {sql}")
 
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
-        """Lock the relations against all that a snapshot does not cover, as pg_dump does.
+        """Lock the relations against the changes that a snapshot does not cover, as pg_dump does.
 
-        After TRUNCATE, or an ALTER TABLE that writes the table anew, older snapshots see it empty,
-        and so would a count. Many partitions are locked by LOCK TABLE, ten times as fast; the rest
-        by EXPLAIN, which takes the lock that a SELECT takes, with the same rights.
+        After TRUNCATE, or an ALTER TABLE that rewrites the table, older snapshots see it empty,
+        and a count would find no rows. LOCK TABLE locks many partitions, ten times as fast. EXPLAIN
+        locks the rest: it takes the lock that a SELECT takes, with the same rights.
         """
-        # Where it raises, no lock of it is left: those of other tables are looked at later.
+        # An error releases the locks of this table, so later checks see other tables' locks only.
         with self._apart():
             self._check_policies(extract)
             if extract.snapshot is None or extract.snapshot.kind == "none":
@@ -305,7 +306,7 @@ class PostgresCatalog:
             return held_tables(
                 self._session,
                 tables,
-                # A query has names of its own to be looked at, and a keeper is asked for each.
+                # A query's own names are checked separately; a keeper locks tables one by one.
                 alone=lambda each: each[0].query is not None or self._kept is not None,
                 together=self._held_together,
                 one=lambda each: self.hold(*each),
@@ -364,7 +365,7 @@ class PostgresCatalog:
         locked = dictionary.lock(self._session, sorted(alone))
         by_lock = {alone[name] for name in locked}
         others = [each for each in dict.fromkeys(relations.values()) if each not in by_lock]
-        # With its columns: the planner leaves out what a column reads that nobody asks for.
+        # Columns are named: the planner leaves out relations that only unselected columns read.
         columns = select_list(extract.projection.columns)
         with self._session.users_path():
             for batch in batches([select(columns, relation, ()) for relation in others]):
@@ -387,8 +388,8 @@ class PostgresCatalog:
         """Return a locked relation that is not as it was at the snapshot.
 
         Args:
-            names: Of what is read by name.
-            by_name: Texts, of the user or of functions, name others.
+            names: Names of the relations that are read by name.
+            by_name: Texts of the user or of functions name further relations.
         """
         found = dictionary.changed(self._session, names)
         return found or (dictionary.renamed(self._session) if by_name else None)
@@ -433,7 +434,7 @@ class PostgresCatalog:
             self.check_snapshot()
         for at, extract in enumerate(extracts):
             if at not in found:
-                # By itself, so that what the server says of it is its own.
+                # Counted separately, so that an error of the server belongs to this table.
                 found[at] = result_or_error(partial(self.count, extract))
         return tuple(found[at] for at in range(len(extracts)))
 
@@ -473,7 +474,7 @@ class PostgresCatalog:
 
     @contextmanager
     def _holding(self) -> Iterator[None]:
-        """Say of a lost connection that the snapshot is lost with it."""
+        """Report on a lost connection that the snapshot is lost with it."""
         try:
             yield
         except SourceError as error:
@@ -501,9 +502,9 @@ class PostgresCatalog:
             self._kept.close()
 
     def _resolve(self, table: TableName) -> tuple[int, str, str]:
-        """Return oid, schema and name of what the server takes the name for.
+        """Return oid, schema and name of the relation that the server finds under the name.
 
-        Only where it would find nothing another spelling in its search path counts.
+        Another spelling in its search path counts only if the server finds nothing.
         """
         oid = dictionary.meant(self._session, table)
         rows = dictionary.relations(self._session, oid)

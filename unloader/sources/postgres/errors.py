@@ -1,10 +1,10 @@
 """PostgreSQL's and libpq's errors in the words of this program, translated at one place.
 
 A session can end at any time: an administrator, a timeout or a crash ends it, or the network
-does. The server may say so first, or not. Everything but the server's own word on a statement, a
-wrong setting and our own cancelling counts as a lost connection: another attempt makes a new one,
-and the number of attempts is bounded. Source of the states: appendix A of PostgreSQL's manual.
-docs/retries.md has the table of them for users.
+does. The server may report it first, or not. Three kinds of errors are not a lost connection: the
+server's answer to a statement, a wrong setting, and our own cancelling. Every other error counts as
+a lost connection. Another attempt makes a new one, and the number of attempts is bounded. Source
+of the states: appendix A of PostgreSQL's manual. docs/retries.md has their table for users.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ LOCK_NOT_AVAILABLE = "55P03"
 """A lock was waited for as long as lock_timeout says."""
 
 POOLER_FULL = "no more connections allowed"
-"""What PgBouncer says beyond its max_client_conn, under a SQLSTATE that stands for much."""
+"""PgBouncer's message beyond its max_client_conn; its SQLSTATE has several other meanings."""
 
 LOST_STATES = ("08", "57P01", "57P02", "57P05", "25P03", "25P04")
-"""Those with which a session ends. The last three are limits of time that the server sets."""
+"""States that end a session. The last three are limits of time that the server sets."""
 
 NOT_UTF8 = ("22021", "22P05")
-"""What the server says of a text that it cannot convert to UTF-8: its bytes are no text in that
-encoding, or a character of the database's encoding has none in it."""
+"""States for a text that the server cannot convert to UTF-8. Its bytes are not valid in the
+encoding, or UTF-8 has no equivalent for a character of the database's encoding."""
 
 NOT_EXPORTED = ("22023", "42704", "55000")
 """What SET TRANSACTION SNAPSHOT fails with where the snapshot is not exported any more: there is no
@@ -93,7 +93,7 @@ CONNECTING_HINTS = {
 """Of states that mean something else while a session is opened."""
 
 Phase = Literal["connecting", "open", "closed"]
-"""What is known of the connection at the time of an error."""
+"""State of the connection at the time of an error."""
 
 
 class LibpqError(Exception):
@@ -129,7 +129,7 @@ class Malformed(LibpqError):
 
 
 class BadSetting(LibpqError):
-    """The settings can lead to no connection, in whatever state the server is."""
+    """The settings cannot lead to a connection in any state of the server."""
 
 
 class Cancelled(LibpqError):
@@ -179,7 +179,7 @@ def _setting_hint(text: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the first line of an error's text; its kind if it has none."""
+    """Return the first line of an error's text, or the error's type if the text is empty."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 
@@ -203,5 +203,5 @@ def _with_state(error: LibpqError) -> str:
 
 
 def state_of(error: BaseException | None) -> str:
-    """Return the SQLSTATE of one of libpq's errors, empty if it has none."""
+    """Return the SQLSTATE of one of libpq's errors, empty if the error lacks one."""
     return error.sqlstate if isinstance(error, LibpqError) else ""

@@ -3,8 +3,8 @@
 Arrow's reader knows the years 1 to 9999 of ISO 8601; PostgreSQL's other dates, infinity included,
 are rare and are read one by one here. The calendar of both is the proleptic Gregorian one.
 
-libpq returns whole rows, so the text of a wide row is held once, whatever its size. Parsed, it
-would take several times that: its long values are found in the text, and read from there.
+libpq returns whole rows, so the text of a wide row is held once in memory at any size. Parsing the
+row would take several times its size. Its long values are found in the text and read from there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def parse_timestamps(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return dates or timestamps, null for null.
 
     Args:
-        texts: What the server prints, with `Z` for the offset of UTC.
+        texts: Values as the server prints them, with `Z` for the offset of UTC.
         kind: date32, or a timestamp of microseconds.
 
     Raises:
@@ -83,7 +83,7 @@ def _days(year: int, month: int, day: int) -> int:
 
 
 _COLUMN = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", re.DOTALL)
-"""Arrow's row is that of a piece of the text, which says nothing to anybody else."""
+"""Arrow counts rows within a piece of the text, so its row number is left out of messages."""
 
 
 class CopyParser:
@@ -98,7 +98,7 @@ class CopyParser:
         self._schema = schema
         self._binary = [pa.types.is_binary(field.type) for field in schema]
         self._odd: set[int] = set()
-        """Columns of dates with values that Arrow does not read by itself."""
+        """Columns of dates with values that Arrow's reader does not accept."""
         self._types = {
             f"f{position}": pa.string() if binary else field.type
             for position, (field, binary) in enumerate(zip(schema, self._binary, strict=True))
@@ -189,8 +189,8 @@ def _misfits(names: list[str], reasons: dict[str, str]) -> OutputFailed:
 def _joined(chunks: Sequence[Text]) -> pa.Buffer:
     """Return the chunks in one piece of Arrow's memory.
 
-    The C library would keep freed memory of the size of one of its own largest pieces: with pieces
-    as large as these, a wide row took twice its size while it arrived.
+    The C library keeps freed memory up to the size of its largest allocations. With allocations as
+    large as these chunks, a wide row took twice its size while it arrived.
     """
 
     buffer = pa.allocate_buffer(sum(map(len, chunks)))
@@ -299,7 +299,7 @@ class CopiedValue(Struct, frozen=True, kw_only=True):
     quoted: bool
     """Quotes inside are doubled."""
     binary: bool
-    """The text is that of bytes, in hexadecimal digits."""
+    """The text shows bytes in hexadecimal digits."""
     column: str
 
     def pieces(self) -> Iterator[bytes] | Iterator[str]:
@@ -323,12 +323,12 @@ def _ends_in_half_a_pair(piece: bytes) -> bool:
 
 
 class WideRows:
-    """Makes batches, and rows by themselves, of a text with wide rows.
+    """Makes batches of the usual rows of a text, and a separate row of each wide row.
 
     Args:
-        schema: Of the batches.
-        parser: For all that is not wide.
-        least_bytes: Size of the text from which on a row is one by itself.
+        schema: Schema of the batches.
+        parser: Parses the rows that are not wide.
+        least_bytes: A row whose text has at least this size is wide.
     """
 
     def __init__(self, schema: pa.Schema, parser: CopyParser, least_bytes: int) -> None:

@@ -47,8 +47,8 @@ def session_in(spec: SourceSpec, snapshot: Snapshot | None) -> Session:
 
 
 def hasher_of(session: Session) -> SqlHasher:
-    """Return what computes checksums in a session inside the run's snapshot."""
-    # What is in SQL_ASCII has no encoding that the server knows, and comes as it is.
+    """Return the hasher that computes checksums in a session inside the run's snapshot."""
+    # The server knows no encoding for texts in SQL_ASCII, and sends their bytes unchanged.
     plain = session.value("SHOW server_encoding") in ("UTF8", "SQL_ASCII")
 
     def rows(sql: str) -> list[Any]:
@@ -67,7 +67,7 @@ class PostgresReader:
     """A worker's session inside the run's snapshot."""
 
     def __init__(self, connect: Callable[[], Session]) -> None:
-        """Connect, and again after a COPY that was broken off, which costs its connection."""
+        """Connect. An interrupted COPY ends its connection, and a new one is made after it."""
         self._connect = connect
         self._session = connect()
 
@@ -76,7 +76,7 @@ class PostgresReader:
     ) -> Iterator[pa.RecordBatch | LargeRow]:
         """Yield the piece's rows, each batch parsed from about `batch_bytes` of COPY text.
 
-        A row whose text takes more than that comes by itself.
+        A row with a longer text is yielded separately.
         """
         from unloader.sources.postgres.parse import CopyParser, WideRows
 
@@ -178,10 +178,11 @@ class PostgresReader:
         ]
 
     def _check_called(self, extract: Extract) -> None:
-        """Check that what functions have read for the rows is as it was at the snapshot.
+        """Check that the relations that functions read for the rows are as at the snapshot.
 
-        The session keeps the lock of every relation that it has read, by whatever means, until its
-        transaction ends. Ordinary tables are locked by the parent, and read by no function.
+        The session keeps the lock of every relation that it has read, directly or in a function,
+        until its transaction ends. Ordinary tables are locked by the parent, and functions do not
+        read them.
 
         Raises:
             SnapshotGone: A relation was truncated, rewritten or replaced before it was read.
@@ -201,7 +202,7 @@ class PostgresReader:
 def _parsed(
     chunks: tuple[Text, ...], parser: CopyParser, wide: WideRows
 ) -> Iterator[pa.RecordBatch | LargeRow]:
-    """Yield the rows of some text: the usual ones of a chunk together, a wide one by itself."""
+    """Yield the rows of some text: the usual ones of a chunk together, each wide one separately."""
     for chunk in chunks:
         if len(chunk) < wide.least_bytes:
             yield parser.parse(chunk)

@@ -44,7 +44,7 @@ class PostgresSource(Source):
         return replace(spec, session=replace(spec.session, snapshot=value))
 
     def declared(self, source_type: str) -> Declared:
-        """Return what a type says of the length of its values."""
+        """Return the limits that a type sets on the length of its values."""
         return declared(source_type)
 
     def load(self) -> None:

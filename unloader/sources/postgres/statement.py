@@ -56,7 +56,7 @@ class TextForm(Struct, frozen=True, kw_only=True):
     quote: bytes
     null: bytes
     forced: tuple[bool, ...]
-    """One a column, of which there is at least one: whether every value but NULL is quoted."""
+    """For each column (at least one): whether every value except NULL is quoted."""
 
 
 def selector_statement(columns: str, extract: Extract, selector: Selector) -> str:
@@ -168,16 +168,17 @@ _PLAIN = {
     "smallint", "integer", "bigint", "oid", "uuid",
     "text", "character varying", "character", "bpchar", "name", '"char"',
 }  # fmt: skip
-"""Types whose cast to text is the key's; that of a `character` has no blanks at its end."""
+"""Types whose cast to text gives the key's text. The cast removes the blanks at the end of a
+`character`."""
 _LENGTH = re.compile(r"\(.*\)")
 
 
 def sampled_keys(column: ColumnInfo, share: float) -> SampledKeys | None:
-    """Return the sample of a column's values; None if they are no keys."""
+    """Return the sample of a column's values; None if the values cannot be keys."""
     text = _key_text(quoted(column.name), _LENGTH.sub("", base_type(column)))
     if text is None:
         return None
-    # Bytes have one order; that of texts is the collation's.
+    # Bytes have one order; the order of texts depends on the collation.
     filled = f"CASE WHEN {text} OPERATOR(pg_catalog.<>) '' THEN {text} END"
     hashed = f"pg_catalog.sha256(pg_catalog.convert_to({filled}, 'UTF8'))"
     most = f"pg_catalog.decode('{below(share)}', 'hex')"
@@ -202,7 +203,7 @@ def _key_text(value: str, kind: str) -> str | None:
 def text_form(dialect: CopyDialect, columns: Sequence[str]) -> TextForm | None:
     """Return how the text form is turned into a dialect; None where the server has to write it.
 
-    What the server would refuse is left to the server.
+    A dialect that the server would refuse is left to the server.
     """
     marks, null = (dialect.delimiter, dialect.quote), dialect.null
     if (

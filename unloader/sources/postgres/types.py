@@ -1,10 +1,10 @@
 """PostgreSQL types: how each is read so that no value changes.
 
 Every value leaves the server through COPY, so what a type's own output function prints
-is the exact text of it. Where text is written, a batch carries that very text, so that values and
-bytes are those of COPY's own CSV whatever the dialect. Parquet, and a date under a mask, need the
-value itself: the text is parsed into an Arrow type, and a value that the type cannot hold
-(`infinity`, `NaN` in a numeric) is refused by name, never bent.
+is its exact text. For text outputs, a batch carries this text, so that values and bytes equal
+COPY's own CSV in every dialect. Parquet, and a date under a mask, need the value: the text is
+parsed into an Arrow type. A value that the type cannot hold (`infinity`, `NaN` in a numeric) is
+refused by name, never changed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DATE, _TIMESTAMP, _ZONED = "date", "timestamp without time zone", "timestamp wi
 _MASKS: dict[str, Mask] = {_DATE: "date", _TIMESTAMP: "timestamp", _ZONED: "timestamp_tz"}
 """Types whose text may follow a format of the user."""
 _TYPED = frozenset({*_INTEGERS, *_FLOATS, "boolean"})
-"""Types whose Arrow values have the server's text and no other."""
+"""Types whose Arrow values have only the server's text."""
 _BOOLEAN_CASTS = {"true/false": "::pg_catalog.text", "t/f": "", "1/0": "::integer"}
 """COPY itself prints t and f. Rows are read by the search path of the user, so that functions and
 types name their schema; `integer` and `numeric` are words of the grammar."""
@@ -60,7 +60,7 @@ def base_type(column: ColumnInfo) -> str:
 
 
 def is_number(column: ColumnInfo) -> bool:
-    """Return whether values of the column are numbers, whatever they are carried as."""
+    """Return whether values of the column are numbers, in any type that carries them."""
     return base_type(column).partition("(")[0] in _NUMBERS
 
 
@@ -138,7 +138,7 @@ def _text_expressions(column: ColumnInfo) -> Iterator[tuple[str, str, frozenset[
     elif base == "money":
         yield f"{name}::numeric", "amount without the currency of the locale", frozenset()
     elif _is_zoned(base):
-        # The session is in UTC, so the only + is that of the offset.
+        # The session is in UTC, so the only + belongs to the offset.
         yield _utc(name, "+00:00"), "instant in UTC", frozenset()
     else:
         yield name, "", frozenset()
@@ -156,7 +156,7 @@ def _parquet_text(column: ColumnInfo, base: str) -> str:
 
 def _values(column: ColumnInfo, base: str) -> Iterator[Reading]:
     """Yield the column's values under an Arrow type: for Parquet, under a mask, and where the type
-    has the server's text and no other."""
+    has only the server's text."""
     value = _value(column, quoted(column.name), base)
     yield replace(value, serves=frozenset(("parquet", "masked")), as_text=False)
     if base in _TYPED:
@@ -215,7 +215,7 @@ def _utc(name: str, offset: str) -> str:
 
 
 def _metadata(column: ColumnInfo, output_type: str) -> tuple[tuple[str, str], ...]:
-    """Return what is said of the Arrow field: types, and which text stands for something else."""
+    """Return the metadata of the Arrow field: types, and whether its text is a number or moment."""
     base = base_type(column)
     found = {"source_type": column.native_type}
     if base != column.native_type:
@@ -234,7 +234,7 @@ def _is_zoned(base: str) -> bool:
 _TEXTS = ("CHARACTER VARYING", "VARCHAR", "CHARACTER", "CHAR", "BPCHAR")
 _PADDED = ("CHARACTER", "CHAR", "BPCHAR")
 _NAME_BYTES = 63
-"""Of PostgreSQL's `name`, but for one built with another NAMEDATALEN."""
+"""Length of PostgreSQL's `name`, except in a server built with another NAMEDATALEN."""
 _LONGEST = {
     '"CHAR"': 1,
     "MONEY": 21,
@@ -242,11 +242,11 @@ _LONGEST = {
     "TIME WITHOUT TIME ZONE": 15,
     "UUID": 36,
 }
-"""Types that are read as text of at most so many ASCII characters."""
+"""Types that are read as text, with their largest number of ASCII characters."""
 
 
 def declared(source_type: str) -> Declared:
-    """Return what a type says of the length of its values."""
+    """Return the limits that a type sets on the length of its values."""
     if source_type == "NAME":
         return Declared(utf8_bytes=_NAME_BYTES)
     if source_type == "DATE":
