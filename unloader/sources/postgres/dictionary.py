@@ -1,7 +1,7 @@
-"""What PostgreSQL's system catalogs say: relations, columns, leaf partitions and their sizes.
+"""PostgreSQL's system catalogs: relations, columns, leaf partitions and their sizes.
 
 Source of truth: pg_class, pg_inherits, pg_attribute, pg_type, pg_am (chapter "System Catalogs").
-Row counts are the planner's statistics (`reltuples`), bytes are what the files hold now.
+Row counts are the planner's statistics (`reltuples`); bytes are the current sizes of the files.
 """
 
 from __future__ import annotations
@@ -97,14 +97,14 @@ LEFT JOIN pg_am am ON am.oid = c.relam
 WHERE c.relkind <> 'p'
 ORDER BY tree.root, tree.oid, tree.path
 """
-"""Partitions of one parent that differ in nothing but the schema are named with it. A table with
-children that inherit from it is a level, and its own rows are one more name below: `a/a`."""
+"""Partitions of one parent that differ only in the schema are named with it. A table with children
+that inherit from it is a level, and its own rows have a further name below it: `a/a`."""
 
 LOCKED = """
 SELECT DISTINCT relation FROM pg_locks
 WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_backend_pid()
 """
-"""Those that are waited for, too: whoever comes next waits behind them."""
+"""Includes locks that sessions still wait for: a later session waits until they are released."""
 
 CHANGED = """
 SELECT l.relation::regclass::text FROM pg_locks l LEFT JOIN pg_class c ON c.oid = l.relation
@@ -114,8 +114,8 @@ WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.relation >= 163
                 AND pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode END
 LIMIT 1
 """
-"""Of the relations that the session has locked, those behind views and queries among them. Numbers
-from 16384 on are users' own. An index that is new has a property; a table that is new has none."""
+"""One changed relation among the relations that the session has locked, also for views and queries.
+Numbers from 16384 on are users' own. A new index has a property; a new table does not."""
 
 REPLACED = """
 SELECT given.name FROM unnest($1::text[]) AS given (name)
@@ -135,8 +135,8 @@ WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.relation >= 163
       IS DISTINCT FROM quote_ident(n.nspname) || '.' || quote_ident(c.relname)
 LIMIT 1
 """
-"""Two tables that changed names: the text of a query means the other one now. `pg_identify_object`
-goes by what is committed now; a temporary schema has another name there."""
+"""Two tables that exchanged names: the text of a query now means the other one.
+`pg_identify_object` reads the latest committed state; it names a temporary schema differently."""
 
 POLICIES = """
 SELECT c.oid::regclass::text AS relation,
@@ -166,7 +166,7 @@ WHERE c.relkind = 'r' AND has_table_privilege(c.oid, 'SELECT') AND NOT (
   given.name = ANY ($2::text[])
   AND EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid))
 """
-"""LOCK TABLE takes no other kinds, and asks for the right to the whole table."""
+"""LOCK TABLE accepts only these kinds, and requires the right to the whole table."""
 
 SHORT_SECONDS = 0.2
 """Guess: locks of short statements are free again within that time."""
@@ -211,7 +211,7 @@ def relations(session: Session, oid: int | None = None) -> list[Any]:
 
 
 def meant(session: Session, table: TableName) -> int | None:
-    """Return the oid of what the server itself takes a name for, by its case and `search_path`."""
+    """Return the oid of the relation that the server finds by a name's case and `search_path`."""
     parts = [part for part in (table.schema, table.name) if part is not None]
     text = ".".join(
         part.text if not part.quoted and _PLAIN.fullmatch(part.text) else quoted(part.text)
@@ -227,8 +227,8 @@ def users_schemas(session: Session, *, implicit: bool) -> tuple[str, ...]:
     """Return the schemas of the user's search path that exist, in its order.
 
     Args:
-        session: Any.
-        implicit: With those that are searched without being named, such as `pg_catalog`.
+        session: Any session.
+        implicit: Include schemas that are searched without being named, such as `pg_catalog`.
     """
     sql = "SELECT pg_catalog.current_schemas($1::boolean)::pg_catalog.text[]"
     with session.users_path():
@@ -236,7 +236,7 @@ def users_schemas(session: Session, *, implicit: bool) -> tuple[str, ...]:
 
 
 def types(session: Session, oids: Sequence[int]) -> dict[int, str]:
-    """Return the names of types without precision, by oid; those of users name their schema."""
+    """Return the names of types without precision, by oid; users' types have their schema."""
     return {row.oid: row.name for row in session.rows(TYPES, list(oids))}
 
 
@@ -248,9 +248,9 @@ def sizes(session: Session, oids: list[int]) -> dict[int, Any]:
 def _sized(session: Session, sql: str, oids: list[int]) -> list[Any]:
     """Return the rows of a statement that asks for sizes.
 
-    A function that tells a size waits for whoever has the relation for himself. Many tables are not
-    to wait for one: of such relations the size is as it was when they were last analyzed. Whether
-    they can be read is found out when they are locked.
+    A function that returns a size waits for a session with an exclusive lock on the relation. Many
+    tables must not wait for one: the size of such a relation comes from its last ANALYZE. The later
+    lock shows whether it can be read.
     """
     if not session.in_transaction:
         return session.rows(sql, oids, [])
@@ -275,7 +275,7 @@ def columns_of(session: Session, oids: list[int]) -> dict[int, tuple[ColumnInfo,
     found: dict[int, list[tuple[str, str, bool, str]]] = {}
     for oid, *column in session.rows(COLUMNS, oids):
         found.setdefault(oid, []).append(tuple(column))
-    # Tables with equal columns have the same objects: whatever is made of those is made once.
+    # Tables with equal columns share the same objects: results made from them are made once.
     made: dict[tuple[tuple[str, str, bool, str], ...], tuple[ColumnInfo, ...]] = {}
     for some in map(tuple, found.values()):
         if some not in made:
@@ -348,12 +348,12 @@ def oids_of(session: Session, names: Sequence[str]) -> list[int | None]:
 
 
 def lock(session: Session, names: list[str], whole: Collection[str] = ()) -> list[str]:
-    """Lock relations as a SELECT does, without what they have below; return those that could be.
+    """Lock relations as a SELECT does, without their children; return the locked relations.
 
     Args:
         session: Within a transaction, which holds the locks.
         names: Quoted as in SQL.
-        whole: Those of them that are not locked if they have anything below.
+        whole: Names among them that are not locked if they have children.
     """
     if not names:
         return []
@@ -367,13 +367,13 @@ def lock(session: Session, names: list[str], whole: Collection[str] = ()) -> lis
 def changed(session: Session, names: Sequence[str] = ()) -> str | None:
     """Return a relation that the session has locked and that is not as it was at the snapshot.
 
-    It has other files than then (TRUNCATE, a table written anew), or was not there (dropped and
-    created again), or had another name. A query of pg_class goes by the snapshot; locks,
-    `to_regclass` and `pg_relation_filenode` go by what is committed now.
+    Its files differ (TRUNCATE, a rewritten table), it did not exist (dropped and created again), or
+    it had another name. A query of pg_class shows the snapshot; locks, `to_regclass` and
+    `pg_relation_filenode` show the latest committed state.
 
     Args:
-        session: Within a snapshot, with everything locked that is going to be read.
-        names: What is read by name, schema and name quoted.
+        session: A session within a snapshot that has locked every relation that will be read.
+        names: Relations that are read by name, schema and name quoted.
     """
     found = session.rows(CHANGED) or session.rows(REPLACED, list(names))
     return str(found[0][0]) if found else None

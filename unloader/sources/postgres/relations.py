@@ -81,18 +81,18 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
 """A function that is asked for a table which is gone returns NULL."""
 
 SEE_CHANGES = "SELECT pg_relation_size('pg_catalog.pg_conversion'::regclass)"
-"""Makes the session see what others have committed meanwhile, in what its functions say.
+"""Makes the results of the session's functions include later commits of other sessions.
 
-They go by caches, and within a transaction those are only brought up to date where the session
-takes a lock that it has not had yet. This takes one and gives it back, each time anew.
+The functions read caches. Within a transaction a cache is updated only when the session takes a
+lock that it does not hold yet. This statement takes such a lock and releases it, each time again.
 """
 
 
 def listed_tables(session: Session, *, policies_apply: bool) -> list[ListedTable]:
-    """Return all tables, those of the database itself included, in no order.
+    """Return all tables, including the tables of the database itself, in any order.
 
     Args:
-        session: Of the parent.
+        session: The parent's session.
         policies_apply: The user asked for the rows that policies let through.
     """
     return [_listed(row, policies_apply) for row in _rows(session, None)]
@@ -129,7 +129,7 @@ def _listed(row: Any, policies_apply: bool) -> ListedTable:
 
 
 def _obstacles(row: Any, policies_apply: bool) -> Iterator[Obstacle]:
-    """Yield why the user cannot read a table: what is gone has no other reason."""
+    """Yield why the user cannot read a table: for a dropped table, this reason alone."""
     if row.gone:
         yield GONE
         return
@@ -163,7 +163,7 @@ def _hidden_rows(policies: str, reader: str) -> Obstacle:
 
 
 def _hidden_columns(row: Any) -> Iterator[UnreadableColumn]:
-    """Yield the columns that the user may not read, of a table of which he may read some."""
+    """Yield the columns that the user may not read, in a table with some readable columns."""
     if row.gone or not row.read_some:
         return
     grant = f"GRANT SELECT ON TABLE {qualified(row.schema, row.name)} TO {quoted(row.reader)}"
@@ -189,11 +189,11 @@ def described_tables(
     policies_apply: bool,
     observe: Observer = silent,
 ) -> tuple[TableInfo | Obstacle, ...]:
-    """Return what is known of each table, in their order; what keeps one from it in its place.
+    """Return each table's description in the order of `tables`, or its obstacle in its place.
 
     Args:
-        session: Of the parent.
-        tables: Of the listing.
+        session: The parent's session.
+        tables: Tables of the listing.
         policies_apply: The user asked for the rows that policies let through.
         observe: Called as each slow step begins.
     """
@@ -204,7 +204,7 @@ def described_tables(
     columns = dictionary.columns_of(session, oids)
     observe(PhaseStarted(phase="partitions"))
     leaves = dictionary.leaves_of(session, oids)
-    # Last, so that what was dropped while the others were asked for is known, too.
+    # Last, so that tables dropped during the other queries are known, too.
     against = obstacles(session, oids, policies_apply=policies_apply)
     made: list[TableInfo | Obstacle] = []
     for at, table in enumerate(tables):
@@ -222,7 +222,7 @@ def described_tables(
 
 
 def is_single(leaves: tuple[Leaf, ...], schema: str, name: str) -> bool:
-    """Return whether a table's rows are in the relation of its own name, and nowhere else."""
+    """Return whether a table's rows are only in the relation with the table's name."""
     return len(leaves) == 1 and leaves[0].relation == (schema, name)
 
 
@@ -246,8 +246,8 @@ def described(
     known_rows = [leaf.rows for leaf in leaves if leaf.rows is not None]
     known_bytes = [leaf.bytes for leaf in leaves if leaf.bytes is not None]
     single = is_single(leaves, schema, name)
-    # Rights on some columns only do not reach to ctid, nor rights on a table to its partitions;
-    # and who reads partitions by name goes by their policies, not by those of the table.
+    # Rights on some columns do not include ctid, and rights on a table do not include its
+    # partitions. A user who reads partitions by name is subject to their policies, not the table's.
     readable = all(leaf.granted for leaf in leaves) and (
         single or not (any(leaf.guarded for leaf in leaves) or guarded)
     )
@@ -319,9 +319,9 @@ def _number(session: Session, sql: str) -> int:
 
 
 def counted_together(session: Session, extracts: Mapping[int, Extract]) -> dict[int, int]:
-    """Return the rows of those that are a single relation, by the same numbers.
+    """Return the row counts of the extracts that are a single relation, by the same numbers.
 
-    Each has a count of its own, which reads nothing but its relation; only the round trip is one.
+    Each has a separate count, which reads only its relation. They share one round trip.
     """
     names = [qualified(each.table.schema, each.table.name) for each in extracts.values()]
     oids = dictionary.oids_of(session, names)
@@ -369,12 +369,12 @@ def held_tables(
 
     Args:
         session: Within the transaction of the snapshot.
-        tables: What is to be held.
-        alone: Tells of one that can only be held by itself.
+        tables: The tables to hold.
+        alone: Returns whether a table can only be held separately.
         together: Holds the others, and returns whether they are as they were at the snapshot.
         one: Holds one, or raises.
-        patience_seconds: How long all the locks of others may be waited for; 0 is as the server is
-            set.
+        patience_seconds: Limit of the wait for all locks of other sessions; 0 keeps the server's
+            setting.
 
     Raises:
         SourceError: The connection is lost.
@@ -453,8 +453,8 @@ JOIN pg_language l ON l.oid = p.prolang
 WHERE used.class = 'pg_proc'::regclass AND p.oid >= 16384 AND l.lanname NOT IN ('internal', 'c')
 ORDER BY 2
 """
-"""Functions that views and policies of locked relations call, those of some names, and those that
-these call as far as the server knows. Numbers from 16384 on are users' own."""
+"""Functions that views and policies of locked relations call, functions with some names, and the
+functions that these call as far as the server knows. Numbers from 16384 on are users' own."""
 
 NAMED = """
 SELECT DISTINCT ON (given.at) quote_ident(n.nspname) || '.' || quote_ident(c.relname)
@@ -481,9 +481,9 @@ class Called(Struct, frozen=True, kw_only=True):
 
     functions: tuple[str, ...]
     unlocked: tuple[str, ...]
-    """Relations that they name and that could not be locked."""
+    """Relations that the functions name and that could not be locked."""
     foreign: tuple[str, ...]
-    """Foreign tables among all that is locked."""
+    """Foreign tables among the locked relations."""
 
 
 def hold_called(session: Session, texts: Sequence[str]) -> Called:
@@ -542,10 +542,10 @@ def _not_locked(
 
 
 def _names(text: str) -> Iterator[tuple[str | None, str, bool]]:
-    """Yield schema and name of all that may be a name in a text, and whether it looks called.
+    """Yield schema and name of each possible name in a text, and whether it looks like a call.
 
-    Of a longer chain, such as that of a column, the first two names count. Texts in quotes are
-    looked at as well: they may be statements.
+    In a longer chain, such as the name of a column, the first two names count. Texts in quotes are
+    searched as well: they may be statements.
     """
     for match in _NAME.finditer(text):
         parts = [_plain(part) for part in _PART.findall(match[1])]

@@ -74,15 +74,15 @@ error. Limits of time come first: the server may end the session while it reads 
 of GIN indexes leaves out rows of a condition. Without `enable_tidscan` each range of blocks reads
 the whole table. A read-only session keeps a function in a condition or a query of the user from
 writing. With row_security off a policy that may hide rows is an error: the user did not ask for the
-rows that it lets through. Without synchronized scans the order of rows is that of the heap, the
-same on each run. `max_parallel_workers_per_gather`: a parallel worker that meets a TRUNCATE which
-waits for the parent's lock would wait for ever, as no server sees that the parent waits for it."""
+rows that it lets through. Without synchronized scans rows come in the order of the heap, the same
+on each run. `max_parallel_workers_per_gather`: a TRUNCATE may wait for the parent's lock. A
+parallel worker that meets it would wait forever: no server sees that the parent waits for it."""
 
 SETTINGS_SINCE = {14: "idle_session_timeout = 0", 17: "transaction_timeout = 0"}
 """Further ones, by the version that brought them."""
 
 OWN_PATH = "pg_catalog, pg_temp"
-"""The search path of our own statements. No user can put a function, type or operator there."""
+"""The search path of our statements. No user can put a function, type or operator there."""
 
 PARENT_GATHER = 2
 """PostgreSQL's own default; workers get 0, as our processes are the parallelism."""
@@ -95,7 +95,7 @@ CHECKING_VERSION = 14
 
 
 def session_name(spec: SourceSpec, program: str = "unloader") -> str:
-    """Return what the server's list of sessions calls ours; the run's own within a run."""
+    """Return the name of our session in the server's list; within a run it has the run's id."""
     return f"{program}:{spec.session.run_id}" if spec.session.run_id else program
 
 
@@ -108,7 +108,7 @@ class Session:
         Args:
             spec: The database.
             gather: Parallel workers that the server may use for a query.
-            program: What the list of sessions calls it, with the run's id behind it.
+            program: Its name in the server's list of sessions, followed by the run's id.
 
         Raises:
             ConfigError: psycopg is missing, or the password file cannot be read.
@@ -163,17 +163,17 @@ class Session:
                 raise refused from error
             if isinstance(error, SessionsRefused) or not error.retryable:
                 raise
-            # The system's own words name neither a socket nor a host that nobody knows.
+            # The system's message names neither the socket nor an unknown host.
             raise ConnectFailed(f"{error.message}, for {spec.location}", error.hint) from error
 
     @property
     def alive(self) -> bool:
-        """Whether the connection stands; a `copy` that was broken off ends it."""
+        """Whether the connection is open; an interrupted `copy` ends it."""
         return not self._lost and self._connection is not None and self._connection.is_open
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open, such as that of a snapshot."""
+        """Whether a transaction is open, such as the transaction of a snapshot."""
         return self._open.in_transaction
 
     @property
@@ -195,9 +195,9 @@ class Session:
     def users_path(self) -> Iterator[None]:
         """Resolve names in the block by the search path that the user's own sessions have.
 
-        For statements that have text of the user, ask what a name of the user stands for, or read
-        rows: a function in a view resolves names as it runs. What is ours in such a statement names
-        its schema, operators included. Everywhere else names are those of `pg_catalog`.
+        It is for statements that contain text of the user, resolve a name of the user, or read
+        rows: a function in a view resolves names as it runs. In such a statement, our own names and
+        operators have their schema. In all other statements names come from `pg_catalog`.
         """
         before, self._wants_own_path = self._wants_own_path, False
         try:
@@ -213,7 +213,7 @@ class Session:
         back to a savepoint. Locks that the block has taken are released with it.
 
         Raises:
-            SourceError: What the block raised.
+            SourceError: The block raised it.
         """
         self._run("SAVEPOINT unloader")
         has_own_path = self._has_own_path
@@ -245,7 +245,7 @@ class Session:
         return self._calling(lambda: self._open.query(sql, arguments))
 
     def value(self, sql: str, *arguments: object) -> Any:
-        """Return the first value of the first row, None where there is no row."""
+        """Return the first value of the first row, or None for an empty result."""
         rows = self.rows(sql, *arguments)
         return rows[0][0] if rows else None
 
@@ -261,14 +261,14 @@ class Session:
 
         Names are resolved as in `users_path`.
 
-        A row that may not be shorter than that is a piece by itself, and in memory twice while it
-        is read. The socket is read only while the caller waits for a piece. Broken off, it costs
-        the connection.
+        A row that may have `piece_bytes` or more is a separate piece, and is in memory twice while
+        it is read. The socket is read only while the caller waits for a piece. An interrupted copy
+        ends the connection.
 
         Args:
             sql: The query.
-            dialect: Of the text.
-            piece_bytes: See above.
+            dialect: Dialect of the text.
+            piece_bytes: Limit of the size of a piece.
             columns: Names of all columns of the result. With them the server may be asked for its
                 text form, whose rows are turned into the bytes of the CSV form as they come.
         """
@@ -341,8 +341,8 @@ _VALUE = re.compile(r"(?P<number>[0-9A-F]+(?:-[0-9A-F]+)+) state=(?P<state>[0-9a
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 _STATE = "SELECT concat_ws(' ', pg_postmaster_start_time(), txid_current_snapshot())"
-"""A snapshot as PostgreSQL prints it tells which transactions it sees: those before the first
-number, and those before the second that are not on the list behind it."""
+"""PostgreSQL prints a snapshot as two numbers and a list. The snapshot sees transactions before the
+first number, and transactions before the second number that are not in the list."""
 
 
 def export(session: Session) -> str:
@@ -409,8 +409,8 @@ _OTHERS = (
     "AND backend_type IN ('client backend', 'parallel worker') AND pid <> pg_backend_pid() "
     "AND application_name NOT IN ({ours})"
 )
-"""Of the whole server, whichever database they are in. Not in a transaction of ours: there the view
-would stay as it was at the first look."""
+"""Active sessions of the whole server, in all databases. The query runs outside a transaction:
+within one the view would keep the state of its first query."""
 
 
 class PostgresLoad:
@@ -420,7 +420,7 @@ class PostgresLoad:
         """Connect.
 
         Raises:
-            ConfigError: The user sees no other user's state.
+            ConfigError: The user cannot see other users' state.
             SourceError: The server refused.
         """
         self._session = Session(spec, program=PROGRAM)
@@ -517,14 +517,14 @@ def _last(error: BaseException) -> str:
 
 
 def _given(location: str) -> dict[str, str]:
-    """Return the settings of a URL, and those of the service that it names."""
+    """Return the settings of a URL, and the settings of the service that it names."""
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
     try:
         settings = {name: str(value) for name, value in conninfo_to_dict(location).items()}
     except psycopg.ProgrammingError:
-        return {}  # The session reports what is wrong.
+        return {}  # The session reports the error.
     service = settings.get("service") or os.environ.get("PGSERVICE")
     return {**(_service(service) if service else {}), **settings}
 
