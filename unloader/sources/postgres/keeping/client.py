@@ -1,7 +1,7 @@
 """A run's and a user's side of keepers: their messages, and their list.
 
-A keeper is one that the run starts, or one that kept the snapshot of the run before. Messages go
-over a pipe that no other process has.
+The run starts a keeper, or uses the keeper that kept the snapshot of the earlier run. Messages go
+over a pipe that only the run and the keeper have.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class KeepUntilGone(Struct, frozen=True, kw_only=True):
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """Say whether the snapshot is still held."""
+    """Report whether the snapshot is still held."""
 
 
 class Done(Struct, frozen=True, kw_only=True):
-    """What was asked is done."""
+    """The request was carried out."""
 
 
 Message = Begin | Hold | KeepUntilGone | Check
@@ -101,10 +101,10 @@ class Kept:
         self._use = records.use(path)
 
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
-        """Lock what the run reads beyond its end. A keeper from before has it locked already."""
+        """Lock the run's relations beyond its end. An earlier keeper has locked them already."""
 
     def keep_until_gone(self, marks: tuple[str, ...]) -> None:
-        """Say what names the run. A keeper from before knows it."""
+        """Send the files that name the run. An earlier run's keeper knows them already."""
 
     def check(self) -> None:
         """Return if the snapshot is still held.
@@ -123,7 +123,7 @@ class Kept:
                 records.end(keeper)
 
     def close(self) -> None:
-        """Use the snapshot no longer; the keeper goes on."""
+        """Stop using the snapshot; the keeper continues."""
         if self._use >= 0:
             os.close(self._use)
         self._use = -1
@@ -133,14 +133,14 @@ class StartedKeeper(Kept):
     """A keeper that this run has started, for the runs that continue it."""
 
     def __init__(self, source: SourceSpec, cancelled: Callable[[], bool]) -> None:
-        """Start a keeper and have it take the snapshot.
+        """Start a keeper that takes the snapshot.
 
         Args:
-            source: What it connects to, and how long it keeps the snapshot.
+            source: Its database, and how long it keeps the snapshot.
             cancelled: True ends the wait for an answer, now and later.
 
         Raises:
-            ConfigError: There is no place for its record, or a driver is missing.
+            ConfigError: Its record cannot be stored, or a driver is missing.
             SourceError: The server refused.
         """
         self._cancelled = cancelled
@@ -161,16 +161,16 @@ class StartedKeeper(Kept):
             raise
 
     def _end_earlier(self, run_id: str) -> None:
-        """End what was kept for the same run: it begins anew, with our snapshot."""
+        """End earlier keepers of the same run: the run starts again with our snapshot."""
         for keeper in records.living():
             if run_id and keeper.record.run_id == run_id and keeper.path != self._path:
                 records.end(keeper)
 
     def hold(self, extract: Extract, selectors: tuple[Selector, ...]) -> None:
-        """Have the keeper lock what the run reads.
+        """Ask the keeper to lock the relations that the run reads.
 
         Raises:
-            SourceError: It cannot be locked, or has changed since the snapshot.
+            SourceError: A relation cannot be locked, or has changed since the snapshot.
         """
         self._ask(Hold(extract=extract, selectors=selectors))
 
@@ -187,12 +187,12 @@ class StartedKeeper(Kept):
         self._ask(Check(), seconds=_CHECK_SECONDS)
 
     def close(self) -> None:
-        """Use the snapshot no longer; the keeper goes on, if the run can be continued."""
+        """Stop using the snapshot; the keeper continues if the run can be continued."""
         super().close()
         self._pipe.close()
 
     def _ask(self, message: Message, seconds: float | None = None) -> Answer:
-        """Send a message and wait for the answer, no longer than so many seconds."""
+        """Send a message and wait for the answer, at most `seconds`."""
         until = None if seconds is None else time.monotonic() + seconds
         try:
             self._pipe.send(message)
@@ -228,7 +228,7 @@ def kept_by_another(value: str) -> Kept | None:
 
 
 def _start() -> Connection:
-    """Start a process that belongs to nobody, and return our end of a pipe to it."""
+    """Start a process that is not our child, and return our end of a pipe to it."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         paths = [path or os.getcwd() for path in sys.path]
@@ -268,10 +268,10 @@ def listed(ended: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def ended(run_id: str | None) -> dict[str, Any]:
-    """End the keepers of a run, or all that no run uses; return as `listed`.
+    """End the keepers of a run, or all keepers that no run uses; return as `listed`.
 
     Raises:
-        UsageError: The run has none, or is going on.
+        UsageError: The run has no keeper, or is still running.
         ConfigError: A keeper cannot be ended from here.
     """
     found = [each for each in records.living() if run_id in (None, each.record.run_id)]

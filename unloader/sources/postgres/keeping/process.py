@@ -1,9 +1,9 @@
 """The keeper itself: one process, one session, one transaction with an exported snapshot.
 
-Started by `client`, it leaves the session and the process group of the run, and all its streams, so
-that nothing that ends the run ends it, and nobody who waits for the end of the run's output waits
-for it. It ends when the run has ended well, can no longer be continued, was not continued in time,
-when the connection is lost, or when it is told to.
+Started by `client`, it leaves the session, the process group and all streams of the run. So the end
+of the run does not end it, and a reader of the run's output does not wait for it. It ends when the
+run has succeeded, can no longer be continued, or was not continued in time. It also ends when the
+connection is lost, or on request.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from unloader.sources.postgres.keeping.records import OwnRecord, Record, boundar
 from unloader.sources.postgres.session import Session
 
 PROGRAM = "unloader-keeper"
-"""What the server's list of sessions calls a keeper, with the run behind it: whoever ends the
-sessions of a run by their name spares what the run can be continued with."""
+"""Name of a keeper in the server's list of sessions, followed by the run's id. An administrator who
+ends a run's sessions by their name spares the keeper, and the run can be continued."""
 
 _MISSES = 2
 """Looks one after the other at which no file names the run: one may be just being written."""
@@ -99,7 +99,7 @@ class _Keeper:
                     due = self._next_look()
         finally:
             self._catalog.close()
-            self._record.remove()  # Last: from then on nobody finds us.
+            self._record.remove()  # Last: then no process finds us.
 
     def _answered(self, seconds: float) -> bool:
         """Wait for a message and answer it; return False if none came."""
@@ -124,7 +124,7 @@ class _Keeper:
                 self._record.write(self._told)
             elif isinstance(message, Check):
                 self._catalog.check_snapshot()
-        except Exception as error:  # Whatever it is, the run is told.
+        except Exception as error:  # Every error is reported to the run.
             return failure_of(error)
         return Done()
 
@@ -148,7 +148,7 @@ class _Keeper:
 
 
 def names_run(marks: tuple[str, ...], run_id: str) -> bool:
-    """Return whether a file says that the run can be continued, or cannot be read just now."""
+    """Return whether a file names the run, which can be continued, or cannot be read now."""
     for mark in marks:
         try:
             if run_id in Path(mark).read_text(encoding="utf-8", errors="replace"):
@@ -166,7 +166,7 @@ def _alone(source: SourceSpec) -> SourceSpec:
 
 
 def _now() -> float:
-    """Return seconds that go on while the machine sleeps, and that nobody sets."""
+    """Return seconds of a clock that counts while the machine sleeps and cannot be set."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -175,7 +175,7 @@ def _asked_to_end(number: int, frame: object) -> NoReturn:
 
 
 def main() -> None:
-    """Keep a snapshot for whoever holds the other end of the descriptor in `sys.argv`."""
+    """Keep a snapshot for the process at the other end of the descriptor in `sys.argv`."""
     pipe = Connection(int(sys.argv[1]))
     if os.fork():
         os._exit(0)  # The run need not wait for us, now or ever.
@@ -187,7 +187,7 @@ def main() -> None:
         keeper = _Keeper(pipe, pipe.recv())
     except EOFError:
         return
-    except Exception as error:  # Whatever it is, the run is told.
+    except Exception as error:  # Every error is reported to the run.
         with suppress(OSError):
             pipe.send(failure_of(error))
         return

@@ -1,8 +1,8 @@
 """The records of keepers: one file each in a directory of the user, locked by its keeper.
 
-Whether a keeper lives is told by the lock, which ends with the process however that ends. A process
-id alone tells nothing, as another process may have it by now. Beside each record lies a file that
-every run locks which reads at the snapshot: a snapshot that is in use is not let go.
+The lock shows whether a keeper lives, as the lock ends with the process in every case. A process id
+alone proves nothing, as another process may have it by now. Each record has a second file. Every
+run that reads at the snapshot locks it: a snapshot in use is not released.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NAPS_SECONDS = (0.003, 0.011)
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """What a keeper tells of itself."""
+    """A keeper's description of itself."""
 
     run_id: str
     source: str
@@ -82,14 +82,14 @@ class OwnRecord:
         draft = folder / f".{name}.draft"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._descriptor = os.open(draft, flags, 0o600)
-        # Whoever finds the record finds it locked.
+        # A process that finds the record finds it locked.
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         self.write(record)
         os.close(os.open(_use_of(self.path), flags, 0o600))
         draft.rename(self.path)
 
     def write(self, record: Record) -> None:
-        """Replace what it says."""
+        """Replace its content."""
         data = encode(record)
         os.pwrite(self._descriptor, data, 0)
         os.ftruncate(self._descriptor, len(data))
@@ -139,7 +139,7 @@ def _place() -> Path:
 
 
 def _check(path: Path) -> None:
-    """Check that nobody else can put a record into the directory."""
+    """Check that only this user can put a record into the directory."""
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise ConfigError(
@@ -150,7 +150,7 @@ def _check(path: Path) -> None:
 
 
 def boundary() -> str:
-    """Return what the processes have in common that can see and end each other."""
+    """Return a text that is equal in processes that can see and end each other."""
     parts = []
     with suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
@@ -160,7 +160,7 @@ def boundary() -> str:
 
 
 def living() -> tuple[Keeper, ...]:
-    """Return the keepers of this user, by run; records of those that died are removed.
+    """Return the keepers of this user, by run; records of dead keepers are removed.
 
     Raises:
         ConfigError: Others may write their directory.
@@ -252,7 +252,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _is_used(path: Path) -> bool:
-    # Whoever else looks just now has it locked for that moment, too.
+    # Another process that looks now also holds the lock for a moment.
     for nap in (0.0, *_NAPS_SECONDS):
         time.sleep(nap)
         if not _locked_by_another(_use_of(path), fcntl.LOCK_EX):
@@ -269,7 +269,7 @@ def _locked_by_another(path: Path, kind: int) -> bool:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # Whoever cannot know must not call it dead.
+    except OSError:  # Without an answer it must not count as dead.
         return True
     finally:
         os.close(descriptor)

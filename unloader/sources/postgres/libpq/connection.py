@@ -62,7 +62,7 @@ _UNMET = re.compile(
     r"no password supplied|channel binding|authentication method|GSSAPI|SCRAM|SASL|SSPI|"
     r"certificate file|private key file|authentication response"
 )
-"""Words of libpq if the client lacks what the server asks for."""
+"""Words of libpq if the client cannot do the authentication that the server requires."""
 
 _SETTINGS = re.compile(r"invalid |missing |could not match |definition of service |syntax error")
 """The first words of libpq about settings that it does not understand."""
@@ -152,7 +152,7 @@ class Connection:
         return native() is not None
 
     def execute(self, sql: str) -> None:
-        """Run one or more statements and forget what they return."""
+        """Run one or more statements and discard their results."""
         self._begin()
         for _ in self._results(self._pgconn.send_query, _c_text(sql)):
             pass
@@ -253,7 +253,7 @@ class Connection:
 
     def _begin(self) -> None:
         """Prepare for a call: forget a request to cancel that came before it."""
-        with suppress(BlockingIOError, ValueError):  # There was none, or the session is closed.
+        with suppress(BlockingIOError, ValueError):  # No request came, or the session is closed.
             os.eventfd_read(self._wake)
         if self._pgconn.transaction_status == TransactionStatus.ACTIVE:
             # An exception, such as one of a signal handler, interrupted a call.

@@ -31,19 +31,20 @@ ABI_VERSION = 3
 NAME = "unloader.sources.postgres.libpq._copy"
 
 OVERRIDE = "UNLOADER_NATIVE_COPY_LIBRARY"
-"""An environment variable that names the file of another build; empty stands for none."""
+"""An environment variable that names the file of another build; if empty, no build is used."""
 
 SHORT_NAP_SECONDS, LONG_NAP_SECONDS = 0.0005, 0.001
 """The server sends 8 KiB at a time. Waking up for each costs more CPU than the data does; a nap
 lets the socket fill, whose room on one machine is about 190 KB."""
 
 SHORT_NAP_BYTES = 96 * 1024
-"""Where so much came of a nap, the next one is short: a server that finds no room has to wait."""
+"""After a nap that brought this number of bytes, the next one is short: a full socket makes the
+server wait."""
 
 FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.01, 1.0
-"""After so long, and twice as long each time, libpq reads although the socket has nothing. Of a
-long record of TLS, as proxies send them, its older versions take a part at a time, and the socket
-does not show the rest: without that it would be waited for without end."""
+"""libpq reads an empty socket after the first time, and again after twice the time, up to the last.
+Proxies send long records of TLS. Older versions of libpq take a part of a record at a time, and the
+socket does not show the rest: without these reads the wait for it would never end."""
 
 FIRST_BUFFER_BYTES = 64 * 1024
 
