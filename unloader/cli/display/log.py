@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from unloader.cli.display import json_lines, render
-from unloader.cli.display.log_lines import Progress, Text
 from unloader.events import (
     Event,
     Notice,
@@ -34,12 +33,9 @@ from unloader.events import (
     UnitsKept,
     Verified,
 )
+from unloader.model import TableCounts
 from unloader.nouns import counted
 from unloader.status.tally import Figures, Tally
-
-if TYPE_CHECKING:
-    from unloader.model import TableCounts
-
 
 _PLANNING = {
     "connecting": "connecting to the database",
@@ -63,6 +59,34 @@ _LATER = {
     "measuring-disks": "measuring the disks",
     "measuring-source": "measuring the source",
 }
+
+
+class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far the run is, or how far it came."""
+
+    phase: Phase
+    units_done: int
+    units: int
+    rows: int
+    bytes: int
+    rows_per_second: float
+    mb_per_second: float | None
+    """None until the first bytes have left a worker's buffers."""
+    percent: float
+    seconds: float
+    seconds_left: float | None
+    directories: dict[str, int] = {}
+    """Bytes of finished units in each of several directories."""
+    tables: TableCounts | None = None
+    """In a run over several."""
+    verified: Verified | None = None
+    """While files or units are checked: how many have been."""
+
+
+class Text(Struct, frozen=True, kw_only=True):
+    """A line with only its text."""
+
+    text: str
 
 
 def phase_text(phase: str) -> str:

@@ -18,10 +18,10 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.json import schema_components
 
+from unloader.cli.display.log import Progress, Text
 from unloader.events import (
     Notice,
     ParallelismChanged,
-    Phase,
     PhaseStarted,
     PointMeasured,
     RouteFinished,
@@ -31,9 +31,7 @@ from unloader.events import (
     TableStaged,
     UnitFailed,
     UnitsKept,
-    Verified,
 )
-from unloader.model import TableCounts
 
 
 class Head(Struct, frozen=True, kw_only=True):
@@ -48,34 +46,6 @@ class Head(Struct, frozen=True, kw_only=True):
     """The same, under the name that it had before there was a version."""
     run_id: str
     """Empty until the run is planned, and in commands without a run."""
-
-
-class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far the run is, or how far it came."""
-
-    phase: Phase
-    units_done: int
-    units: int
-    rows: int
-    bytes: int
-    rows_per_second: float
-    mb_per_second: float | None
-    """None until the first bytes have left a worker's buffers."""
-    percent: float
-    seconds: float
-    seconds_left: float | None
-    directories: dict[str, int] = {}
-    """Bytes of finished units in each of several directories."""
-    tables: TableCounts | None = None
-    """In a run over several."""
-    verified: Verified | None = None
-    """While files or units are checked: how many have been."""
-
-
-class Text(Struct, frozen=True, kw_only=True):
-    """A line with only its text."""
-
-    text: str
 
 
 class Failed(Struct, frozen=True, kw_only=True):
