@@ -56,8 +56,6 @@ ENTRY_POINTS = "unloader.formats"
 
 
 def _installed() -> dict[str, Any]:
-    # Imported on use: it takes longer than all the rest of this module.
-
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
 
 

@@ -122,8 +122,6 @@ def _value(method: str, name: str, kind: Any, text: str) -> Any:
 
 def _classes() -> dict[str, Any]:
     """Return the classes of masks by their methods."""
-    # Imported on use: most runs change no row.
-
     return {each.__struct_fields__[0].replace("_", "-"): each for each in get_args(Mask)}
 
 

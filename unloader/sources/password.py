@@ -24,8 +24,6 @@ def password_of(spec: SourceSpec) -> str | None:
         text = secret_in(Path(spec.secret.name), "password file", "check --password-file")
         password = text.partition("\n")[0].rstrip("\r")
     if spec.secret.kind == "keyring":
-        # Imported on use: few have their passwords there.
-
         service, _, user = spec.secret.name.rpartition("/")
         password = keyring_password(service, user)
     learn(password)

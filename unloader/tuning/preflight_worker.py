@@ -19,6 +19,12 @@ from pathlib import Path
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+# ruff: noqa: E402
+from unloader.worker.memory import tune
+
+# Before the modules below: some import Arrow, which reads its allocator from the environment.
+tune()
+
 from msgspec import Struct
 
 from unloader.failures import failure_of
@@ -34,7 +40,6 @@ from unloader.tuning.measuring_tasks import (
     WriteTask,
     Written,
 )
-from unloader.worker.memory import tune
 from unloader.worker.progress import RowEstimate
 from unloader.worker.unit import copy_unit
 from writers.errors import WriteError
@@ -46,9 +51,6 @@ if TYPE_CHECKING:
     from partition_planner.model import Piece
     from unloader.model import Extract
     from writers.model import TextFormat
-
-
-tune()
 
 Task = WriteTask | ConnectTask | FetchTask | Preload
 Answer = Written | Connected | Fetched | AttemptFailure | None

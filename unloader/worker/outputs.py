@@ -292,8 +292,6 @@ class RowFilter:
             schema: Of the scan.
             columns: The columns of the condition, by their places there.
         """
-        # Imported here: pyarrow must not be imported before the worker's memory is tuned.
-
         self._columns = tuple(columns)
         looked_at = selected(schema, self._columns)
         self._kept_as = (condition, looked_at.serialize().to_pybytes(), self._columns)

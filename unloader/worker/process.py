@@ -11,6 +11,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+# ruff: noqa: E402
+from unloader.worker.memory import tune
+
+# Before the modules below: some import Arrow, which reads its allocator from the environment.
+tune()
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -34,13 +40,12 @@ from unloader.redaction import guard_streams
 from unloader.sources.base import Reader
 from unloader.sources.registry import source_of
 from unloader.storage.storage_lookup import check_seen
-from unloader.worker.memory import peak_rss_bytes, tune
+from unloader.worker.memory import peak_rss_bytes
 from unloader.worker.progress import Report
 from unloader.worker.pump import GATE
 from unloader.worker.unit import copy_unit
 from writers.registry import load
 
-tune()
 member.listen(GATE.take)
 
 

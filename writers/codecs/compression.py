@@ -247,6 +247,4 @@ def text_libraries(codec: str) -> str | None:
 
 
 def _version(distribution: str) -> str:
-    # Imported on use: it takes milliseconds, and the library itself need not be imported.
-
     return version(distribution)

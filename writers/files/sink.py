@@ -289,7 +289,5 @@ def _open_object(location: Location, buffer_bytes: int, buffers: int, *, held: b
 
 def _encrypting(recipients: tuple[str, ...]) -> Encrypt:
     """Return the encryption; the keys are checked now, before the file exists."""
-    # Imported on use: encryption is an optional extra.
-
     check_recipients(recipients)
     return partial(encrypt, recipients=recipients)

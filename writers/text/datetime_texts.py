@@ -136,8 +136,6 @@ def fixed_offset(zone: str) -> int | None:
 
 @lru_cache(maxsize=64)
 def _zone_info(zone: str) -> ZoneInfo:
-    # Imported on use: it looks for the data of all zones.
-
     try:
         return ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):

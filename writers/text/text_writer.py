@@ -320,8 +320,6 @@ def _least_row_bytes(text_format: TextFormat) -> int:
 
 
 def _guard_of(schema: pa.Schema) -> FormulaGuard:
-    # Imported on use: few ask for it.
-
     return FormulaGuard(schema)
 
 

@@ -40,3 +40,18 @@ def test_a_batch_comes_in_the_memory_of_the_one_before(monkeypatch: pytest.Monke
         [sys.executable, "-c", _TWICE], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) < 4 * 2**20 // 4096 // 4
+
+
+@pytest.mark.parametrize("entry", ["unloader.worker.process", "unloader.tuning.preflight_worker"])
+def test_memory_is_tuned_before_arrow_is_imported(entry: str) -> None:
+    """Arrow chooses its allocator when it is imported."""
+    script = (
+        "import importlib, sys\n"
+        "from unloader.worker import memory\n"
+        "memory.tune = lambda: print('pyarrow' in sys.modules)\n"
+        f"importlib.import_module({entry!r})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"

@@ -83,8 +83,6 @@ def command(context: click.Context, /, argument: SourceArgument, **values: Any) 
         values["keep_snapshot"] = 0.0  # In a job file or a variable it is about runs.
     rules.validate_plan_file(values)
     if argument.job is not None or is_of_several(values):
-        # Imported on use: most plans are of one table.
-
         plan_tables(context, argument, values)
         return
 

@@ -54,8 +54,6 @@ def is_of_several(values: Mapping[str, Any]) -> bool:
 
 
 def _is_pattern(text: str) -> bool:
-    # Imported on use: most names have no such letter.
-
     return parse_pattern(text).table is None
 
 
