@@ -15,7 +15,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "support"), str(Path(__file__).p
 from oracle.responses import responses  # noqa: E402
 from oracle_server.model import Moment, Type  # noqa: E402
 
-from unloader.sources.oracle.native import columns  # noqa: E402
+from unloader.sources.oracle.native import decoder as columns  # noqa: E402
 
 NUMBER = Type(name="NUMBER", precision=20, scale=5)
 TEXT = Type(name="VARCHAR2", length=200)
