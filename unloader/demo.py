@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from msgspec import Struct, convert
 
-import unloader.api as api
+from unloader import api
 from unloader.errors import Interrupted, OutputFailed
 from unloader.events import Notice, Observer
 from unloader.manifest.model import TotalsRecord

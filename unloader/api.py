@@ -1,0 +1,717 @@
+"""The program as functions: the command line is one caller of them among others.
+
+    list_tables, schema_tables, describe, plan, check      what would be read, and in which form
+    unload, finished, interrupted, resume                  runs
+    status, runs, stop, change, verify, merge, clean,      existing runs
+    keepers, end_keepers
+    report, report_of, sweep_report, write_report          pages about runs and sweeps
+    measure_codecs, preflight, size, topology              how fast it would be
+
+Every function takes plain data, returns plain data and raises only `UnloaderError`s.
+
+In all of them, `observe` is called with each event in the calling thread. `stop` is asked several
+times a second; True ends the work in an orderly way. A destination, a place or a directory is a
+path or a location of an object store, as it was given to `unload`. It may be on any machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, convert, to_builtins
+
+from partition_planner.model import TableInfo
+from partition_planner.simulate import Simulation, simulate
+from unloader.errors import translated
+from unloader.events import Observer, PhaseStarted, silent
+from unloader.manifest.model import ROUTES, Manifest, TablesManifest, answer
+from unloader.model import (
+    ClusterOptions,
+    EncryptionOptions,
+    ReadColumn,
+    Request,
+    SeatOptions,
+    SecretReference,
+    SourceSpec,
+    TableName,
+    TableSummary,
+    ValueOptions,
+)
+from unloader.resolve.broken_run import find_broken_run
+from unloader.resolve.choosing import check_as_text
+from unloader.resolve.places import home_of, places
+from unloader.resolve.resolution import prepared, resolved
+from unloader.resolve.resolved import ResolvedTable, routes_json
+from unloader.run import resuming, starting
+from unloader.selection.choice import AskedTables, TablesRequest
+from unloader.sources.abilities import keep_until_gone
+from unloader.sources.base import Catalog
+from unloader.sources.projection import OutputNeeds, choose, encodes_of
+from unloader.sources.registry import source_of
+from unloader.status.clearing import clear
+from unloader.storage.place_names import AnyPlace, path_of
+from writers.model import TextFormat
+
+if TYPE_CHECKING:
+    from unloader.checking import Checked, SchemaTable
+    from unloader.placement.survey import Survey
+    from unloader.selection.listing import TableProblem
+    from unloader.status.model import Wish
+    from unloader.status.reading import RunStatus
+    from unloader.status.requests import ChangedRun, StoppedRun
+    from unloader.transforms.model import MaskingKey
+    from unloader.tuning.analysis import Analysis
+    from unloader.tuning.ceilings import Ceilings
+    from unloader.tuning.codec_choice import CodecReport, SampleBudget
+    from unloader.tuning.preflight_measuring import Budget
+    from unloader.tuning.run_report import RunReport, TablesReport
+    from unloader.tuning.sizing_records import Question, Sizing
+    from unloader.tuning.sweep_report import SweepPage
+    from unloader.verification.finished import Level
+
+Stop = Callable[[], bool]
+
+
+def never() -> bool:
+    """Return False: the work is not to stop."""
+    return False
+
+
+class TableDescription(Struct, frozen=True, kw_only=True):
+    """One table, and what would become of its columns."""
+
+    table: TableInfo
+    columns: tuple[ReadColumn, ...]
+    """As CSV with the default dialect."""
+    parquet_columns: tuple[ReadColumn, ...]
+    missing_privileges: tuple[str, ...]
+    server_version: str
+
+
+FOR_THE_READER = (
+    *("statements", "columns", "seats", "places", "notices", "compression_choice"),
+    *("job", "job_digest", "routes"),
+)
+"""Keys of a plan file beside the run's keys."""
+
+
+class PlannedRun(Struct, frozen=True, kw_only=True):
+    """Exactly what `unload` would do, and what follows from it for the reader."""
+
+    tables: tuple[ResolvedTable, ...]
+    """One for each table that would be unloaded."""
+    problems: tuple[TableProblem, ...] = ()
+    """Of tables that would be left out."""
+    home: str = ""
+    """The directory of a run over several tables; empty if the output has no place."""
+    statements: dict[str, str]
+    """For the only table: unit id to the SELECT that reads it, or several with `;` between."""
+
+    @property
+    def run(self) -> ResolvedTable:
+        """The only table."""
+        return self.tables[0]
+
+    @property
+    def units(self) -> int:
+        """The work units of all tables."""
+        return sum(len(run.plan.units) for run in self.tables)
+
+    @property
+    def simulation(self) -> Simulation:
+        """How the units of the only table would keep its workers busy."""
+        return simulate(self.run.plan, max(1, len(self.run.seating.seats)))
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Unit id of the only table to its file or pipe; empty without a destination."""
+        return places(self.run)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan file: the run, which `unload` takes again, and more for the reader."""
+        run = self.run
+        columns = [
+            {
+                "name": column.name,
+                "source_type": column.source_type,
+                "output_type": column.output_type,
+                "note": column.note,
+                # A word for a column that is changed on purpose.
+                **({"values": column.lossless} if isinstance(column.lossless, str) else {}),
+            }
+            for column in run.written.columns
+        ]
+        return {
+            **run.without_secrets().to_json(),
+            "statements": self.statements,
+            "columns": columns,
+            "seats": to_builtins(run.seating.seats),
+            "places": self.places,
+            "notices": list(run.seating.notices),
+            "compression_choice": to_builtins(run.output.choice),
+            **({"routes": routes_json(run)} if run.request.routes is not None else {}),
+        }
+
+
+@contextmanager
+def _opened(source: SourceSpec, observe: Observer) -> Iterator[Catalog]:
+    with translated():
+        observe(PhaseStarted(phase="connecting"))
+        with closing(source_of(source.kind).open_catalog(source)) as catalog:
+            observe(PhaseStarted(phase="table"))
+            yield catalog
+
+
+def list_tables(source: SourceSpec, observe: Observer = silent) -> tuple[TableSummary, ...]:
+    """Return the tables and views of a source, by schema and name.
+
+    Raises:
+        UnloaderError: ConfigError for a missing driver, SourceError if the source refused.
+    """
+    with _opened(source, observe) as catalog:
+        return catalog.tables()
+
+
+def schema_tables(
+    source: SourceSpec, schema: str | None = None, observe: Observer = silent
+) -> tuple[SchemaTable, ...]:
+    """Return the tables and views of one schema, by name.
+
+    Args:
+        source: Its kind and place.
+        schema: As it was typed; None is the only one that has tables.
+
+    Raises:
+        UnloaderError: UsageError if the database has several schemas and none is named, SourceError
+            if the schema is missing or the source refused.
+    """
+    from unloader.checking import schema_tables as listed
+
+    with _opened(source, observe) as catalog:
+        return listed(catalog, schema)
+
+
+def describe(
+    source: SourceSpec,
+    table: TableName,
+    as_text: tuple[str, ...] = (),
+    observe: Observer = silent,
+) -> TableDescription:
+    """Return a table's columns, partitions and what each column would become.
+
+    Raises:
+        UnloaderError: SourceError if the table is missing or must not be read, UsageError if a
+            pattern of `as_text` matches no column.
+    """
+    with _opened(source, observe) as catalog:
+        info = catalog.describe(table, observe)
+        check_as_text([column.name for column in info.columns], as_text)
+        readings = catalog.readings(info, None, ValueOptions())
+        encodes = encodes_of(catalog)
+        csv, parquet = (
+            choose(readings, (OutputNeeds(text=text),), as_text=as_text, encodes=encodes)
+            for text in (TextFormat(), None)
+        )
+        return TableDescription(
+            table=info,
+            columns=csv.columns,
+            parquet_columns=parquet.columns,
+            missing_privileges=catalog.missing_privileges(info),
+            server_version=catalog.server_version,
+        )
+
+
+def plan(
+    asked: Request | TablesRequest, *, kept_with: Path | None = None, observe: Observer = silent
+) -> PlannedRun:
+    """Return what `unload` would do: units, statements, seats, predicted balance.
+
+    Reads a sample of the rows if the codec is to be chosen by measuring.
+
+    Args:
+        asked: As for `unload`.
+        kept_with: The file that the plan is written to next; a snapshot that the request asks to
+            keep is kept while it exists.
+
+    Raises:
+        UnloaderError: As `unload` would before it starts its workers.
+    """
+    asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
+    with translated(), resolved(asked, observe=observe) as ready:
+        run, home, statements = ready.tables[0], "", {}
+        if kept_with is not None:
+            keep_until_gone(ready.catalog, (str(kept_with.absolute()),))
+        if asked.is_single:
+            statements = {
+                unit.id: ";\n".join(
+                    ready.catalog.statement(run.extract, each) for each in unit.selectors
+                )
+                for unit in run.plan.units
+            }
+        elif any(each.output.options.destination for each in ready.tables):
+            home = home_of(asked.options.destination, ready.tables)
+        return PlannedRun(
+            tables=ready.tables, problems=ready.problems, home=home, statements=statements
+        )
+
+
+def planned_run(document: Mapping[str, Any]) -> ResolvedTable:
+    """Return the run that a plan file holds, for `unload`.
+
+    Raises:
+        PlanFailed: The document is not a plan file, has another version, or was edited.
+    """
+    return ResolvedTable.from_json(
+        {key: value for key, value in document.items() if key not in FOR_THE_READER}
+    )
+
+
+def check(
+    entries: Sequence[AskedTables],
+    *,
+    home: str = "",
+    observe: Observer = silent,
+    stop: Stop = never,
+) -> Checked:
+    """Return all facts about runs that need no reading of rows, with every problem.
+
+    Args:
+        entries: The user's entries; `AskedTables.of` makes one of a request. All have the same
+            source.
+        home: Where the manifest of a run over several tables goes, with its fields; empty if that
+            is not known.
+        stop: See above; asked while the source is opened.
+    """
+    from unloader.checking import check as look
+
+    with translated():
+        return look(entries, home=home, observe=observe, stop=stop)
+
+
+def unload(
+    asked: Request | TablesRequest,
+    *,
+    planned: ResolvedTable | None = None,
+    resume: bool = False,
+    observe: Observer = silent,
+    stop: Stop = never,
+) -> dict[str, Any]:
+    """Unload a table or a query, or several at one snapshot; return the manifest's JSON document.
+
+    A request for one table gives a `unloader.manifest.model.Manifest`. With several routes it is a
+    document with a list `routes` of them. Of a run over several tables it is a
+    `unloader.manifest.model.TablesManifest`, which is in the directory that contains the
+    directories of the tables. Each of these has its own manifest.
+
+    Args:
+        asked: What, where and how. `TablesRequest.of` makes a run over several tables.
+        planned: A run of one table that `plan` returned, whose units and codec are used.
+        resume: Continue an interrupted run of the same job in the destination. A new run starts
+            where the destination has no such run, or the run's snapshot cannot be read any more; a
+            notice reports it.
+
+    Raises:
+        UnloaderError: One of the tree in `unloader.errors`, by what went wrong. PartialUnload if
+            some tables are not complete, although the others are.
+    """
+    with translated():
+        asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
+        begin = resuming.resume_or_start if resume else starting.start
+        return answer(begin(asked, planned, observe=observe, stop=stop))
+
+
+def finished(asked: Request | TablesRequest) -> dict[str, Any] | None:
+    """Return the document of a finished run of the same job, or None.
+
+    It is looked for where the run would go. With `{date}`, and for a table of a lakehouse, it is a
+    run of today (UTC). Nothing is changed, and the source is not opened.
+
+    Raises:
+        UnloaderError: OutputFailed if a place cannot be looked at.
+    """
+    with translated():
+        asked = TablesRequest.one(asked) if isinstance(asked, Request) else asked
+        found = starting.finished(asked)
+        return None if found is None else answer(found)
+
+
+def interrupted(destination: AnyPlace) -> Request | None:
+    """Return the request of an interrupted run in a directory, or None.
+
+    For a run over several tables it is the request for all; it names neither a table nor a query.
+
+    Raises:
+        UnloaderError: OutputFailed if that run is active, or cannot be read.
+    """
+    with translated():
+        broken = find_broken_run(str(destination))
+        return None if broken is None else broken.request
+
+
+def resume(
+    destination: AnyPlace,
+    *,
+    secret: SecretReference | None = None,
+    session_sql: tuple[str, ...] = (),
+    parallelism: int | None = None,
+    cluster: ClusterOptions | None = None,
+    new_snapshot: bool = False,
+    keys: EncryptionOptions | None = None,
+    masking_keys: tuple[MaskingKey, ...] = (),
+    observe: Observer = silent,
+    stop: Stop = never,
+) -> dict[str, Any]:
+    """Continue a run that was stopped, failed or killed; return the manifest's JSON document.
+
+    Of a run over several tables that is the manifest of all; tables that are published already are
+    not read again.
+
+    The same rows are read at the same snapshot. Units that were done are kept, once their files
+    were read again and have the recorded checksums. Of a run that is finished the manifest is
+    returned.
+
+    Args:
+        destination: Any directory of the run; for a run over several tables, the directory above
+            all of them.
+        secret: Where the password is found now; None is where it was.
+        session_sql: The first statements of the sessions; no record holds them.
+        parallelism: Number of workers from now on; 0 is the number of usable cores, None is as the
+            run had it.
+        cluster: The new cluster of the workers; its empty fields keep the run's values.
+        new_snapshot: Read everything again at a new snapshot, with the options of the run.
+        keys: Where the keys of encrypted files are found now; None is where they were.
+        masking_keys: Where keys of masks are found now; the others are where they were.
+
+    Raises:
+        UnloaderError: SnapshotGone if the snapshot cannot be read any more, OutputFailed without a
+            run to resume, and all errors of `unload`.
+    """
+    again = resuming.Resumption(
+        secret=secret,
+        session_sql=session_sql,
+        parallelism=parallelism,
+        cluster=cluster,
+        new_snapshot=new_snapshot,
+        keys=keys,
+        masking_keys=masking_keys,
+    )
+    with translated():
+        return answer(resuming.resume(str(destination), again, observe=observe, stop=stop))
+
+
+def verify(
+    destination: AnyPlace,
+    source: SourceSpec | None = None,
+    *,
+    level: Level = "count",
+    strict: bool = False,
+    parallelism: int = 0,
+    keys: EncryptionOptions | None = None,
+    observe: Observer = silent,
+) -> dict[str, Any]:
+    """Check a finished run's files against its manifest, and its count against a source.
+
+    Args:
+        destination: The directory of the manifest. The directory of a run over several tables
+            checks each table.
+        source: None = the rows are not counted there.
+        level: count reads files as a whole. full also compares the checksums of their values with
+            the run's record, and source compares them with checksums that the source computes.
+        strict: Files that are not of the run are a difference, and not only reported.
+        parallelism: Files that are read at a time; 0 is as many as there are usable CPUs.
+        keys: Where the keys of encrypted files are found. Without them those are read as a whole.
+
+    Raises:
+        UnloaderError: VerifyMismatch if something differs, ConfigError if a key is needed and not
+            given.
+    """
+    from unloader.verification import finished
+
+    with translated():
+        checks = finished.Checks(level=level, strict=strict, parallelism=parallelism, keys=keys)
+        return finished.verify(path_of(destination), source, observe, checks)
+
+
+def merge(destination: AnyPlace) -> dict[str, Any]:
+    """Put the parts of a plan together under one manifest; return its JSON document.
+
+    The parts are in the destination. Their files stay where they are. If the parts are merged
+    already, their manifest is returned.
+
+    Raises:
+        UnloaderError: OutputFailed if parts are missing, not finished, or not of one plan.
+    """
+    from unloader.merging import merge as merged
+
+    with translated():
+        return answer((merged(path_of(destination)),))
+
+
+def clean(directories: Sequence[AnyPlace], *, dry_run: bool = False) -> dict[str, Any]:
+    """Remove what runs that died have left unpublished in directories; return what that was.
+
+    With `dry_run` nothing is changed, and what would be removed is returned.
+
+    Raises:
+        UnloaderError: OutputFailed if a run is writing there, or the file system refused.
+    """
+    with translated():
+        return clear([str(directory) for directory in directories], dry_run=dry_run).to_json()
+
+
+def keepers() -> dict[str, Any]:
+    """Return the keepers of this user; each holds the snapshot of a run.
+
+    Raises:
+        UnloaderError: ConfigError if their records cannot be read.
+    """
+    from unloader.sources.postgres.keeping.client import listed
+
+    with translated():
+        return listed()
+
+
+def end_keepers(run_id: str | None = None) -> dict[str, Any]:
+    """End the keeper of a run, or all keepers that no run uses; return which, and those left.
+
+    Raises:
+        UnloaderError: UsageError if the run has no keeper or is going on, ConfigError if the keeper
+            is on another machine.
+    """
+    from unloader.sources.postgres.keeping.client import ended
+
+    with translated():
+        return ended(run_id)
+
+
+def status(destination: AnyPlace) -> RunStatus:
+    """Return the status of the runs at a destination: running, interrupted or finished.
+
+    Raises:
+        UnloaderError: OutputFailed if it is not there or may not be read.
+    """
+    from unloader.status.reading import status_of
+
+    with translated():
+        return status_of(str(destination))
+
+
+def runs(directory: AnyPlace, *, depth: int = 3) -> tuple[RunStatus, ...]:
+    """Return the status of all runs in a directory and this number of levels below it.
+
+    Raises:
+        UnloaderError: OutputFailed if it is not there or may not be read.
+    """
+    from unloader.status.reading import statuses_below
+
+    with translated():
+        return statuses_below(str(directory), depth)
+
+
+def stop(destination: AnyPlace, *, timeout_seconds: float, stop: Stop = never) -> StoppedRun:
+    """Ask the run at a destination to end, as Ctrl-C would, and wait until it is over.
+
+    Args:
+        destination: One of the run's directories.
+        timeout_seconds: How long to wait at most; 0 does not wait.
+        stop: See above; ends the waiting, not the run.
+
+    Raises:
+        UnloaderError: OutputFailed if no run is there or it does not end in that time.
+    """
+    from unloader.status.requests import stop_run
+
+    with translated():
+        return stop_run(str(destination), timeout_seconds, stop)
+
+
+def change(
+    destination: AnyPlace, wish: Wish, *, timeout_seconds: float, stop: Stop = never
+) -> ChangedRun:
+    """Change the number of workers of the run at a destination, or a limit on it.
+
+    Args:
+        destination: One of the run's directories.
+        wish: The change.
+        timeout_seconds: How long to wait for the run's answer; 0 does not wait.
+        stop: See above; ends the waiting.
+
+    Raises:
+        UnloaderError: OutputFailed if no run is there, it refuses, or does not answer in that time.
+    """
+    from unloader.status.requests import change_run
+
+    with translated():
+        return change_run(str(destination), wish, timeout_seconds, stop)
+
+
+def report(
+    place: AnyPlace, *, ceilings: Path | None = None
+) -> RunReport | TablesReport | SweepPage:
+    """Return the figures of the page of a run or of a sweep.
+
+    Args:
+        place: The directory of a run that is finished or broke (of one table, or of all tables of a
+            run), a manifest, or what `unloader sweep --json` wrote.
+        ceilings: What `unloader preflight --save` wrote, to hold a sweep against.
+
+    Raises:
+        UnloaderError: OutputFailed if the manifest is missing or damaged; ConfigError if the
+            sweep has no points.
+    """
+    from unloader.tuning.report_sources import report_at
+
+    with translated():
+        return report_at(path_of(place), ceilings)
+
+
+def report_of(manifest: dict[str, Any]) -> RunReport | TablesReport:
+    """Return the figures of the page of a run, from the result of `unload`."""
+    from unloader.tuning.run_report import run_report, tables_report
+
+    if "tables" in manifest:
+        return tables_report(convert(manifest, TablesManifest))
+    if ROUTES in manifest:
+        # All routes have the same workers and units: the page shows them for the first.
+        manifests = convert(manifest[ROUTES], list[Manifest])
+        return run_report(manifests[0], manifests)
+    return run_report(convert(manifest, Manifest))
+
+
+def sweep_report(found: Analysis) -> SweepPage:
+    """Return the figures of the page of a sweep."""
+    from unloader.tuning.sweep_report import sweep_report
+
+    return sweep_report(found)
+
+
+def report_page(report: RunReport | TablesReport | SweepPage) -> str:
+    """Return the page of a report, in HTML.
+
+    Raises:
+        UnloaderError: ConfigError if a library is missing.
+    """
+    from unloader.tuning.report_page import page_of
+
+    return page_of(report)
+
+
+def check_report(path: Path) -> None:
+    """Find out whether a page can be made and written.
+
+    Raises:
+        UnloaderError: ConfigError if it cannot.
+    """
+    from unloader.tuning.report_page import check_page_file
+
+    check_page_file(path)
+
+
+def write_report(path: Path, report: RunReport | TablesReport | SweepPage) -> None:
+    """Write the page of a report into a file.
+
+    Raises:
+        UnloaderError: ConfigError if a library is missing, or the file system refused.
+    """
+    from unloader.tuning.report_page import write_page_file
+
+    write_page_file(path, report_page(report))
+
+
+def measure_codecs(
+    request: Request, *, budget: SampleBudget, observe: Observer = silent, stop: Stop = never
+) -> CodecReport:
+    """Return the size and the speed of each codec on a sample of the rows.
+
+    Args:
+        request: As for `unload`; only the disk of its destination is measured, or of the current
+            directory where it is empty.
+        budget: How much the sample may take.
+
+    Raises:
+        UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
+    """
+    from unloader.tuning.codec_choice import report
+
+    asked = TablesRequest.one(request)
+    with translated(), prepared(asked, stop=stop, observe=observe) as ready:
+        observe(PhaseStarted(phase="measuring"))
+        return report(ready.tables[0], budget=budget, stop=stop)
+
+
+def preflight(
+    request: Request, budget: Budget, *, observe: Observer = silent, stop: Stop = never
+) -> Ceilings:
+    """Measure what disks, source, encoder and connection of a run can give; nothing is kept.
+
+    Args:
+        request: As for `unload`. The kind of its source may be empty, and so may its destination:
+            what belongs to them is then left blank.
+        budget: The parts to measure, and the largest amounts for them.
+
+    Raises:
+        UnloaderError: One of the tree in `unloader.errors`, by what went wrong.
+    """
+    from unloader.tuning.preflight_measuring import measure
+
+    with translated():
+        return measure(request, budget, observe=observe, stop=stop)
+
+
+def size(question: Question, *, files: tuple[str, ...], like_record: bool = False) -> Sizing:
+    """Return how much machine an unload needs, or how long it takes, with the arithmetic.
+
+    Args:
+        question: The table, the time and the machine.
+        files: The measurements: manifests, points of a sweep, ceilings.
+        like_record: Take the rates of a published record, too.
+
+    Raises:
+        UnloaderError: UsageError if something is missing, ConfigError or OutputFailed if a file
+            cannot be used.
+    """
+    from unloader.tuning.sizing_arithmetic import size as reckon
+    from unloader.tuning.sizing_basis import basis_of
+
+    with translated():
+        return reckon(question, basis_of(files, like_record=like_record))
+
+
+def topology(
+    options: SeatOptions,
+    *,
+    parallelism: int = 0,
+    tree: Path | None = None,
+    allowed_cpus: frozenset[int] | None = None,
+) -> Survey:
+    """Return a machine's NUMA nodes and the seats of a number of workers on it.
+
+    Args:
+        options: How workers are placed.
+        parallelism: Number of workers; 0 = all CPUs that can be used in parallel.
+        tree: Another machine's folder laid out as /sys/devices/system, or a file that
+            `recorded_machine` made of one; None = this machine.
+        allowed_cpus: Only these CPUs; None = all of the tree, or all that we may use here.
+
+    Raises:
+        UnloaderError: ConfigError if the files, the nodes, the CPUs or the device are not there.
+    """
+    from unloader.placement.survey import survey
+
+    with translated():
+        return survey(options, parallelism=parallelism, tree=tree, allowed_cpus=allowed_cpus)
+
+
+def recorded_machine(tree: Path | None = None) -> str:
+    """Return the files that describe a machine as one text, for `topology` to read elsewhere.
+
+    Raises:
+        UnloaderError: ConfigError if the files are missing.
+    """
+    from unloader.placement.survey import recording
+
+    with translated():
+        return recording(tree)
