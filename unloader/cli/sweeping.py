@@ -33,9 +33,8 @@ from unloader.errors import (
     UsageError,
 )
 from unloader.redaction import holds_sql_password
-from unloader.request.option import Option, of_command
-from unloader.request.options import AXES, POINTS, every_option
-from unloader.request.value_types import Several
+from unloader.request.option import Option
+from unloader.request.options import AXES, POINTS, options_of
 from unloader.storage.storage_protocol import MANIFEST
 from unloader.tuning.analysis import MOST_LEVELS, Analysis, Rules
 from unloader.tuning.live_sweep import sweep
@@ -168,7 +167,7 @@ def _job(context: click.Context, url: str, recommended: Mapping[str, str]) -> It
     """Yield the lines of the job: the given options, with one value for each varied option."""
 
     yield f"source = {_toml(url)}"
-    known = {option.key: option for option in of_command(every_option(), "run")}
+    known = {option.key: option for option in options_of("run")}
     format_name = recommended.get("format") or context.params["format"][0]
     for parameter, value in given_values(context):
         declared = parameter.declared
@@ -327,7 +326,7 @@ def _variants(
     Raises:
         UsageError: The options contradict each other, or there are too many points.
     """
-    kinds = {each.key: each.kind for each in of_command(every_option(), "sweep")}
+    kinds = {each.key: each.kind for each in options_of("sweep")}
     axes = {
         name: kinds[name.replace("-", "_")].read(values[name.replace("-", "_")] or (None,))
         for name in _VARIED
@@ -368,7 +367,7 @@ def _written(kinds: Mapping[str, Any], name: str, value: Any) -> str:
     kind = kinds[name.replace("-", "_")]
     if name == "compression":
         return label(value) if not isinstance(value, str) else value
-    return str(kind.write((value,)) if isinstance(kind, Several) else value)
+    return str(kind.write((value,)) if kind.lists else value)
 
 
 def _possible(one: Mapping[str, Any]) -> bool:
@@ -391,11 +390,7 @@ def _given(
     names = given(context)
     if not several_formats:
         return names
-    others = {
-        option.key
-        for option in of_command(every_option(), "sweep")
-        if not option.knows(one["format"])
-    }
+    others = {option.key for option in options_of("sweep") if not option.knows(one["format"])}
     return names - others
 
 

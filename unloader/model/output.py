@@ -18,7 +18,7 @@ from unloader.request.value_types import (
     SIZE,
     SIZE_FROM_1,
     Kind,
-    Whole,
+    whole,
 )
 from unloader.transforms.model import TransformOptions
 from writers.codecs.choice import Preset
@@ -178,7 +178,7 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             "Number of finished runs to keep, including the new one. --to needs {date} or "
             "{run_id}. Older runs of the same table are removed after the new run is verified. A "
             "run in which a file was changed or added stays.",
-            Whole(1),
+            whole(1),
             default_text="all",
             not_for={
                 "streams": "it keeps nothing",
@@ -228,7 +228,7 @@ class OutputOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     buffers: Annotated[
         int,
         _buffer(
-            "Number of output buffers of one worker.", Whole(1), name="overlap-buffers", example="3"
+            "Number of output buffers of one worker.", whole(1), name="overlap-buffers", example="3"
         ),
     ] = 4
     checksum: Annotated[

@@ -26,9 +26,9 @@ from unloader.request.value_types import (
     SIZE,
     SIZE_FROM_1,
     WIDTHS,
-    Choice,
-    PathText,
-    Whole,
+    choice,
+    path,
+    whole,
 )
 
 VerifyLevel = Literal["none", "count", "full", "source"]
@@ -76,7 +76,7 @@ class PlanOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         str,
         _limit(
             "How the table is split into work units.",
-            Choice("auto", "partition", "range", "none"),
+            choice("auto", "partition", "range", "none"),
             example="range",
         ),
     ] = "auto"
@@ -161,7 +161,7 @@ class SeatOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         _seat(
             "Prefer the NUMA node of this network interface, disk or path, such as eth0, nvme0n1 "
             "or /extract.",
-            PathText("DEVICE"),
+            path("DEVICE"),
             empty=True,
             shape=_device,
             example="eth0",
@@ -187,7 +187,7 @@ class ConcurrencyOptions(Struct, frozen=True, kw_only=True, forbid_unknown_field
         _concurrency(
             "Most sessions of the run in the database: one of the parent, one of each worker, "
             "and the sessions of --max-db-load and --keep-snapshot.",
-            Whole(2),
+            whole(2),
             example="16",
         ),
     ] = None
@@ -207,7 +207,7 @@ class ConcurrencyOptions(Struct, frozen=True, kw_only=True, forbid_unknown_field
             "Use fewer workers while more sessions than this are active in the database, "
             "including the sessions of the run. One worker always continues. Only PostgreSQL and "
             "Oracle.",
-            Whole(1),
+            whole(1),
             example="40",
         ),
     ] = None
@@ -224,7 +224,7 @@ class ConcurrencyOptions(Struct, frozen=True, kw_only=True, forbid_unknown_field
         int,
         _concurrency(
             "Number of workers in the hours of --slow-between.",
-            Whole(1),
+            whole(1),
             default_text="1",
             example="2 --slow-between 08:00-18:00",
         ),
@@ -256,7 +256,7 @@ class ClusterOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         _cluster(
             "Certificates for a tls:// cluster. PATH is a directory with ca.pem, cert.pem and "
             "key.pem, or a TOML file with the paths ca, cert and key.",
-            PathText("PATH"),
+            path("PATH"),
             name="cluster-security",
             shape=abspath,
             default_text="none",
@@ -278,7 +278,7 @@ class RetryOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """When an attempt is repeated, and when it is stalled."""
 
     retries: Annotated[
-        int, _retry("Number of retries of a failed work unit.", Whole(0), example="5")
+        int, _retry("Number of retries of a failed work unit.", whole(0), example="5")
     ] = 3
     delay_seconds: Annotated[
         float,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Struct, field
 
 from unloader.request.option import CONNECTING, PLANNING, REACHING, READING, Option
-from unloader.request.value_types import KEEPING, SECONDS, STATEMENTS, PathText, Whole
+from unloader.request.value_types import KEEPING, SECONDS, STATEMENTS, path, whole
 
 Consistency = Literal["snapshot", "none"]
 
@@ -57,7 +57,7 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int | None,
         _session(
             "Read at this system change number instead of the current one. Only Oracle.",
-            Whole(1),
+            whole(1),
             effect="selects",
             example="8123456789",
         ),
@@ -102,7 +102,7 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         _session(
             "Connect through Oracle's client library in DIR (thick mode); auto searches the "
             "usual places. Only Oracle.",
-            PathText("DIR"),
+            path("DIR"),
             commands=CONNECTING,
             empty=True,
             shape=_library,

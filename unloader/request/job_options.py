@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from unloader.model.request import TWO_ROUTES
-from unloader.request.option import ONE_VALUE, PASSWORDS, PLANNING, READING, Option
+from unloader.request.option import ONE_VALUE, PASSWORDS, PLANNING, READING, Option, declared
 from unloader.request.value_types import (
     CASTS,
     COMPRESSION,
@@ -31,14 +30,11 @@ from unloader.request.value_types import (
     TABLES,
     TEXT,
     VARIABLES,
-    Choice,
     Kind,
-    Whole,
+    choice,
+    whole,
 )
 from writers.model import ParquetFormat, TextFormat
-
-if TYPE_CHECKING:
-    pass
 
 DIALECTS = ("rfc4180", "tsv", "excel", "mysql", "postgres", "sqlldr-var")
 """The dialects of `writers.text.dialects`, repeated so that a help page need not import it."""
@@ -56,35 +52,31 @@ _PARQUET_KEY = f"{_RUN} \\\n    --to orders --format parquet --parquet-key-file 
 _DECRYPT = f"{_RUN} --to orders \\\n    --encrypt-to @recipients.txt --decrypt-with identity.txt"
 _MASK_KEY = f"{_RUN} --to orders \\\n    --mask EMAIL=hmac --mask-key file:mask.key"
 
-
 _passwords = partial(Option, group="Source", commands=PASSWORDS, effect="unrecorded", kept=False)
 
-
-class Passwords:
-    """Options on the password of the source."""
-
-    password_file = _passwords(
+PASSWORDS_OPTIONS = declared(
+    password_file=_passwords(
         "Read the password from FILE. The password is its first line. FILE must not be readable "
         "for other users. This option takes precedence over UNLOADER_PASSWORD.",
         FILE,
         empty=True,
         common=True,
         example="~/.secrets/db01",
-    )
-    password_keyring = _passwords(
+    ),
+    password_keyring=_passwords(
         "Read the password from the keyring of the system, where it is stored for SERVICE and "
         "USER. The default USER is the user in the URL.",
         Kind("SERVICE[/USER]"),
         example="unloader/etl",
-    )
-    password_credential = _passwords(
+    ),
+    password_credential=_passwords(
         "Read the password from the systemd credential NAME. The credential unloader-password is "
         "used without this option.",
         Kind("NAME"),
         example="db01-password",
-    )
-    password_prompt = _passwords("Ask for the password. This needs a terminal.")
-
+    ),
+    password_prompt=_passwords("Ask for the password. This needs a terminal."),
+)
 
 _tables = partial(
     Option, group="Tables", commands=PLANNING, effect="changes", scope="table", planned=True
@@ -92,63 +84,57 @@ _tables = partial(
 
 _whole = partial(Option, group="Tables", commands=PLANNING, effect="none")
 
-
-class Tables:
-    """Options on runs over several tables: which tables, and how the run handles all of them."""
-
-    schema = _tables(
+TABLES_OPTIONS = declared(
+    schema=_tables(
         "Schema, or a pattern of schemas. Tables without a schema are searched there. Without "
         "--table, all its tables are unloaded. Can be repeated.",
         SCHEMAS,
         example=_BY_SCHEMA,
-    )
-    exclude_table = _tables(
+    ),
+    exclude_table=_tables(
         "Exclude the tables that match this name or pattern. Can be repeated.",
         TABLES,
         example=f"{_BY_SCHEMA} --exclude-table 'TMP_*'",
-    )
-    tables_from = _tables(
+    ),
+    tables_from=_tables(
         "Also read tables from FILE, with a name or a pattern on each line.",
         FILE,
         example=_FROM_FILE,
-    )
-    table_kinds = _tables(
+    ),
+    table_kinds=_tables(
         "Kinds that a pattern also matches: view, external, temporary. A pattern always matches "
         "tables and materialized views. A full name can be of any kind. Separate several with "
         "commas, or repeat the option.",
         GLOBS,
         example=f"{_BY_SCHEMA} --table-kinds view",
-    )
-    allow_unmatched = _tables(
+    ),
+    allow_unmatched=_tables(
         "Log a pattern, a schema or an exclusion that matches nothing. Without this option, that "
         "is an error.",
         example=f"{_BY_SCHEMA} --allow-unmatched",
-    )
-    publish = _whole(
+    ),
+    publish=_whole(
         "Give the files of each table their final names when that table is complete (table), or "
         "when all tables are complete (run).",
-        Choice("table", "run"),
+        choice("table", "run"),
         example=f"{_BY_SCHEMA} --publish run",
         default="table",
-    )
-    on_table_failure = _whole(
+    ),
+    on_table_failure=_whole(
         "When a table fails: end the run (stop), or unload the other tables (continue). In both "
         "cases the exit status is not 0.",
-        Choice("stop", "continue"),
+        choice("stop", "continue"),
         example=f"{_BY_SCHEMA} --on-table-failure continue",
         default="stop",
-    )
-
+    ),
+)
 
 _destination = partial(Option, group="Output", commands=("plan",), effect="changes", scope="route")
 
 _to = partial(_destination, kind=PLACES, common=True)
 
-
-class Destination:
-    """Options on the destination and the format of the files."""
-
-    output = Option(
+DESTINATION_OPTIONS = declared(
+    output=Option(
         "Write the plan to FILE. Unload it with `unloader run FILE`.",
         FILE,
         group="Output",
@@ -157,8 +143,8 @@ class Destination:
         empty=True,
         common=True,
         example="plan.json",
-    )
-    to = (
+    ),
+    to=(
         _to(
             "Output directory, object store or table. A missing directory is created. Files are "
             "spread over several directories. The name may have the fields {schema} {table} "
@@ -192,16 +178,16 @@ class Destination:
             "measured.",
             commands=("preflight",),
         ),
-    )
-    format = _destination(
+    ),
+    format=_destination(
         "Format of the output files.",
-        Choice("csv", "parquet"),
+        choice("csv", "parquet"),
         commands=ONE_VALUE,
         common=True,
         example="parquet",
         default="csv",
-    )
-    compression = _destination(
+    ),
+    compression=_destination(
         "Codec, such as zstd, zstd:3 or gzip. All codecs: none, gzip, zstd, lz4, snappy (Parquet "
         "only). fastest, balanced and smallest measure a sample of the rows and choose.",
         COMPRESSION,
@@ -209,8 +195,8 @@ class Destination:
         default_text="none for csv, zstd for parquet",
         common=True,
         example="zstd:3",
-    )
-
+    ),
+)
 
 _encryption = partial(
     Option, group="Encryption", commands=("plan", "run", "sweep"), effect="changes", scope="route"
@@ -220,36 +206,33 @@ _key = partial(
     _encryption, commands=("plan", "resume", "run", "sweep", "verify"), effect="unrecorded"
 )
 
-
-class Encryption:
-    """Options on the encryption of files, and on the keys that read them."""
-
-    encrypt_to = _encryption(
+ENCRYPTION_OPTIONS = declared(
+    encrypt_to=_encryption(
         "Encrypt text with age for this recipient: a public key age1..., or @FILE with a key on "
         "each line. Separate several with commas, or repeat the option.",
         RECIPIENTS,
         example="@recipients.txt",
-    )
-    parquet_key_file = _key(
+    ),
+    parquet_key_file=_key(
         "Encrypt and read Parquet files with the key in FILE. The key is 16, 24 or 32 bytes in "
         "base64. FILE must not be readable for other users. Without this option, the key comes "
         "from UNLOADER_PARQUET_KEY or from the systemd credential unloader-parquet-key.",
         FILE,
         example=_PARQUET_KEY,
-    )
-    parquet_key_name = _encryption(
+    ),
+    parquet_key_name=_encryption(
         "Name of the Parquet key. The manifest records it for the readers of the files.",
         Kind("NAME"),
         default_text="none",
         example=f"{_PARQUET_KEY} \\\n    --parquet-key-name orders-2026",
-    )
-    decrypt_with = _key(
+    ),
+    decrypt_with=_key(
         "Read encrypted text with the private keys in FILE, which age-keygen makes. FILE must "
         "not be readable for other users. Only a check of the values needs it (full, source).",
         FILE,
         example=_DECRYPT,
-    )
-
+    ),
+)
 
 _transforms = partial(
     Option,
@@ -261,50 +244,47 @@ _transforms = partial(
     empty=True,
 )
 
-
-class Transforms:
-    """Options on changes of rows between reading and writing, in the order of their use."""
-
-    expression = _transforms(
+TRANSFORMS_OPTIONS = declared(
+    expression=_transforms(
         "Set a column to an expression over the row, in the SQL of DuckDB. A new column is added "
         "after the last one. Repeat the option for more columns. An expression can also use the "
         "columns that earlier expressions have set.",
         EXPRESSIONS,
         example="'TOTAL=AMOUNT * 1.19'",
-    )
-    constant = _transforms(
+    ),
+    constant=_transforms(
         "Set a column to one text in every row. --cast changes its type. Can be repeated.",
         CONSTANTS,
         example="SITE=berlin",
-    )
-    cast = _transforms(
+    ),
+    cast=_transforms(
         "Change the type of a column, such as int64, decimal(12,2), date, timestamp[us] or "
         "string. A value that the type cannot hold exactly stops the run. Can be repeated.",
         CASTS,
         example="'AMOUNT=decimal(12,2)'",
-    )
-    mask = _transforms(
+    ),
+    mask=_transforms(
         "Mask a column, such as EMAIL=hmac or 'CARD=ff1,others=keep'. Methods with their "
         "parameters: hmac (key, encoding, length), tokenize (key, form, domain), redact (value), "
         "truncate (characters), truncate-date (to), shift-date (by, days, key, domain), ff1 "
         "(key, alphabet, digits, others, tweak). Can be repeated.",
         MASKS,
         example="EMAIL=hmac",
-    )
-    rename = _transforms(
+    ),
+    rename=_transforms(
         "Change the name of a column in the files. All options above use the old name. Can be "
         "repeated.",
         RENAMES,
         example="CUST=CUSTOMER_ID",
-    )
-    output_columns = _transforms(
+    ),
+    output_columns=_transforms(
         "Write only these columns, in this order, by their names in the files. The options above "
         "can still use the other columns. Separate several with commas, or repeat the option.",
         NAMES,
         effect="selects",
         example="ID,AMOUNT",
-    )
-    mask_key = _transforms(
+    ),
+    mask_key=_transforms(
         "Place of the key of masks: file:PATH, env:VARIABLE, keyring:SERVICE/USER or "
         "credential:NAME. NAME=PLACE is the key for masks with key=NAME. PLACE alone is the key "
         "for masks without key=. Can be repeated.",
@@ -315,42 +295,34 @@ class Transforms:
         default_text="UNLOADER_MASKING_KEY_NAME, or the systemd credential "
         "unloader-masking-key-NAME",
         example=_MASK_KEY,
-    )
-
-
-TRANSFORMING = tuple(
-    name for name, each in vars(Transforms).items() if isinstance(each, Option) and each.planned
+    ),
 )
+
+TRANSFORMING = tuple(each.key for each in TRANSFORMS_OPTIONS if each.planned)
 """The keys of the options that change rows."""
 
 _text = partial(
     Option, group="CSV", commands=READING, effect="changes", scope="route", formats=("csv",)
 )
 
-
-class Text:
-    """Options on the layout of text."""
-
-    dialect = _text(
+TEXT_OPTIONS = declared(
+    dialect=_text(
         "Named set of the options below. Single options override it.",
-        Choice(*DIALECTS),
+        choice(*DIALECTS),
         example="sqlldr-var",
         default=DIALECTS[0],
-    )
-    fixed = _text(
+    ),
+    fixed=_text(
         "Write records of fixed width. Each column has a fixed number of bytes, padded with blanks."
-    )
-
+    ),
+)
 
 _routes = partial(
     Option, group="Routes", commands=PLANNING, effect="changes", kept=False, empty=True
 )
 
-
-class Routes:
-    """Options on several outputs of one scan."""
-
-    route = _routes(
+ROUTES_OPTIONS = declared(
+    route=_routes(
         "One of several outputs of one scan, with separate options, such as "
         "'lake:to=/lake/orders,format=parquet,columns=\"ID,NAME\"'. Put double quotes around a "
         'value with a comma; "" is a quote in it. Options that a route does not set are the same '
@@ -358,230 +330,221 @@ class Routes:
         ROUTES,
         in_files=False,
         example=TWO_ROUTES,
-    )
-
+    ),
+)
 
 _restart = partial(Option, group="Safety", commands=("run",), effect="unrecorded")
 
-
-class Restart:
-    """Options on earlier runs of the same job."""
-
-    resume_or_start = _restart(
+RESTART_OPTIONS = declared(
+    resume_or_start=_restart(
         "Resume a run in DEST, or start a new one. Only an interrupted run of the same job is "
         "resumed. A new run starts if DEST has no such run, or if its snapshot cannot be read "
         "any more.",
         common=True,
         not_for={"streams": "its output is not kept"},
-    )
-    skip_finished = _restart(
+    ),
+    skip_finished=_restart(
         "With --resume-or-start: do nothing if the run of the same job in DEST is finished. The "
         "exit status is 0. The files are not checked. For a lakehouse table, the run must have "
         "been committed today (UTC). Refused with --overwrite, with --part, and with {run_id} in "
         "--to.",
         not_for={"streams": "its output is not kept"},
         example="--resume-or-start",
-    )
-
+    ),
+)
 
 _operations = partial(Option, group="Operations", commands=("run", "resume"), effect="unrecorded")
 
-
-class Operations:
-    """Options on what a run reports to other programs."""
-
-    report = _operations(
+OPERATIONS_OPTIONS = declared(
+    report=_operations(
         "Write an HTML page on the run to FILE when the run is complete. It shows speed, "
         "timelines, stages and load, and needs no network. If it cannot be written, the exit "
         "status is 10.",
         FILE,
         example="run.html",
-    )
-    metrics_file = _operations(
+    ),
+    metrics_file=_operations(
         "Write the figures of the run to FILE during the run and at its end, for the textfile "
         "collector of Prometheus. The name must end with .prom.",
         FILE,
         example="/var/lib/node_exporter/orders.prom",
-    )
-    trace = _operations(
+    ),
+    trace=_operations(
         "Send OpenTelemetry traces by OTLP over HTTP. The variables OTEL_* set the destination. "
         "The run has a span, and so does each attempt at a work unit.",
-        Choice("none", "otlp"),
+        choice("none", "otlp"),
         example="otlp",
         default="none",
-    )
-    on_success = _operations(
+    ),
+    on_success=_operations(
         "Run this command with /bin/sh when the run is complete. The variables UNLOADER_RUN_* "
         "describe the run. If the command fails, the exit status is 10.",
         Kind("CMD"),
         expands=False,
         example="./load.sh",
-    )
-    on_failure = _operations(
+    ),
+    on_failure=_operations(
         "Run this command with /bin/sh when the run has failed or was stopped. The exit status "
         "of the run does not change.",
         Kind("CMD"),
         expands=False,
         example="./alert.sh",
-    )
-    hook_timeout = _operations(
+    ),
+    hook_timeout=_operations(
         "Seconds after which the command of --on-success or --on-failure is ended. 0 sets no "
         "limit.",
         SECONDS,
         example="60 --on-success ./load.sh",
         default=300.0,
-    )
-    hook_env = _operations(
+    ),
+    hook_env=_operations(
         "Pass this environment variable to the command of --on-success or --on-failure. Without "
         "this option, the command gets PATH, HOME, the locale and similar variables, and the "
         "variables UNLOADER_RUN_*. Separate several with commas, or repeat the option.",
         VARIABLES,
         empty=True,
         example="PGHOST --on-success ./load.sh",
-    )
-
+    ),
+)
 
 _by_dialect = partial(_text, empty=True, default_text="by dialect")
 
-
-class TextFiles:
-    """Options of the fields of a text format; `writers` imports nothing of `unloader`."""
-
-    owner = TextFormat
-
-    delimiter = _by_dialect(
+TEXT_FILES_OPTIONS = declared(
+    "",
+    (),
+    TextFormat,
+    delimiter=_by_dialect(
         r"Text between two values. Escapes: \xHH \t \n \r \\.",
         TEXT,
         not_for={"fixed": "delimiter"},
         example="';'",
-    )
-    enclosure = _by_dialect(
+    ),
+    enclosure=_by_dialect(
         "One or more characters around a value. Escapes as for --delimiter.",
         TEXT,
         not_for={"fixed": "enclosure"},
         example='"\'"',
-    )
-    enclose = _by_dialect(
+    ),
+    enclose=_by_dialect(
         "Values to enclose: where needed, all text and dates, all except NULL, or none.",
         not_for={"fixed": "enclosure"},
         example="strings",
-    )
-    escape = _by_dialect(
+    ),
+    escape=_by_dialect(
         "How an enclosure inside a value is written. none refuses such a value.",
         not_for={"fixed": "enclosure"},
         example="backslash",
-    )
-    null = _by_dialect(
+    ),
+    null=_by_dialect(
         r"Text for NULL, never enclosed. Escapes as for --delimiter. \N is kept as it is.",
         TEXT,
         example="'\\N'",
-    )
-    eol = _by_dialect("End of a record. Escapes as for --delimiter.", END_OF_LINE, example="crlf")
-    header = _by_dialect(
+    ),
+    eol=_by_dialect("End of a record. Escapes as for --delimiter.", END_OF_LINE, example="crlf"),
+    header=_by_dialect(
         "Write the column names as the first record of each file.",
         opposite=True,
         not_for={"fixed": "header"},
-    )
-    trailing_delimiter = _by_dialect(
+    ),
+    trailing_delimiter=_by_dialect(
         "Also write a delimiter after the last value.",
         opposite=True,
         not_for={"fixed": "delimiter"},
-    )
-    record_length_digits = _by_dialect(
+    ),
+    record_length_digits=_by_dialect(
         "Write the length of each record in bytes before the record, with this many digits. 0 "
         "writes no length.",
-        Whole(0, 20),
+        whole(0, 20),
         name="record-length",
         metavar="DIGITS",
         not_for={"fixed": "length before them"},
         example="5",
-    )
-    encoding = _by_dialect(
+    ),
+    encoding=_by_dialect(
         "Character encoding of the files, by the names of Python.", ENCODING, example="iso-8859-1"
-    )
-    substitute = _text(
+    ),
+    substitute=_text(
         "Text that replaces each character that --encoding does not have. Escapes as for "
         "--delimiter.",
         TEXT,
         empty=True,
         default_text="the value is refused",
         example="'?' --encoding iso-8859-1",
-    )
-    date_format = _by_dialect(
+    ),
+    date_format=_by_dialect(
         "Format of dates, as in TO_CHAR of Oracle, such as YYYYMMDDHH24MISS.",
         Kind("FORMAT"),
         example="YYYYMMDDHH24MISS",
-    )
-    timestamp_format = _by_dialect(
+    ),
+    timestamp_format=_by_dialect(
         'Format of timestamps, such as YYYY-MM-DD"T"HH24:MI:SS.FF6.',
         Kind("FORMAT"),
         example="'YYYY-MM-DD HH24:MI:SS.FF6'",
-    )
-    timestamp_tz_format = _by_dialect(
+    ),
+    timestamp_tz_format=_by_dialect(
         "Format of timestamps with a time zone, such as YYYY-MM-DD HH24:MI:SS TZH:TZM.",
         Kind("FORMAT"),
         example="'YYYY-MM-DD HH24:MI:SS.FF6 TZH:TZM'",
-    )
-    decimal_separator = _by_dialect(
+    ),
+    decimal_separator=_by_dialect(
         "Character between the integer and the fraction of a number.",
         Kind("TEXT"),
         example="',' --delimiter ';'",
-    )
-    boolean = _by_dialect("Words for true and false.", name="boolean-format", example="1/0")
-    binary = _by_dialect(
+    ),
+    boolean=_by_dialect("Words for true and false.", name="boolean-format", example="1/0"),
+    binary=_by_dialect(
         r"Form of binary values. prefixed-hex is \x6869.", name="binary-format", example="base64"
-    )
-    guard_formulas = _text(
+    ),
+    guard_formulas=_text(
         "Put ' before texts and column names that a spreadsheet takes for a formula. They begin "
         "with = + - @, a tab or an end of line. This changes values."
-    )
-
+    ),
+)
 
 _parquet = partial(
     Option, group="Parquet", commands=READING, effect="changes", scope="route", formats=("parquet",)
 )
 
-
-class ParquetFiles:
-    """Options of the fields of the format Parquet."""
-
-    owner = ParquetFormat
-
-    row_group_rows = _parquet("Maximum number of rows in a row group.", COUNT, example="500k")
-    row_group_bytes = _parquet(
+PARQUET_FILES_OPTIONS = declared(
+    "",
+    (),
+    ParquetFormat,
+    row_group_rows=_parquet("Maximum number of rows in a row group.", COUNT, example="500k"),
+    row_group_bytes=_parquet(
         "Size in memory at which a row group ends, in bytes.", SIZE_FROM_1, example="64MiB"
-    )
-    version = _parquet(
+    ),
+    version=_parquet(
         "Version of the format. It decides which types can be used.",
-        Choice("1.0", "2.4", "2.6"),
+        choice("1.0", "2.4", "2.6"),
         name="parquet-version",
         example="2.4",
-    )
-    data_page_version = _parquet(
-        "Version of the data pages. All readers support 1.0.", Choice("1.0", "2.0"), example="2.0"
-    )
-    dictionary = _parquet("Write dictionary pages for columns whose values repeat.", opposite=True)
-    statistics = _parquet(
+    ),
+    data_page_version=_parquet(
+        "Version of the data pages. All readers support 1.0.", choice("1.0", "2.0"), example="2.0"
+    ),
+    dictionary=_parquet("Write dictionary pages for columns whose values repeat.", opposite=True),
+    statistics=_parquet(
         "Write the minimum and maximum of each column, for each row group and page.", opposite=True
-    )
-    byte_stream_split = _parquet(
+    ),
+    byte_stream_split=_parquet(
         "Store floating-point numbers byte by byte. Store other numbers in this way where the "
         "file becomes smaller. Spark 3 and 4.0 cannot read that.",
         opposite=True,
-    )
-    bloom_filters = _parquet(
+    ),
+    bloom_filters=_parquet(
         "Write a Bloom filter for these columns. This needs pyarrow 24. Separate several with "
         "commas, or repeat the option.",
         NAMES,
         empty=True,
         name="bloom-filter",
         example="ID",
-    )
-    sorted_by = _parquet(
+    ),
+    sorted_by=_parquet(
         "Order of the rows in each file, such as DAY,ID desc. The file records it. If the rows "
         "come in another order, the run fails. Separate several with commas, or repeat the "
         "option.",
         ORDER,
         empty=True,
         example="'DAY,ID desc'",
-    )
+    ),
+)

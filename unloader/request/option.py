@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import replace
 
-from unloader.request.value_types import FLAG, Choice, Kind
+from unloader.request.value_types import FLAG, Kind, choice
 
 Effect = Literal["selects", "changes", "none", "unrecorded"]
 """selects: fewer or other rows or columns. changes: how they are written and checked, and where.
@@ -162,38 +162,45 @@ def default_of(owner: type[Struct], name: str) -> Any:
     return None if found is NODEFAULT else found
 
 
-def declared_in(place: type[Any]) -> Iterator[Option]:
-    """Yield the options that a class declares.
+def declared(
+    group: str = "",
+    commands: tuple[str, ...] = (),
+    owner: type[Struct] | None = None,
+    /,
+    **options: Option | tuple[Option, ...],
+) -> tuple[Option, ...]:
+    """Return options with the names that they are given here.
 
-    A Struct has options as metadata of its fields. Another class has options, or tuples of options,
-    as attributes. Its `group` and `commands` are defaults for these options, and its `owner` is the
-    Struct with the fields of the same names.
+    Args:
+        group: Of the options without a group.
+        commands: Of the options without commands.
+        owner: The Struct with the fields of the same names.
+        options: By their names with underscores; a name may have several, for different commands.
     """
-    owner = place if issubclass(place, Struct) else getattr(place, "owner", None)
-    if owner is place:
-        hints = get_type_hints(place, include_extras=True)
-        declared = {
-            name: get_args(hint)[1:]
-            for name, hint in hints.items()
-            if get_origin(hint) is Annotated
-        }
-    else:
-        attributes = vars(place).items()
-        declared = {name: each if isinstance(each, tuple) else (each,) for name, each in attributes}
     types = {} if owner is None else get_type_hints(owner)
-    for name, options in declared.items():
+    found = []
+    for name, given in options.items():
         words = tuple(_words(types.get(name)))
-        for option in options:
-            if isinstance(option, Option):
-                yield replace(
-                    option,
-                    name=option.name or name.rstrip("_").replace("_", "-"),
-                    kind=Choice(*words) if words and option.kind is FLAG else option.kind,
-                    group=option.group or getattr(place, "group", ""),
-                    commands=option.commands or getattr(place, "commands", ()),
-                    owner=owner,
-                    field=name if owner else "",
-                )
+        found += [
+            replace(
+                option,
+                name=option.name or name.rstrip("_").replace("_", "-"),
+                kind=choice(*words) if words and option.kind is FLAG else option.kind,
+                group=option.group or group,
+                commands=option.commands or commands,
+                owner=owner,
+                field=name if owner else "",
+            )
+            for option in (given if isinstance(given, tuple) else (given,))
+        ]
+    return tuple(found)
+
+
+def declared_in(owner: type[Struct]) -> tuple[Option, ...]:
+    """Return the options that are metadata of the fields of a Struct."""
+    hints = get_type_hints(owner, include_extras=True).items()
+    fields = {name: get_args(hint)[1:] for name, hint in hints if get_origin(hint) is Annotated}
+    return declared("", (), owner, **fields)
 
 
 def _words(hint: Any) -> Iterator[str]:
@@ -209,8 +216,3 @@ def of_scope(options: Iterable[Option], scope: Scope) -> tuple[Option, ...]:
     """Return the options that one place of a job file may have."""
     taken = {"run": ("run", "table", "route"), "table": ("table", "route"), "route": ("route",)}
     return tuple(each for each in options if each.in_files and each.scope in taken[scope])
-
-
-def of_command(options: Iterable[Option], command: str) -> tuple[Option, ...]:
-    """Return the options that a command takes, in the order of the help page."""
-    return tuple(option for option in options if command in option.commands)

@@ -23,53 +23,53 @@ from unloader.model import (
     ValueOptions,
 )
 from unloader.request import command_options, job_options
-from unloader.request.option import Option, declared_in, of_command
-from unloader.request.value_types import Several
+from unloader.request.option import Option, declared_in
+from unloader.request.value_types import several
 
-DECLARING: tuple[type[Any], ...] = (
-    command_options.Program,
-    command_options.Demo,
-    command_options.Resume,
-    command_options.Verify,
-    command_options.Status,
-    command_options.Runs,
-    command_options.Stop,
-    command_options.Set,
-    command_options.Report,
-    command_options.Init,
-    command_options.Clean,
-    command_options.Keepers,
-    job_options.Passwords,
+DECLARING: tuple[tuple[Option, ...] | type[Struct], ...] = (
+    command_options.PROGRAM_OPTIONS,
+    command_options.DEMO_OPTIONS,
+    command_options.RESUME_OPTIONS,
+    command_options.VERIFY_OPTIONS,
+    command_options.STATUS_OPTIONS,
+    command_options.RUNS_OPTIONS,
+    command_options.STOP_OPTIONS,
+    command_options.SET_OPTIONS,
+    command_options.REPORT_OPTIONS,
+    command_options.INIT_OPTIONS,
+    command_options.CLEAN_OPTIONS,
+    command_options.KEEPERS_OPTIONS,
+    job_options.PASSWORDS_OPTIONS,
     Selection,
-    job_options.Tables,
+    job_options.TABLES_OPTIONS,
     ValueOptions,
     SessionOptions,
     ConcurrencyOptions,
     PlanOptions,
-    command_options.Sweep,
-    job_options.Destination,
-    command_options.Sampling,
+    command_options.SWEEP_OPTIONS,
+    job_options.DESTINATION_OPTIONS,
+    command_options.SAMPLING_OPTIONS,
     OutputOptions,
-    job_options.Encryption,
-    job_options.Transforms,
-    job_options.Text,
-    job_options.TextFiles,
+    job_options.ENCRYPTION_OPTIONS,
+    job_options.TRANSFORMS_OPTIONS,
+    job_options.TEXT_OPTIONS,
+    job_options.TEXT_FILES_OPTIONS,
     FixedWidths,
-    job_options.ParquetFiles,
-    job_options.Routes,
-    command_options.Topology,
+    job_options.PARQUET_FILES_OPTIONS,
+    job_options.ROUTES_OPTIONS,
+    command_options.TOPOLOGY_OPTIONS,
     SeatOptions,
     ClusterOptions,
     Request,
-    job_options.Restart,
+    job_options.RESTART_OPTIONS,
     RetryOptions,
-    command_options.Preflight,
-    command_options.Size,
-    job_options.Operations,
-    command_options.Analysis,
-    command_options.Display,
+    command_options.PREFLIGHT_OPTIONS,
+    command_options.SIZE_OPTIONS,
+    job_options.OPERATIONS_OPTIONS,
+    command_options.ANALYSIS_OPTIONS,
+    command_options.DISPLAY_OPTIONS,
 )
-"""The classes that declare options, in the order of the help pages."""
+"""Options, and Structs with options as metadata of their fields, in the order of the help pages."""
 
 AXES = ("format", "compression", "fetch-memory", "overlap-buffer", "numa", "placement")
 """Options that a sweep may vary beside parallelism; all others are the same for all points."""
@@ -100,7 +100,11 @@ PAGE_ORDER = {
 @cache
 def every_option() -> tuple[Option, ...]:
     """Return the one list of options, in the order of the help pages."""
-    found = [option for place in DECLARING for option in declared_in(place)]
+    found = [
+        option
+        for each in DECLARING
+        for option in (each if isinstance(each, tuple) else declared_in(each))
+    ]
     of_run = {option.name: option for option in found if "run" in option.commands}
     found += [_axis(of_run[name]) for name in AXES]
     places = {(option.group, option.name): at for at, option in enumerate(found)}
@@ -116,11 +120,17 @@ def every_option() -> tuple[Option, ...]:
     return tuple(sorted(found, key=place))
 
 
+@cache
+def options_of(command: str) -> tuple[Option, ...]:
+    """Return the options that a command takes, in the order of the help page."""
+    return tuple(option for option in every_option() if command in option.commands)
+
+
 def _axis(one: Option) -> Option:
     """Return an option of a run as a sweep has it, with several values."""
     return replace(
         one,
-        kind=Several(one.kind),
+        kind=several(one.kind),
         commands=("sweep",),
         default=None if one.initial is None else (one.initial,),
         metavar="",
@@ -158,7 +168,7 @@ def recorded(request: Request, keys: Collection[str]) -> dict[str, Any]:
     """
     parts = {type(each): each for each in _parts(request)}
     found: dict[str, Any] = {}
-    for option in of_command(every_option(), "run"):
+    for option in options_of("run"):
         key = option.record or option.key
         if key in keys and option.owner is not None:
             part = parts.get(option.owner)

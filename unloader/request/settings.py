@@ -1,11 +1,12 @@
 """How people write sizes, durations, lists, orders, levels, parts, clusters, routes and paths.
 
-Every function takes text and returns plain values; what cannot be understood is a `ValueError`
-whose message is fit for the user.
+Every function takes text and returns plain values. Text that means nothing is a `ValueError`, whose
+message is fit for the user.
 """
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from difflib import get_close_matches
 
 from msgspec import Struct
 
-from writers.model import SortColumn
+from writers.model import Compression, SortColumn
 
 SIZE_UNITS: Mapping[str, int] = {
     "": 1,
@@ -41,10 +42,10 @@ MILLISECONDS_UNITS: Mapping[str, int] = {
 
 _DIGITS = r"^\s*[0-9][0-9_]*(\.[0-9]+)?\s*"
 
+# The patterns are for editors, and describe the same units.
 SIZE_PATTERN = rf"{_DIGITS}([kKmMgGtT]?[bB]?|[kKmMgGtT][iI][bB])\s*$"
 COUNT_PATTERN = rf"{_DIGITS}[kKmMgG]?\s*$"
 SECONDS_PATTERN = rf"{_DIGITS}([mM]?[sS]|[mM]|[mM][iI][nN]|[hH]|[dD])?\s*$"
-"""What editors hold sizes, counts and durations against; made for the same units."""
 
 MAX_PRODUCT = 2**63 - 1
 """Of sizes, counts and milliseconds: what C libraries take."""
@@ -52,112 +53,45 @@ MAX_PRODUCT = 2**63 - 1
 MAX_NUMBER = 65_535
 """Of a list of numbers: far beyond any NUMA node, and a range up to it still fits into memory."""
 
+MAX_WORKERS = 65_536
+"""More than any machine has CPUs (NR_CPUS of Linux is 8,192 at most)."""
+
+MAX_DECIMAL = 38
+"""Digits of the widest decimal that every reader of Parquet knows."""
+
+LONGEST_DAYS = 30
+"""The longest time to keep a snapshot. Long before that the server is in trouble."""
+
+ADAPTIVE = -1
+"""The value for the word `adaptive`; 0 is the value for `auto`."""
+
+CODECS = ("none", "gzip", "zstd", "lz4", "snappy")
+PRESETS = ("fastest", "balanced", "smallest")
+"""The presets of `writers.codecs.choice`, repeated so that a help page need not import it."""
+
 PASSWORD_KEYS = ("password", "passwd", "passwort", "pwd", "pass", "secret", "token")
 
 _NUMBER = re.compile(r"\s*([0-9][0-9_]*)(?:\.([0-9]+))?\s*([a-z]*)\s*", re.IGNORECASE)
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.|$)", re.DOTALL)
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\", "N": "\\N"}
-"""`\\N` stays as it is: it is how MySQL writes NULL and never anything else."""
+"""`\\N` is kept: MySQL writes NULL so, and nothing else."""
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes of `64MiB`, `4M`, `1.5GB` or `4096`.
-
-    KiB MiB GiB TiB and K M G T count in 1024, kB MB GB TB in 1000; case does not matter.
-
-    Raises:
-        ValueError: Not a size, or not a whole number of bytes.
-    """
+    """Return the bytes of `64MiB`, `4M`, `1.5GB` or `4096`; see `SIZE_UNITS`."""
     return _whole(text, SIZE_UNITS, "a size", "bytes, or a number with KiB, MiB, GiB, kB, MB or GB")
 
 
 def parse_count(text: str) -> int:
-    """Return the number of `200k`, `50M`, `1.5G` or `10_000_000` (k is 1000).
-
-    Raises:
-        ValueError: Not a count, or not a whole one.
-    """
+    """Return the number of `200k`, `50M`, `1.5G` or `10_000_000` (k is 1000)."""
     return _whole(text, COUNT_UNITS, "a number", "digits, or digits with k, M or G")
 
 
 def parse_seconds(text: str) -> float:
-    """Return the seconds of `300`, `0.5`, `500ms`, `90s`, `5m`, `2h` or `1d`.
-
-    Raises:
-        ValueError: Not a duration.
-    """
+    """Return the seconds of `300`, `0.5`, `500ms`, `90s`, `5m`, `2h` or `1d`."""
     how = "seconds, or a number with ms, s, m, h or d"
     milliseconds, scale = _product(text, MILLISECONDS_UNITS, "a duration", how)
     return milliseconds / scale / 1000
-
-
-def parse_percent(text: str) -> float:
-    """Return the share of `75%`, `75` or `2.5 %`, from 0 to below 1.
-
-    Raises:
-        ValueError: Not a number, or not from 0 to below 100, or it may be meant as a share.
-    """
-    share = any_percent(text)
-    if share >= 1:
-        raise ValueError(f"{text} is not below 100 %")
-    return share
-
-
-def any_percent(text: str) -> float:
-    """Return the share of a percentage from 0 to 100.
-
-    Raises:
-        ValueError: It is not a percentage, or it may be meant as a share, such as 0.75.
-    """
-    match = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*(%?)\s*", text, re.ASCII)
-    if match is None:
-        raise ValueError(f"{text!r} is not a percentage; write for instance 5%")
-    percent = float(match[1])
-    if percent > 100:
-        raise ValueError(f"{text} is more than 100 %")
-    if 0 < percent <= 1 and not match[2]:
-        raise ValueError(f"{text!r} may be a share; write {percent * 100:g}% or {percent:g}%")
-    return percent / 100
-
-
-def percent_text(share: float) -> str:
-    """Return a share as percent."""
-    return f"{share * 100:.12g}%"
-
-
-_HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)")
-
-
-def parse_hours(text: str) -> tuple[int, int]:
-    """Return begin and end of `HH:MM-HH:MM`, in minutes from midnight.
-
-    Raises:
-        ValueError: It is something else, or has no length.
-    """
-    match = _HOURS.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"{text!r} is not HH:MM-HH:MM, such as 08:00-18:00")
-    hours = [int(part) for part in match.groups()]
-    begin, end = hours[0] * 60 + hours[1], hours[2] * 60 + hours[3]
-    if begin == end:
-        raise ValueError(f"{text!r} begins and ends at the same time")
-    return begin, end
-
-
-def size_text(size: int) -> str:
-    """Return a size as it is written, in the largest unit of 1024 that is exact."""
-    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if size and size % 1024**power == 0:
-            return f"{size // 1024**power}{unit}"
-    return str(size)
-
-
-def count_text(count: int) -> str:
-    """Return a count as it is written, in the largest unit of 1000 that is exact."""
-    for power, unit in ((3, "G"), (2, "M"), (1, "k")):
-        if count and count % 1000**power == 0:
-            return f"{count // 1000**power}{unit}"
-    return str(count)
 
 
 def _whole(text: str, units: Mapping[str, int], what: str, how: str) -> int:
@@ -180,12 +114,201 @@ def _product(text: str, units: Mapping[str, int], what: str, how: str) -> tuple[
     return product, 10 ** len(fraction)
 
 
-def unescape(text: str) -> str:
-    r"""Return the text with `\xHH`, `\t`, `\n`, `\r` and `\\` replaced by their characters.
+def size_text(size: int) -> str:
+    """Return a size as it is written, in the largest unit of 1024 that is exact."""
+    return _in_largest_unit(size, 1024, ("KiB", "MiB", "GiB", "TiB"))
 
-    Raises:
-        ValueError: Any other escape but `\N`, which stays as it is.
-    """
+
+def count_text(count: int) -> str:
+    """Return a count as it is written, in the largest unit of 1000 that is exact."""
+    return _in_largest_unit(count, 1000, ("k", "M", "G"))
+
+
+def _in_largest_unit(number: int, step: int, units: tuple[str, ...]) -> str:
+    for power in range(len(units), 0, -1):
+        if number and number % step**power == 0:
+            return f"{number // step**power}{units[power - 1]}"
+    return str(number)
+
+
+def keeping(text: str) -> float:
+    """Return the seconds for which a snapshot is kept."""
+    seconds = parse_seconds(text)
+    if seconds > LONGEST_DAYS * 86_400:
+        raise ValueError(f"{text} is more than {LONGEST_DAYS} days, which is too long for a server")
+    return seconds
+
+
+def any_percent(text: str) -> float:
+    """Return the share of a percentage from 0 to 100; 0.75 is refused, since it may be a share."""
+    match = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*(%?)\s*", text, re.ASCII)
+    if match is None:
+        raise ValueError(f"{text!r} is not a percentage; write for instance 5%")
+    percent = float(match[1])
+    if percent > 100:
+        raise ValueError(f"{text} is more than 100 %")
+    if 0 < percent <= 1 and not match[2]:
+        raise ValueError(f"{text!r} may be a share; write {percent * 100:g}% or {percent:g}%")
+    return percent / 100
+
+
+def parse_percent(text: str) -> float:
+    """Return the share of `75%`, `75` or `2.5 %`, from 0 to below 1."""
+    share = any_percent(text)
+    if share >= 1:
+        raise ValueError(f"{text} is not below 100 %")
+    return share
+
+
+def share_above_0(text: str) -> float:
+    """Return a share above 0 and up to 1."""
+    found = any_percent(text)
+    if not found:
+        raise ValueError(f"{text} is not above 0 %")
+    return found
+
+
+def cpu_share(text: str) -> float:
+    """Return the share of `75%` or `75`, from 1% to 100%."""
+    match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]+)?)\s*%?", text.strip())
+    if match is None or not 1 <= float(match[1]) <= 100:
+        raise ValueError(f"{text!r} is not a share from 1% to 100%; write for instance 75%")
+    return float(match[1]) / 100
+
+
+def percent_text(share: float) -> str:
+    """Return a share as percent."""
+    return f"{share * 100:.12g}%"
+
+
+def number(text: str) -> float:
+    """Return a plain number above 0."""
+    most = 1e9
+    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{0,12})?|\.[0-9]{1,12}", text.strip()):
+        raise ValueError(f"{text!r} is not a number above 0; write for instance 165 or 1.35")
+    found = float(text)
+    if not 0 < found <= most:
+        raise ValueError(f"{text!r} is not a number above 0 and up to {most:,.0f}")
+    return found
+
+
+def general(value: float) -> str:
+    """Return a number in its shortest form."""
+    return f"{value:g}"
+
+
+_HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)")
+
+
+def parse_hours(text: str) -> tuple[int, int]:
+    """Return begin and end of `HH:MM-HH:MM`, in minutes from midnight."""
+    match = _HOURS.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not HH:MM-HH:MM, such as 08:00-18:00")
+    hours = [int(part) for part in match.groups()]
+    begin, end = hours[0] * 60 + hours[1], hours[2] * 60 + hours[3]
+    if begin == end:
+        raise ValueError(f"{text!r} begins and ends at the same time")
+    return begin, end
+
+
+def hours(text: str) -> str:
+    """Return hours of a day as they are written."""
+    parse_hours(text)
+    return text.strip()
+
+
+def parallelism(text: str, words: Mapping[str, int] = {"auto": 0}) -> int:
+    """Return a number of workers, or the number of a word."""
+    found = words.get(text.strip().lower())
+    if found is None and re.fullmatch(r"[0-9]{1,9}", text.strip()):
+        found = int(text)
+        found = found if 1 <= found <= MAX_WORKERS else None
+    if found is None:
+        neither = " nor ".join((", ".join(words), f"a number of workers from 1 to {MAX_WORKERS}"))
+        raise ValueError(f"{text!r} is neither {neither}")
+    return found
+
+
+def run_parallelism(text: str) -> int:
+    """Return the number of workers of a run, which may be adaptive."""
+    return parallelism(text, {"auto": 0, "adaptive": ADAPTIVE})
+
+
+def parallelism_text(value: int) -> str:
+    """Return a number of workers as it is written."""
+    return {0: "auto", ADAPTIVE: "adaptive"}.get(value, str(value))
+
+
+def parse_compression(text: str) -> Compression | str:
+    """Return a codec with its level, or the word for how one is chosen."""
+    codec, colon, level = text.strip().lower().partition(":")
+    if codec in PRESETS and not colon:
+        return codec
+    if codec not in CODECS:
+        raise ValueError(f"{codec!r} is not one of {', '.join((*CODECS, *PRESETS))}")
+    if not colon:
+        return Compression(codec=codec)  # type: ignore[arg-type]
+    if codec in ("none", "snappy"):
+        raise ValueError(f"{codec} has no levels")
+    try:
+        return Compression(codec=codec, level=int(level))  # type: ignore[arg-type]
+    except ValueError:
+        raise ValueError(f"{level!r} is not a level; write for instance {codec}:3") from None
+
+
+def number_form(text: str) -> str:
+    """Return `string`, `double` or `decimal(38,10)`, without blanks."""
+    form = text.strip().lower().replace(" ", "")
+    if form in ("string", "double"):
+        return form
+    match = re.fullmatch(r"decimal\((\d+),(\d+)\)", form)
+    if match is None:
+        raise ValueError(
+            f"{text!r} is not a form; write string, double or for instance decimal(38,10)"
+        )
+    precision, scale = int(match[1]), int(match[2])
+    if not 1 <= precision <= MAX_DECIMAL or scale > precision:
+        raise ValueError(
+            f"{text!r} is not a decimal: give 1 to {MAX_DECIMAL} digits, and a scale of at "
+            "most as many"
+        )
+    return form
+
+
+def end_of_line(text: str) -> str:
+    """Return the characters of `lf`, of `crlf` or of a text with escapes."""
+    return {"lf": "\n", "crlf": "\r\n"}.get(text.lower()) or unescape(text)
+
+
+def encoding(text: str) -> str:
+    """Return Python's name of a character encoding."""
+    try:
+        return codecs.lookup(text).name
+    except (LookupError, ValueError):
+        raise ValueError(f"{text!r} is not a character encoding that Python knows") from None
+
+
+def file_mode(text: str) -> int:
+    """Return the rights of `640`, which let the owner read."""
+    if not re.fullmatch("0?[0-7]{3}", text.strip()):
+        raise ValueError("it is not a file mode; write three octal digits, such as 640")
+    mode = int(text, 8)
+    if not mode & 0o400:
+        raise ValueError(f"{mode:03o} does not let the owner read; write for instance 640")
+    return mode
+
+
+def owner_group(text: str) -> str:
+    """Return `USER`, `:GROUP` or `USER:GROUP`."""
+    user, colon, group = text.strip().partition(":")
+    if not re.fullmatch(r"[\w.@$\\-]*", user + group) or not (group if colon else user):
+        raise ValueError("it is not USER, :GROUP or USER:GROUP")
+    return text.strip()
+
+
+def unescape(text: str) -> str:
+    r"""Return the text with `\xHH`, `\t`, `\n`, `\r` and `\\` replaced by their characters."""
 
     def character(match: re.Match[str]) -> str:
         code = match[1]
@@ -201,11 +324,7 @@ def unescape(text: str) -> str:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Return the items of `A,"b,c",D`, quotes kept; blanks around items go.
-
-    Raises:
-        ValueError: An item is empty or a quote stays open.
-    """
+    """Return the items of `A,"b,c",D`, quotes kept, without blanks around items."""
     items = re.findall(r'\s*((?:"(?:[^"]|"")*"|[^,"])+)\s*(?:,|$)', text)
     joined = re.sub(r'"(?:[^"]|"")*"', "", text)
     if '"' in joined:
@@ -215,12 +334,39 @@ def split_list(text: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in items)
 
 
-def parse_width(item: str) -> tuple[str, int]:
-    """Return column and bytes of `COLUMN=BYTES`, quotes around the name kept.
+def plain_name(name: str) -> str:
+    """Return a name without its double quotes."""
+    quoted = len(name) > 1 and name.startswith('"') and name.endswith('"')
+    return name[1:-1].replace('""', '"') if quoted else name
 
-    Raises:
-        ValueError: It has another form, or the width is not a number of bytes from 1.
-    """
+
+def plain_names(text: str) -> tuple[str, ...]:
+    """Return the items between commas; an item in double quotes is the same as a plain one."""
+    return tuple(map(plain_name, split_list(text)))
+
+
+def places(text: str) -> tuple[str, ...]:
+    """Return the places between commas; the rules decide the meaning of an empty text."""
+    return plain_names(text) if text.strip() else ("",)
+
+
+def variable(name: str) -> str:
+    """Return the name of an environment variable."""
+    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+        # It is not shown: `NAME=VALUE` may have been meant.
+        raise ValueError("an item is not the name of a variable; give names without values")
+    return name
+
+
+def statement(text: str) -> str:
+    """Return an SQL statement without the semicolon at its end, as a shell script has it."""
+    if not text.strip():
+        raise ValueError("a statement is empty")
+    return text.strip().rstrip(";")
+
+
+def parse_width(item: str) -> tuple[str, int]:
+    """Return column and bytes of `COLUMN=BYTES`, quotes around the name kept."""
     name, equals, width = item.rpartition("=")
     name, width = name.strip(), width.strip()
     if not equals or not name:
@@ -236,8 +382,7 @@ _NAMED = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^="][^=]*?))\s*=', re.DOTALL)
 def parse_assignment(item: str) -> tuple[str, str]:
     """Return name and text of `NAME=TEXT`; a name in double quotes may have `=` in it.
 
-    Raises:
-        ValueError: It has another form. The text after the name is not shown.
+    An error does not show the text after the name.
     """
     match = _NAMED.match(item)
     if match is None:
@@ -258,12 +403,9 @@ _ORDER = re.compile(
 
 
 def parse_order(text: str) -> SortColumn:
-    """Return what `COLUMN [asc|desc] [nulls first|last]` says; quotes are kept.
+    """Return the meaning of `COLUMN [asc|desc] [nulls first|last]`; quotes are kept.
 
     By default NULLs come last, and with `desc` first, as in Oracle and PostgreSQL.
-
-    Raises:
-        ValueError: It is something else.
     """
     match = _ORDER.fullmatch(text)
     if match is None:
@@ -281,7 +423,6 @@ _PARTITION = re.compile(
     r"|([^(),]+?|\"(?:[^\"]|\"\")*\"))\s*",
     re.IGNORECASE,
 )
-_WITH_A_NUMBER = ("bucket", "truncate")
 
 
 class PartitionBy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -293,17 +434,13 @@ class PartitionBy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 def parse_partition(text: str) -> PartitionBy:
-    """Return what `COLUMN`, `day(COLUMN)` or `truncate(4, COLUMN)` says; quotes are kept.
-
-    Raises:
-        ValueError: It is something else.
-    """
+    """Return the meaning of `COLUMN`, `day(COLUMN)` or `truncate(4, COLUMN)`; quotes are kept."""
     match = _PARTITION.fullmatch(text)
     word, number, inner, plain = (part or "" for part in (match.groups() if match else ("",) * 4))
     if plain:
         return PartitionBy(column=plain)
     word = word.lower()
-    if not word or (word in _WITH_A_NUMBER) != (int(number or 0) > 0):
+    if not word or (word in ("bucket", "truncate")) != (int(number or 0) > 0):
         raise ValueError(
             f"{text!r} is not a partition; write REGION, day(CREATED) or truncate(4, ID)"
         )
@@ -311,11 +448,7 @@ def parse_partition(text: str) -> PartitionBy:
 
 
 def parse_numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers of `0,2-4` or `0-62:2` (every second one) in ascending order.
-
-    Raises:
-        ValueError: Not a list of numbers and ranges, or one above `MAX_NUMBER`.
-    """
+    """Return the numbers of `0,2-4` or `0-62:2` (every second one) in ascending order."""
     found: set[int] = set()
     for item in text.split(","):
         match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+)(?::([1-9]\d*))?)?\s*", item)
@@ -331,15 +464,10 @@ def parse_numbers(text: str) -> tuple[int, ...]:
 def at_home(path: str) -> str:
     """Return a path with a leading `~/` replaced by the home directory, as a shell does it.
 
-    For what no shell has seen: variables and job files. `pipe:~/x` is a path, too.
-
-    Raises:
-        ValueError: The home directory is not known, or another user's is meant.
+    For paths that no shell has seen: variables and job files. `pipe:~/x` is a path, too.
     """
-    for prefix in ("pipe:", ""):
-        if path.startswith(prefix):
-            rest = path[len(prefix) :]
-            break
+    prefix = "pipe:" if path.startswith("pipe:") else ""
+    rest = path[len(prefix) :]
     if not rest.startswith("~"):
         return path
     if rest != "~" and not rest.startswith("~/"):
@@ -353,8 +481,7 @@ def at_home(path: str) -> str:
 MOST_LEVELS = 1000
 LARGEST_LEVEL = 65_535
 
-_RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})(?::([+-]?[0-9]{1,9}))?", re.ASCII)
-_HOW = "write numbers and ranges with a step, such as 1,2,4 or 32..4:-4,3,2"
+_RANGE = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9})(?::([+-]?[0-9]{1,9}))?)?", re.ASCII)
 
 
 def parse_levels(text: str) -> tuple[int, ...]:
@@ -362,13 +489,24 @@ def parse_levels(text: str) -> tuple[int, ...]:
 
     A range has both its ends if the step leads there. Without a step it counts by one, down where
     the first end is the larger one.
-
-    Raises:
-        ValueError: An item is not a level or a range, or a step leads away from its end.
     """
     found: dict[int, None] = {}
-    for item in text.split(","):
-        for level in _levels(item.strip()):
+    for item in map(str.strip, text.split(",")):
+        match = _RANGE.fullmatch(item)
+        if match is None:
+            what = f"{item!r} is not a level" if item else "a level is empty"
+            raise ValueError(
+                f"{what}; write numbers and ranges with a step, such as 1,2,4 or 32..4:-4,3,2"
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        direction = -1 if last < first else 1
+        step = int(match[3] or direction)
+        if step * direction <= 0:
+            right = f"{first}..{last}:{direction * (abs(step) or 1):+d}"
+            raise ValueError(
+                f"the step of {item} does not lead from {first} to {last}; write {right}"
+            )
+        for level in range(first, last + direction, step):
             if not 1 <= level <= LARGEST_LEVEL:
                 raise ValueError(f"{level} is not a number of workers from 1 to {LARGEST_LEVEL}")
             found[level] = None
@@ -380,22 +518,6 @@ def parse_levels(text: str) -> tuple[int, ...]:
 def levels_text(levels: tuple[int, ...]) -> str:
     """Return levels as `parse_levels` reads them."""
     return ",".join(map(str, levels))
-
-
-def _levels(item: str) -> range:
-    if item.isascii() and item.isdigit() and len(item) < 10:
-        return range(int(item), int(item) + 1)
-    match = _RANGE.fullmatch(item)
-    if match is None:
-        what = f"{item!r} is not a level" if item else "a level is empty"
-        raise ValueError(f"{what}; {_HOW}")
-    first, last = int(match[1]), int(match[2])
-    direction = -1 if last < first else 1
-    step = direction if match[3] is None else int(match[3])
-    if step * direction <= 0:
-        right = f"{first}..{last}:{direction * (abs(step) or 1):+d}"
-        raise ValueError(f"the step of {item} does not lead from {first} to {last}; write {right}")
-    return range(first, last + direction, step)
 
 
 class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -421,30 +543,30 @@ PART_PATTERN = r"([0-9]+|auto)/[0-9]+"
 PART_DIRECTORY = re.compile(r"part-[0-9]+-of-[0-9]+")
 """The names that `part_directory` gives."""
 
-_PART = re.compile(r"(?P<number>[0-9]+|auto)/(?P<of>[0-9]+)")
 
-
-def parse_part(text: str, environment: Mapping[str, str] | None = None) -> Part:
-    """Return a part from `3/16`, or from `auto/16` with the number of a scheduler.
-
-    Args:
-        text: As the user wrote it.
-        environment: Where the scheduler's variables are; None is the environment of this process.
-
-    Raises:
-        ValueError: It is not a part, or no scheduler gives its number.
-    """
-    found = _PART.fullmatch(text.strip())
-    if found is None:
+def parse_part(text: str) -> Part:
+    """Return a part from `3/16`, or from `auto/16` with the number of a scheduler."""
+    if re.fullmatch(PART_PATTERN, text.strip()) is None:
         raise ValueError(f"{text!r} is not a part: write 3/16, or auto/16 in a job array")
-    of = int(found["of"])
-    if found["number"] != "auto":
-        number, what = int(found["number"]), "the part"
-    else:
-        number, what = _index(os.environ if environment is None else environment)
-    if not 1 <= number <= of:
-        raise ValueError(f"{what} is {number}, and the parts are 1 to {of}")
-    return Part(number=number, of=of)
+    written, _, of = text.strip().partition("/")
+    what, add = "the part", 0
+    if written == "auto":
+        there = [name for name in INDEXES if os.environ.get(name, "").strip()]
+        if len(there) != 1:
+            known = ", ".join(there or INDEXES)
+            raise ValueError(
+                f"auto takes the number from a job array, and {'several' if there else 'none'} of "
+                f"its variables {'are' if there else 'is'} set: {known}"
+            )
+        (name,) = there
+        written, add = os.environ[name].strip(), INDEXES[name]
+        if not re.fullmatch("[0-9]+", written):
+            raise ValueError(f"{name} is {written!r}, which is not a number")
+        what = f"{name} + 1" if add else name
+    number = int(written) + add
+    if not 1 <= number <= int(of):
+        raise ValueError(f"{what} is {number}, and the parts are 1 to {int(of)}")
+    return Part(number=number, of=int(of))
 
 
 def part_text(part: Part) -> str:
@@ -452,48 +574,28 @@ def part_text(part: Part) -> str:
     return f"{part.number}/{part.of}"
 
 
-def _index(environment: Mapping[str, str]) -> tuple[int, str]:
-    """Return the number of the part from a scheduler, and its name in messages."""
-    there = [name for name in INDEXES if environment.get(name, "").strip()]
-    if len(there) != 1:
-        known = ", ".join(there or INDEXES)
-        raise ValueError(
-            f"auto takes the number from a job array, and {'several' if there else 'none'} of its "
-            f"variables {'are' if there else 'is'} set: {known}"
-        )
-    (name,) = there
-    text = environment[name].strip()
-    if not re.fullmatch("[0-9]+", text):
-        raise ValueError(f"{name} is {text!r}, which is not a number")
-    what = f"{name} + 1" if INDEXES[name] else name
-    return int(text) + INDEXES[name], what
-
-
 def part_directory(part: Part) -> str:
     """Return the name of the directory of a part; the names of all parts sort by number."""
     return f"part-{part.number:0{len(str(part.of))}d}-of-{part.of}"
 
 
-LOCAL = re.compile(r"local:([1-9][0-9]{0,2})")
+_LOCAL = re.compile(r"local:([1-9][0-9]{0,2})")
 _ADDRESS = re.compile(r"(tcp|tls)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.\-_]+):([0-9]{1,5})/?")
-FORMS = "tcp://HOST:PORT, tls://HOST:PORT, local:N or none"
 
 
 def parse_cluster(text: str) -> str:
-    """Return a cluster as it is named.
-
-    Raises:
-        ValueError: It is not.
-    """
+    """Return the address of a cluster."""
     text = text.strip()
-    if text == "none" or LOCAL.fullmatch(text) or _ADDRESS.fullmatch(text):
+    if text == "none" or _LOCAL.fullmatch(text) or _ADDRESS.fullmatch(text):
         return text.rstrip("/")
-    raise ValueError(f"{text!r} is not a cluster; write {FORMS}")
+    raise ValueError(
+        f"{text!r} is not a cluster; write tcp://HOST:PORT, tls://HOST:PORT, local:N or none"
+    )
 
 
 def own_workers(address: str) -> int:
     """Return how many Dask workers are to be started here; 0 where there is a scheduler already."""
-    found = LOCAL.fullmatch(address)
+    found = _LOCAL.fullmatch(address)
     return int(found[1]) if found else 0
 
 
@@ -507,11 +609,7 @@ _ROUTE_FORM = "write NAME:KEY=VALUE,KEY=VALUE, and a value with a comma in doubl
 
 
 def parse_route(text: str) -> RouteText:
-    """Return name and values of a route.
-
-    Raises:
-        ValueError: It is not a route; the message is fit for the user.
-    """
+    """Return name and values of a route."""
     name, colon, rest = text.partition(":")
     if not colon or not ROUTE_NAME.fullmatch(name.strip()):
         raise ValueError(f"a route begins with its name and a colon; {_ROUTE_FORM}")

@@ -13,7 +13,7 @@ from unloader.cli.options.parameter import on_command_line
 from unloader.cli.options.source_argument import finished_directory
 from unloader.cli.signals import stop_on_signals
 from unloader.nouns import counted
-from unloader.request.value_types import ADAPTIVE
+from unloader.request.settings import ADAPTIVE
 from unloader.status.model import Wish
 from unloader.storage.place_names import PlacePath
 

@@ -35,8 +35,7 @@ from unloader.redaction import redact
 from unloader.request.directory_names import home_template
 from unloader.request.job.entries import Entry, Given, JobFile, Mistake, Place, pairs, values_of
 from unloader.request.job.grammar import read_job
-from unloader.request.option import of_command
-from unloader.request.options import every_option
+from unloader.request.options import options_of
 from unloader.selection.choice import AskedTables, TableChoice
 from writers.model import TextFormat
 
@@ -213,7 +212,7 @@ def check_job(path: str, passwords: Mapping[str, Any]) -> JobCheck:
         ConfigError: The file cannot be read or is not TOML.
     """
     mistakes: list[Mistake] = []
-    job = read_job(Path(path), of_command(every_option(), "run"), mistakes.append)
+    job = read_job(Path(path), options_of("run"), mistakes.append)
     reader = OutputReader(
         job=job,
         url=_url(job, mistakes),

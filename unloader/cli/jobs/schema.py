@@ -11,26 +11,26 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import Any, get_args, get_origin
+from typing import Any, get_args
+
+import msgspec
 
 from unloader.request.job.documents import INCLUDE, SHOWN
 from unloader.request.job.grammar import DEFAULTS, NAME, ROUTE, RUN, SOURCE, TABLE
-from unloader.request.option import Option, Scope, of_command, of_scope
-from unloader.request.options import every_option
+from unloader.request.option import Option, Scope, of_scope
+from unloader.request.options import options_of
 from unloader.request.settings import ROUTE_NAME
-from unloader.request.value_types import Assignments, Choice, Kind, Parsed, Whole
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 """The newest that editors of TOML know."""
 
 _VARIABLE = r"\$\{"
 _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-_TYPES = {str: "string", int: "integer", float: "number"}
 
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of a job file."""
-    options = of_command(every_option(), "run")
+    options = options_of("run")
     known = _keys(options)
     run, of_table, of_route = (_named(of_scope(options, each)) for each in get_args(Scope))
     entries = {
@@ -130,65 +130,28 @@ def _key(option: Option) -> dict[str, Any]:
 
 
 def _forms(option: Option) -> Iterable[dict[str, Any]]:
+    """Yield the types of values in a job file; each text except a command may have a variable."""
     kind = option.kind
-    if option.is_flag:
-        yield {"type": "boolean"}
-        return
-    for each in kind.takes:
-        if each is str:
-            yield from _texts(option)
-        elif get_origin(each) is dict:
-            yield {"type": "object", "additionalProperties": {"anyOf": list(_named_values(kind))}}
+    found = msgspec.json.schema(kind.toml)
+    for form in found.get("anyOf", [found]):
+        if form["type"] == "string":
+            if kind.choices:
+                yield {"enum": list(kind.choices)}
+            pattern = "^[0-9]+$" if kind.is_whole else kind.pattern
+            both = "|".join(filter(None, (pattern, _VARIABLE)))
+            yield {**form, "pattern": both} if pattern or kind.choices else form
+        elif form["type"] in ("integer", "number"):
+            limits = {"minimum": kind.minimum, "maximum": kind.maximum}
+            yield {**form, **{key: each for key, each in limits.items() if each is not None}}
         else:
-            yield _number(kind, each)
-    if option.multiple or kind.lists:
-        items = [{"type": _TYPES[each]} for each in kind.takes if kind.lists or each is str]
-        yield {"type": "array", "items": items[0] if len(items) == 1 else {"anyOf": items}}
-
-
-def _named_values(kind: Kind) -> Iterable[dict[str, Any]]:
-    """Yield the values that a table may have for a name."""
-    if isinstance(kind, Assignments) and kind.number:
-        yield from _WIDTH
-        return
-    yield {"type": "string"}
-    yield {"type": "integer"}
-    if isinstance(kind, Assignments) and kind.nested:
-        values = {"anyOf": [{"type": "string"}, {"type": "integer"}]}
-        yield {"type": "object", "additionalProperties": values, "required": ["method"]}
-
-
-_WIDTH: list[dict[str, Any]] = [{"type": "integer", "minimum": 1}, {"type": "string"}]
-
-
-def _texts(option: Option) -> Iterable[dict[str, Any]]:
-    """Yield the texts that an option takes; each text except a command may have a variable."""
-    kind = option.kind
-    if isinstance(kind, Choice):
-        yield {"enum": list(kind.choices)}
-        yield {"type": "string", "pattern": _VARIABLE}
-    elif isinstance(kind, Whole):
-        yield {"type": "string", "pattern": rf"^[0-9]+$|{_VARIABLE}"}
-    elif kind.pattern:
-        yield {"type": "string", "pattern": f"{kind.pattern}|{_VARIABLE}"}
-    else:
-        yield {"type": "string"}
-
-
-def _number(kind: Kind, type_: type) -> dict[str, Any]:
-    found: dict[str, Any] = {"type": _TYPES[type_]}
-    if isinstance(kind, (Whole, Parsed)) and kind.minimum is not None:
-        found["minimum"] = kind.minimum
-    if isinstance(kind, Whole) and kind.maximum is not None:
-        found["maximum"] = kind.maximum
-    return found
+            yield form
 
 
 def _default(option: Option) -> Any:
     initial = option.initial
     if initial is None or option.multiple:
         return None
-    as_it_is = option.is_flag or isinstance(option.kind, Whole)
+    as_it_is = option.is_flag or option.kind.is_whole
     return initial if as_it_is else option.kind.write(initial)
 
 

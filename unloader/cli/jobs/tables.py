@@ -28,8 +28,7 @@ from unloader.events import Notice
 from unloader.model import OutputOptions, Request, Setting, TablesOptions
 from unloader.request.job.entries import SUBJECT, Entry, JobFile, only_route, routes_of, values_of
 from unloader.request.job.grammar import meaning
-from unloader.request.option import of_command
-from unloader.request.options import every_option
+from unloader.request.options import options_of
 from unloader.resolve.places import directories_of
 from unloader.resolve.resolved import of_output, routes_json
 from unloader.selection.choice import AskedTables, TablesRequest
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 @cache
 def _command(name: str) -> click.Command:
     """Return a command with the options of `run` or `plan`, none of them required."""
-    options = of_command(every_option(), name)
+    options = options_of(name)
     return click.Command(
         name,
         params=[JobOption(replace(option, required=False)) for option in options],
@@ -244,7 +243,7 @@ def common_place(job: JobFile | None, entries: tuple[AskedTables, ...]) -> str:
     if len(places) == 1:
         return places.pop()
     top = None if job is None else values_of(job).get("to")
-    option = next(each for each in of_command(every_option(), "run") if each.key == "to")
+    option = next(each for each in options_of("run") if each.key == "to")
     return "" if top is None else str(meaning(option, top.value)[0])
 
 

@@ -17,8 +17,8 @@ from unloader.cli.streams import was_closed
 from unloader.errors import UsageError
 from unloader.nouns import counted
 from unloader.redaction import MASKING_KEY_VARIABLE, PARQUET_KEY_VARIABLE, PASSWORD_VARIABLE
-from unloader.request.option import Option, of_command
-from unloader.request.options import every_option
+from unloader.request.option import Option
+from unloader.request.options import every_option, options_of
 from unloader.sources.registry import VARIABLES
 
 ARGUMENTS = "unloader.arguments"
@@ -74,7 +74,7 @@ def declared_options(
     """
 
     def decorate(function: click.decorators.FC) -> click.decorators.FC:
-        parameters = [_parameter(option) for option in of_command(every_option(), command)]
+        parameters = [_parameter(option) for option in options_of(command)]
         for option in parameters:
             option.show_envvar = option.show_envvar and option.name not in by_hand
         if any(option.name == "password_file" for option in parameters):

@@ -16,9 +16,9 @@ from unloader.redaction import PARQUET_KEY_VARIABLE
 from unloader.request.directory_names import check_directory, home_template, is_dated
 from unloader.request.file_names import check_template
 from unloader.request.locations import looks_like_source
-from unloader.request.option import Circumstance, Option, of_command
-from unloader.request.options import every_option
-from unloader.request.value_types import ADAPTIVE
+from unloader.request.option import Circumstance, Option
+from unloader.request.options import options_of
+from unloader.request.settings import ADAPTIVE
 from unloader.secrets.secret_places import USUAL_PARQUET_KEY, usual_credential
 from unloader.sources.registry import KINDS
 from unloader.storage.place_names import (
@@ -44,7 +44,7 @@ def flag(name: str) -> str:
 
 def out_of_place(where: Circumstance, given: frozenset[str]) -> Iterator[Option]:
     """Yield the given options that do not apply somewhere."""
-    for option in of_command(every_option(), "run"):
+    for option in options_of("run"):
         if option.key in given and where in option.not_for:
             yield option
 

@@ -13,7 +13,6 @@ import click
 
 from unloader.cli.options.parameter import JobOption
 from unloader.request.option import READING, Option
-from unloader.request.value_types import Choice
 from unloader.sources.registry import unknown_to
 
 _SCREEN_COLUMNS = 80
@@ -183,7 +182,7 @@ def _value_of(option: Option) -> str:
     """Return a value to show: a choice, the default, or the name of the value."""
     if option.is_flag:
         return ""
-    if isinstance(option.kind, Choice):
+    if option.kind.choices:
         return option.kind.choices[-1]
     return option.kind.shown if option.initial is None else option.kind.write(option.initial)
 

@@ -16,7 +16,7 @@ from unloader.model import Setting
 from unloader.redaction import redact
 from unloader.request.option import Option
 from unloader.request.settings import at_home
-from unloader.request.value_types import PLACES, Choice, Kind, PathText, Whole
+from unloader.request.value_types import PLACES, Kind
 from unloader.sources.registry import unknown_to
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ class KindType(ParamType):
 
 def _click_type(kind: Kind) -> ParamType:
     """Return click's type for a kind; its own where it has the same."""
-    if isinstance(kind, Choice):
+    if kind.choices:
         return click.Choice(kind.choices)
-    if isinstance(kind, Whole):
+    if kind.is_whole:
         return click.IntRange(kind.minimum, kind.maximum)
-    if isinstance(kind, PathText) and kind.only:
+    if kind.only:
         return click.Path(file_okay=kind.only == "file", dir_okay=kind.only == "directory")
-    return click.STRING if isinstance(kind, PathText) or type(kind) is Kind else KindType(kind)
+    return KindType(kind)
 
 
 class JobOption(click.Option):
@@ -79,9 +79,8 @@ class JobOption(click.Option):
         kind, initial, found = declared.kind, declared.initial, dict[str, Any]()
         if not declared.is_flag:
             found["type"] = _click_type(kind)
-            choice = isinstance(kind, Choice)
-            found["metavar"] = declared.metavar or (None if choice else kind.shown)
-        if declared.is_flag or isinstance(kind, Whole):
+            found["metavar"] = declared.metavar or (None if kind.choices else kind.shown)
+        if declared.is_flag or kind.is_whole:
             # Whole numbers as they are: click shows the range of an integer by its type.
             found["default"] = initial
         elif initial is not None and not declared.multiple:
@@ -113,9 +112,6 @@ class JobOption(click.Option):
 
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
         """Return the value as its type has it, and remember how it was written."""
-        if "\0" in str(value) and not isinstance(self.type, KindType):
-            # No system call and no database takes it; a delimiter may be one.
-            raise click.BadParameter("it holds the character NUL.", ctx, self)
         converted = super().type_cast_value(ctx, value)
         place = ctx.get_parameter_source(str(self.name))
         if place is not ParameterSource.DEFAULT:

@@ -35,8 +35,7 @@ from unloader.request.file_names import DEFAULT_TABLE_TEMPLATE
 from unloader.request.masks import parse_key_place, parse_mask
 from unloader.request.names import parse_table
 from unloader.request.options import fields_of
-from unloader.request.settings import at_home, parse_assignment
-from unloader.request.value_types import ADAPTIVE, plain_name
+from unloader.request.settings import ADAPTIVE, at_home, parse_assignment, plain_name
 from unloader.resolve.places import in_directory_of_part
 from unloader.secrets.encryption_keys import identity_reference, parquet_key_reference
 from unloader.storage.place_names import destination_kind, is_kept, is_one_stream

@@ -24,8 +24,8 @@ from unloader.errors import UnloaderError, UsageError
 from unloader.model import Request, Route, Setting, SourceSpec
 from unloader.request.job.entries import Entry, Given, Place
 from unloader.request.job.grammar import as_given
-from unloader.request.option import Option, of_command, of_scope
-from unloader.request.options import every_option
+from unloader.request.option import Option, of_scope
+from unloader.request.options import options_of
 from unloader.storage.place_names import KEPT, destination_kind
 
 _ON_COMMAND_LINE = Place(path="--route")
@@ -193,7 +193,7 @@ def _route_option(declared: Option) -> JobOption:
 
 
 def _of_routes() -> dict[str, Option]:
-    return {each.key: each for each in of_scope(of_command(every_option(), "run"), "route")}
+    return {each.key: each for each in of_scope(options_of("run"), "route")}
 
 
 def _check_place(values: Mapping[str, Any], *, alone: bool) -> None:

@@ -22,8 +22,7 @@ from unloader.errors import UsageError
 from unloader.redaction import holds_sql_password
 from unloader.request.file_names import check_template
 from unloader.request.job_options import TRANSFORMING
-from unloader.request.option import of_command
-from unloader.request.options import every_option
+from unloader.request.options import options_of
 from unloader.sources.registry import unknown_to
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 def check_formats(values: Mapping[str, Any], given: frozenset[str]) -> None:
     """Check that each option is of the format."""
-    for option in of_command(every_option(), "run"):
+    for option in options_of("run"):
         if option.key in given and not option.knows(values["format"]):
             raise UsageError(
                 f"--{option.name} does not apply to --format {values['format']}",
@@ -327,7 +326,7 @@ def validate_planned(written: frozenset[str], plan: str) -> None:
         written: The names of those on the command line.
         plan: The plan's file.
     """
-    for option in of_command(every_option(), "run"):
+    for option in options_of("run"):
         if option.planned and option.key in written:
             raise UsageError(
                 f"--{option.name} cannot change the finished plan {plan}",
@@ -361,7 +360,7 @@ def validate_source(kind: str, given: frozenset[str]) -> None:
 
 def _empty(values: Mapping[str, Any], given: frozenset[str]) -> None:
     # What an unset variable of a script leaves: `--to "$DEST"` would be the working directory.
-    for option in of_command(every_option(), "run"):
+    for option in options_of("run"):
         if option.empty:
             continue
         value = values.get(option.key)

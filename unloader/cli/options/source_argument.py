@@ -35,8 +35,7 @@ from unloader.request.job.entries import (
 )
 from unloader.request.job.grammar import as_given, keys_of, read_job, wrong_type
 from unloader.request.locations import database_in, looks_like_source
-from unloader.request.option import of_command
-from unloader.request.options import every_option
+from unloader.request.options import options_of
 from unloader.request.settings import at_home
 from unloader.resolve.resolved import checked_version
 from unloader.secrets.secret_places import check_private
@@ -192,7 +191,7 @@ def _read_job(ctx: click.Context, path: str, url: str, *, tables: bool) -> Sourc
     def first(mistake: Mistake) -> None:
         raise mistake.error
 
-    options = of_command(every_option(), "run")
+    options = options_of("run")
     job = read_job(Path(path), options, first, own)
     several = tables and len(job.tables) > 1
     table, route = first_of(job) if several else the_only(job)
@@ -263,7 +262,7 @@ def default_map(values: Mapping[str, Given], *, tables: bool = True) -> dict[str
     Raises:
         UsageError: There are several, and the command takes one.
     """
-    options = {option.key: option for option in of_command(every_option(), "run")}
+    options = {option.key: option for option in options_of("run")}
     found = {key: as_given(options[key], given.value) for key, given in values.items()}
     if not tables and "table" in found:
         given = values["table"]
@@ -286,7 +285,7 @@ def _read_plan(ctx: click.Context, path: str, url: str) -> SourceArgument:
         raise _no_plan(path, "was edited after it was made: the digest of its job differs")
     values = {name.replace("-", "_"): value for name, value in job.items()}
     # The plan has decided these options; a variable set for all jobs must not seem to change them.
-    planned = (each.key for each in of_command(every_option(), "run") if each.planned)
+    planned = (each.key for each in options_of("run") if each.planned)
     ctx.meta[JobOption.WITHOUT_VARIABLE] = frozenset(planned)
     written, routes = values.pop(SOURCE, None), values.pop(ROUTES, None)
     ctx.obj.job_file, ctx.obj.planned = path, True
@@ -316,7 +315,7 @@ _HOME_FILE = re.compile(r"([a-z][a-z0-9+.-]*):(?:///?)?~/", re.IGNORECASE)
 
 
 def _planned_defaults(values: dict[str, Any], path: str) -> dict[str, Any]:
-    options = keys_of(of_command(every_option(), "run"))
+    options = keys_of(options_of("run"))
     defaults: dict[str, Any] = {}
     for key, value in values.items():
         if key not in options:

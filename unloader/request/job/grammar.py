@@ -33,7 +33,6 @@ from unloader.request.job.documents import (
 from unloader.request.job.entries import SUBJECT, Entry, EntryKind, Given, JobFile, Mistake, Place
 from unloader.request.option import Option, Scope, of_scope
 from unloader.request.settings import PASSWORD_KEYS, ROUTE_NAME, at_home, without_subject
-from unloader.request.value_types import Parsed
 
 SOURCE, NAME, RUN, DEFAULTS = "source", "name", "run", "defaults"
 TABLE: EntryKind = "table"
@@ -88,13 +87,8 @@ def meaning(option: Option, value: Any) -> Any:
 
 
 def _read(option: Option, value: Any) -> Any:
-    kind = option.kind
-    texts = value if isinstance(value, tuple) else (value,)
-    if not isinstance(kind, Parsed) and any("\0" in str(each) for each in texts):
-        # No system call and no database takes it; a delimiter may be one.
-        raise ValueError("it holds the character NUL")
-    read = kind.read(value)
-    if not kind.is_path:
+    read = option.kind.read(value)
+    if not option.kind.is_path:
         return read
     return tuple(map(at_home, read)) if isinstance(read, tuple) else at_home(read)
 

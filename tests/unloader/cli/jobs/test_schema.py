@@ -13,8 +13,8 @@ from schemas.json_schema import problems
 
 from unloader.cli.jobs import schema
 from unloader.request.job.grammar import meaning
-from unloader.request.option import of_command, of_scope
-from unloader.request.options import every_option
+from unloader.request.option import of_scope
+from unloader.request.options import options_of
 
 ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "job.schema.json"
@@ -85,7 +85,7 @@ def test_what_the_program_takes_the_schema_takes(text: str) -> None:
 def test_every_default_is_a_value_that_the_key_takes() -> None:
     """By the schema, and by the option itself."""
     page: dict[str, Any] = json.loads(PAGE.read_text("utf-8"))
-    for option in of_scope(of_command(every_option(), "run"), "run"):
+    for option in of_scope(options_of("run"), "run"):
         key = page["definitions"][option.name]
         assert key["description"].startswith(option.help)
         if "default" in key:

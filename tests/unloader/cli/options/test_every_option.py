@@ -22,12 +22,12 @@ from unloader.cli.options.source_argument import SourceArgument, source_argument
 from unloader.model import Request, SessionOptions, ValueOptions
 from unloader.request import job_options, options
 from unloader.request import value_types as kinds
-from unloader.request.option import Effect, Option, declared_in, of_command
-from unloader.request.options import every_option, recorded
+from unloader.request.option import Effect, Option, declared
+from unloader.request.options import every_option, options_of, recorded
 from unloader.selection.choice import TablesRequest
 from unloader.sources.registry import SOURCES, source_of
 
-RUN_OPTIONS = of_command(every_option(), "run")
+RUN_OPTIONS = options_of("run")
 REQUESTED = [each for each in RUN_OPTIONS if each.effect != "unrecorded" and each.in_files]
 
 BY_KIND = {
@@ -88,7 +88,7 @@ BY_NAME = {
     "branch": "audit",
     "partition-by": "day(A)",
 }
-OF_TABLES = {option.name for option in declared_in(job_options.Tables)}
+OF_TABLES = {option.name for option in job_options.TABLES_OPTIONS}
 """They mean something where there are several tables."""
 
 
@@ -97,10 +97,10 @@ def sample(option: Option) -> str:
     if option.is_flag:
         # The usual dialect has a header.
         return "false" if option.name == "header" else str(not option.initial).lower()
-    if isinstance(option.kind, kinds.Choice):
+    if option.kind.choices:
         return next(each for each in reversed(option.kind.choices) if each != option.initial)
-    if isinstance(option.kind, kinds.Whole):
-        return str(option.kind.minimum + 7)
+    if option.kind.is_whole:
+        return str((option.kind.minimum or 0) + 7)
     return BY_NAME.get(option.name) or BY_KIND[option.kind]
 
 
@@ -192,7 +192,7 @@ def test_every_parameter_is_one_of_the_list(command: click.Command) -> None:
     shown = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
     declared = [each.declared for each in shown if isinstance(each, JobOption)]
     assert len(declared) == len(shown)
-    assert declared == list(of_command(every_option(), str(command.name)))
+    assert declared == list(options_of(str(command.name)))
 
 
 @pytest.mark.parametrize("option", every_option(), ids=lambda option: option.name)
@@ -227,12 +227,9 @@ def test_every_name_of_the_page_order_is_an_option_of_its_group() -> None:
         assert set(names.split()) <= known
 
 
-class Added:
-    """A new option."""
-
-    new_size = Option(
-        "Something new.", kinds.SIZE, group="Output", commands=("run",), default=32 << 20
-    )
+ADDED = declared(
+    "Output", ("run",), new_size=Option("Something new.", kinds.SIZE, default=32 << 20)
+)
 
 
 def test_declaring_an_option_is_all_it_takes(
@@ -240,8 +237,9 @@ def test_declaring_an_option_is_all_it_takes(
 ) -> None:
     """Flag, variable, job file and reference page follow from the declaration."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(options, "DECLARING", (*options.DECLARING, Added))
+    monkeypatch.setattr(options, "DECLARING", (*options.DECLARING, ADDED))
     every_option.cache_clear()
+    options_of.cache_clear()
     seen: list[int] = []
 
     @click.command("run", cls=JobCommand, help="Run.", epilog="unloader run")
@@ -264,3 +262,4 @@ def test_declaring_an_option_is_all_it_takes(
     assert seen == [32 << 20, 3 << 10, 4 << 10, 2 << 10]
     assert "| `--new-size SIZE` | Something new. | `32MiB` |" in reference.reference()
     every_option.cache_clear()
+    options_of.cache_clear()

@@ -10,10 +10,10 @@ from unloader import redaction
 from unloader.errors import ConfigError, UsageError
 from unloader.request.job.entries import JobFile, Mistake, routes_of, values_of
 from unloader.request.job.grammar import read_job
-from unloader.request.option import of_command, of_scope
-from unloader.request.options import every_option
+from unloader.request.option import of_scope
+from unloader.request.options import options_of
 
-OPTIONS = of_command(every_option(), "run")
+OPTIONS = options_of("run")
 
 
 def write(directory: Path, text: str, name: str = "job.toml") -> Path:
