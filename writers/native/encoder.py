@@ -27,7 +27,7 @@ from writers.large_rows import LargeRow
 from writers.model import TextFormat
 from writers.native.description import Kind, describe_format, is_known
 from writers.schema import has_infinities
-from writers.text.delimited import PlainEncoder, is_simple, simple_header
+from writers.text.delimited import PlainEncoder
 from writers.text.number_texts import holds_infinity
 from writers.text.text_values import text_of
 
@@ -72,8 +72,6 @@ class NativeEncoder:
         Raises:
             FormatError: A name cannot be written in this format.
         """
-        if is_simple(self._format):
-            return simple_header(self._schema.names, self._format)
         return self._plain.header()
 
     def encode(self, batch: pa.RecordBatch) -> bytes | memoryview:

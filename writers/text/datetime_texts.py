@@ -65,16 +65,14 @@ def check_mask(kind: pa.DataType, format: TextFormat, column: str) -> None:
         _zone_info(zone)
 
 
-def datetime_texts(
-    values: pa.Array, format: TextFormat, place: Place, *, mark: str = ""
-) -> pa.Array:
-    """Return the text of dates, times or timestamps between two marks, null for null.
+def datetime_texts(values: pa.Array, format: TextFormat, place: Place) -> pa.Array:
+    """Return the text of dates, times or timestamps, null for null.
 
     Raises:
         ValueNotRepresentable: A value does not fit its mask, or has no place in its type.
     """
     kind = values.type
-    mask = mask_of(kind, format).between(mark)
+    mask = mask_of(kind, format)
     if pa.types.is_timestamp(kind):
         if format.fractions == "keep":
             digits = UNIT_DIGITS[kind.unit]

@@ -53,7 +53,7 @@ from writers.text.marks import (
     runs_into,
     special_characters,
 )
-from writers.text.string_arrays import Place, joined, value_bytes, with_room, wrapped
+from writers.text.string_arrays import Place, joined, value_bytes, with_room
 
 if TYPE_CHECKING:
     from writers.large_rows import LargeRow, LargeValue
@@ -111,8 +111,7 @@ class Enclosing:
 
     def _wrapped(self, texts: pa.Array) -> pa.Array:
         mark = self._format.enclosure
-        enclosed = wrapped(texts, mark)
-        return joined(mark, texts, mark) if enclosed is None else enclosed
+        return joined(mark, texts, mark)
 
     def _enclosed_where_needed(self, texts: pa.Array, place: Place) -> pa.Array:
         tests = [pc.match_substring(texts, mark) for mark in _found(texts, self._enclosed_for)]

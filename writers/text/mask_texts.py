@@ -1,14 +1,7 @@
 """Texts of dates, times and timestamps, whole arrays at a time.
 
 Adjacent elements that depend on the same number (the year, the day of the year, the minute of the
-day, ...) share one table of ready texts, so a value costs a few look-ups and one concatenation.
-Measured: about a third of `pyarrow.compute.strftime`, which also knows no years past 9999.
-
-Texts of timestamps whose every row has the same width: cut from Arrow's own ISO text.
-
-Measured for whole seconds: 36 ns a value for Arrow's text and 20 more to put its digits into the
-order of a mask, against 350 by tables of fields (`writers.text.mask_texts`), which write everything
-else: years before 1 and after 9999, names, days of the week, and what differs in width.
+day, ...) share one text, which is made once for each different number. Few numbers have a table.
 
 Dates, times and timestamps taken apart by integer arithmetic on whole arrays.
 
@@ -20,23 +13,18 @@ leap day is the last.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 
 import pyarrow as pa
 from msgspec import Struct
 
 from writers.schema import pc
 from writers.text.masks import DOMAINS, GROUPS, Element, Mask, element_text
-from writers.text.string_arrays import (
-    STRING_LIMIT,
-    LookupTable,
-    Place,
-    joined,
-    value_bytes,
-    zero_padded,
-)
+from writers.text.string_arrays import Place, joined
 
 _UNIX_EPOCH_JULIAN_DAY = 2_440_588
+_REMEMBERED = 20_000
+"""Ready texts of a group, such as years. To make a text takes ten times as long."""
 _PLAIN_YEARS = frozenset({"YYYY", "YYY", "YY", "Y", "RR", "RRRR"})
 
 
@@ -63,11 +51,6 @@ def mask_texts(values: pa.Array, mask: Mask, place: Place, zone: Zone | None = N
     """
     if not len(values):
         return pa.array([], pa.string())
-    offset = zone.offsets if zone and isinstance(zone.offsets, int) else None
-    if pa.types.is_timestamp(values.type):
-        texts = fixed_texts(values, mask, offset)
-        if texts is not None:
-            return texts
     return civil_texts(Civil(values), values.is_valid(), mask, place, zone)
 
 
@@ -77,41 +60,13 @@ def civil_texts(
     """Return the same as `mask_texts` for fields, at least one row, null where not `valid`."""
     _check(civil, mask, place, zone)
     pieces: list[pa.Array | pa.Scalar] = []
-    for run in _compiled(mask):
-        pieces.extend(run.pieces(civil, zone))
+    for group, elements, texts in _compiled(mask):
+        pieces += _pieces(group, elements, texts, civil, zone)
     if not any(isinstance(piece, pa.Array) for piece in pieces):
         pieces.append(pc.if_else(valid, "", pa.scalar(None, pa.string())))
     if len(pieces) == 1:
         return pieces[0]
     return joined(*pieces)
-
-
-class _Run(Struct, frozen=True):
-    """Adjacent elements that depend on the same number, and the table of their texts."""
-
-    group: str
-    elements: tuple[Element, ...]
-    table: LookupTable
-
-    def pieces(self, civil: Civil, zone: Zone | None) -> list[pa.Array | pa.Scalar]:
-        first = self.elements[0]
-        if self.group == "text":
-            return [pa.scalar("".join(element.text for element in self.elements))]
-        if self.group == "zone":
-            names = zone.names if zone else ""
-            return [pa.scalar(names) if isinstance(names, str) else names]
-        if self.group == "fraction":
-            return _fraction_pieces(first, civil)
-        if self.group == "julian":
-            return _padded(pc.add(civil.days, _UNIX_EPOCH_JULIAN_DAY), 7, first.fill)
-        if self.group == "daysecond":
-            return _padded(civil.daysecond, 5, first.fill)
-        if self.group == "offset":
-            offsets = zone.offsets if zone else 0
-            if isinstance(offsets, int):
-                return [self.table.take(pa.array([offsets]))[0]]
-            return [self.table.take(offsets)]
-        return [self.table.take(_KEYS[self.group](civil))]
 
 
 _KEYS: dict[str, Callable[[Civil], pa.Array]] = {
@@ -128,8 +83,13 @@ _ALONE = frozenset({"fraction", "julian", "daysecond", "zone"})
 
 
 @lru_cache(maxsize=64)
-def _compiled(mask: Mask) -> tuple[_Run, ...]:
-    """Cut a mask into runs; a literal goes into the table of the elements before or after it."""
+def _compiled(
+    mask: Mask,
+) -> tuple[tuple[str, tuple[Element, ...], Callable[[pa.Array], pa.Array]], ...]:
+    """Cut a mask into groups of adjacent elements that depend on the same number.
+
+    A literal goes into the table of the elements before or after it.
+    """
     runs: list[tuple[str, tuple[Element, ...]]] = []
     for element in mask.elements:
         group = GROUPS.get(element.kind, "text")
@@ -139,38 +99,75 @@ def _compiled(mask: Mask) -> tuple[_Run, ...]:
             runs[-1] = (before if group == "text" else group, (*elements, element))
         else:
             runs.append((group, (element,)))
-    return tuple(
-        _Run(
-            group,
-            elements,
-            LookupTable(partial(_run_text, elements, mask.has_era), DOMAINS.get(group)),
-        )
-        for group, elements in runs
-    )
+
+    return tuple((group, elements, _texts_of(group, elements, mask)) for group, elements in runs)
 
 
-def _run_text(elements: tuple[Element, ...], era: bool, number: int) -> str:
-    return "".join(element_text(element, number, era) for element in elements)
+def _texts_of(
+    group: str, elements: tuple[Element, ...], mask: Mask
+) -> Callable[[pa.Array], pa.Array]:
+    """Return the function from the numbers of a group to the texts of its elements."""
+
+    @lru_cache(maxsize=_REMEMBERED)
+    def text(number: int) -> str:
+        return "".join(element_text(element, number, mask.has_era) for element in elements)
+
+    def each_once(numbers: pa.Array) -> pa.Array:
+        encoded = numbers.dictionary_encode()
+        made = pa.array(map(text, encoded.dictionary.to_pylist()), pa.string())
+        return made.take(encoded.indices)
+
+    if group not in DOMAINS:
+        return each_once
+    first, last = DOMAINS[group]
+    table = pa.array(map(text, range(first, last + 1)), pa.string())
+    return lambda numbers: table.take(pc.subtract(numbers, first))
 
 
-def _padded(numbers: pa.Array, digits: int, fill: bool) -> list[pa.Array | pa.Scalar]:
-    return list(zero_padded(numbers, digits)) if fill else [pc.cast(numbers, pa.string())]
+def _pieces(
+    group: str,
+    elements: tuple[Element, ...],
+    texts: Callable[[pa.Array], pa.Array],
+    civil: Civil,
+    zone: Zone | None,
+) -> list[pa.Array | pa.Scalar]:
+    first = elements[0]
+    if group == "text":
+        return [pa.scalar("".join(element.text for element in elements))]
+    if group == "zone":
+        names = zone.names if zone else ""
+        return [pa.scalar(names) if isinstance(names, str) else names]
+    if group == "fraction":
+        return _fraction_pieces(first, civil)
+    if group == "julian":
+        return [_padded(pc.add(civil.days, _UNIX_EPOCH_JULIAN_DAY), 7, first.fill)]
+    if group == "daysecond":
+        return [_padded(civil.daysecond, 5, first.fill)]
+    if group == "offset":
+        offsets = zone.offsets if zone else 0
+        if isinstance(offsets, int):
+            return [texts(pa.array([offsets]))[0]]
+        return [texts(offsets)]
+    return [texts(_KEYS[group](civil))]
+
+
+def _padded(numbers: pa.Array, digits: int, fill: bool) -> pa.Array:
+    texts = pc.cast(numbers, pa.string())
+    return pc.ascii_lpad(texts, digits, "0") if fill else texts
 
 
 def _fraction_pieces(element: Element, civil: Civil) -> list[pa.Array | pa.Scalar]:
     have = civil.fraction_digits
     trimmed = element.kind == "ISO-FRACTION"
     wanted = have if trimmed or element.digits is None else element.digits
-    fraction = civil.fraction
-    if not have or not pc.max(fraction).as_py():
+    if not have or not pc.max(civil.fraction).as_py():
         return [] if trimmed else [pa.scalar("0" * wanted)]
+    digits = _padded(civil.fraction, have, fill=True)
     if trimmed:
-        digits = joined(".", *zero_padded(fraction, have))
-        return [pc.ascii_rtrim(digits, "0.")]
-    if wanted < have:
-        return list(zero_padded(pc.divide(fraction, 10 ** (have - wanted)), wanted))
-    padding = [pa.scalar("0" * (wanted - have))] if wanted > have else []
-    return [*zero_padded(fraction, have), *padding]
+        return [pc.ascii_rtrim(joined(".", digits), "0.")]
+    if wanted <= have:
+        return [pc.utf8_slice_codeunits(digits, 0, wanted)]
+    return [digits, pa.scalar("0" * (wanted - have))]
 
 
 def year_range(mask: Mask) -> tuple[int, int] | None:
@@ -215,173 +212,6 @@ def _check_range(numbers: pa.Array, low: int, high: int, what: str, place: Place
         "with --exclude"
     )
     raise place.refusal(index, f"the {what} {said} does not fit its date format", advice)
-
-
-_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
-"""From 0001-01-01 to 9999-12-31, in seconds since 1970."""
-_PLACES = {
-    **dict.fromkeys(("YYYY", "RRRR", "SYYYY", "ISO-YEAR"), range(4)),
-    "YYY": range(1, 4),
-    **dict.fromkeys(("YY", "RR"), range(2, 4)),
-    "Y": range(3, 4),
-    "MM": range(5, 7),
-    "DD": range(8, 10),
-    "HH24": range(11, 13),
-    "MI": range(14, 16),
-    "SS": range(17, 19),
-}
-"""The places of an element's digits in `YYYY-MM-DD HH24:MI:SS`."""
-_ISO_BYTES = 19
-_SECONDS = pa.timestamp("s")
-
-
-class _Layout(Struct, frozen=True, kw_only=True):
-    """A text by bytes: constants, and the bytes that are copied over them."""
-
-    constants: bytes
-    copied: tuple[tuple[int, int], ...]
-    """Place in the text, and in Arrow's ISO text."""
-    is_iso: bool
-    """Whether the text is Arrow's ISO text."""
-
-
-def fixed_texts(values: pa.Array, mask: Mask, offset: int | None) -> pa.Array | None:
-    """Return the text of each timestamp under a mask, null for null.
-
-    Args:
-        values: Timestamps of any unit without a zone, local time, at least one.
-        mask: Its TZR is not written here.
-        offset: Seconds east of UTC, None without an offset or without one for all.
-
-    Returns:
-        A string array; None where a text of fixed width does not do.
-    """
-    bounds = pc.min_max(values.view(pa.int64())).as_py()
-    unit_digits = UNIT_DIGITS[values.type.unit]
-    ticks = 10**unit_digits
-    if bounds["min"] is None or (
-        bounds["min"] < _FIRST_SECOND * ticks or bounds["max"] >= (_LAST_SECOND + 1) * ticks
-    ):
-        return None
-    try:
-        # Refuses fractions. Most columns of the finer units have none.
-        whole = values.cast(_SECONDS)
-    except pa.ArrowInvalid:
-        if any(element.kind == "ISO-FRACTION" for element in mask.elements):
-            return _trimmed_texts(values, mask, offset)
-        return _fixed_texts(values, mask, offset, unit_digits)
-    return _fixed_texts(whole, mask, offset, unit_digits)
-
-
-def _trimmed_texts(values: pa.Array, mask: Mask, offset: int | None) -> pa.Array | None:
-    """Return the texts of a mask whose fraction is as long as it needs to be."""
-    unit_digits = UNIT_DIGITS[values.type.unit]
-    place = [element.kind for element in mask.elements].index("ISO-FRACTION")
-    front, behind = mask.elements[:place], mask.elements[place + 1 :]
-    after = [_constant(element, 0, offset) for element in behind]
-    point = Element(kind="text", text=".")
-    fraction = (*front, point, Element(kind="FF"))
-    # Wrong for the values with a fraction, which are not taken from it.
-    whole = values.cast(_SECONDS, safe=False)
-    short = _fixed_texts(whole, Mask(elements=front), offset, unit_digits)
-    long = _fixed_texts(values, Mask(elements=fraction), offset, unit_digits)
-    if short is None or long is None or None in after:
-        return None
-    exact = pc.equal(whole.cast(values.type), values)
-    texts = pc.if_else(exact, short, pc.ascii_rtrim(long, "0"))
-    suffix = "".join(text for text in after if text)
-    return joined(texts, suffix) if suffix else texts
-
-
-def _fixed_texts(
-    values: pa.Array, mask: Mask, offset: int | None, unit_digits: int
-) -> pa.Array | None:
-    digits = UNIT_DIGITS[values.type.unit]
-    layout = _layout(mask, digits, unit_digits, offset)
-    if layout is None or len(layout.constants) * len(values) > STRING_LIMIT:
-        return None
-    texts = _texts(values, layout, len(_iso_constants(digits)))
-    if texts is None or not values.null_count:
-        return texts
-    return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string()))
-
-
-def _texts(values: pa.Array, layout: _Layout, iso_bytes: int) -> pa.Array | None:
-    if values.null_count:
-        values = values.fill_null(pa.scalar(0, values.type))
-    iso = values.cast(pa.string())
-    width, rows = len(layout.constants), len(values)
-    data = bytes(value_bytes(iso))
-    if len(data) != rows * iso_bytes:
-        return None
-    if layout.is_iso:
-        return iso
-    text = bytearray(layout.constants * rows)
-    for place, source in layout.copied:
-        text[place::width] = data[source::iso_bytes]
-    fixed = pa.Array.from_buffers(pa.binary(width), rows, [None, pa.py_buffer(text)])
-    # Not cast to a string, which would look at every byte again.
-    return pa.Array.from_buffers(pa.string(), rows, fixed.cast(pa.binary()).buffers())
-
-
-@lru_cache(maxsize=64)
-def _layout(mask: Mask, digits: int, unit_digits: int, offset: int | None) -> _Layout | None:
-    """Return the layout of a mask, or None.
-
-    Args:
-        mask: Any.
-        digits: Of the fractions in the ISO text.
-        unit_digits: The digits of the column's unit; digits missing in the ISO text are 0.
-        offset: As for `fixed_texts`.
-    """
-    constants = b""
-    copied: list[tuple[int, int]] = []
-    for element in mask.elements:
-        text = _constant(element, unit_digits, offset)
-        if text is None:
-            return None
-        # A blank precedes a year of Oracle's SYYYY.
-        start = len(constants) + (element.kind == "SYYYY")
-        places = _places(element, digits, unit_digits)
-        copied += [(start + index, place) for index, place in enumerate(places)]
-        constants += text.encode()
-    if not copied:
-        return None
-    in_place = all(place == source for place, source in copied)
-    is_iso = in_place and constants == _iso_constants(digits)
-    return _Layout(constants=constants, copied=tuple(copied), is_iso=is_iso)
-
-
-def _iso_constants(digits: int) -> bytes:
-    return b"0000-00-00 00:00:00" + (b"." + b"0" * digits if digits else b"")
-
-
-def _places(element: Element, digits: int, unit_digits: int) -> range:
-    """Return which bytes of the ISO text an element shows."""
-    if element.kind == "FF":
-        shown = min(digits, _fraction_digits(element, unit_digits))
-        return range(_ISO_BYTES + 1, _ISO_BYTES + 1 + shown)
-    return _PLACES.get(element.kind, range(0))
-
-
-def _fraction_digits(element: Element, unit_digits: int) -> int:
-    return unit_digits if element.digits is None else element.digits
-
-
-def _constant(element: Element, unit_digits: int, offset: int | None) -> str | None:
-    """Return an element's text with zeros for digits, None if its width may differ."""
-    if element.kind == "text":
-        return element.text
-    if element.kind in ("ISO-ERA", "ISO-FRACTION"):
-        return ""
-    if element.kind == "FF":
-        return "0" * _fraction_digits(element, unit_digits)
-    if element.kind in _PLACES and element.fill:
-        return (" " if element.kind == "SYYYY" else "") + "0" * len(_PLACES[element.kind])
-    if GROUPS[element.kind] != "offset" or offset is None:
-        return None
-    # An offset with seconds is refused where they cannot be written.
-    return element_text(element, offset, era=False) if offset % 60 == 0 else None
 
 
 UNIT_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}

@@ -110,11 +110,6 @@ class Mask(Struct, frozen=True, kw_only=True):
         shown = [e for e in self.elements if GROUPS.get(e.kind) == "fraction"]
         return max((9 if e.digits is None else e.digits for e in shown), default=0)
 
-    def between(self, mark: str) -> Mask:
-        """Return the mask of the same texts between two marks."""
-        text = Element(kind="text", text=mark)
-        return Mask(elements=(text, *self.elements, text)) if mark else self
-
     def alphabet(self) -> frozenset[str] | None:
         """Return every character its texts can have; None when that depends on the column."""
         letters: set[str] = set(string.digits)
@@ -196,9 +191,43 @@ def element_text(element: Element, number: int, era: bool) -> str:
         number: As GROUPS says.
         era: Whether the mask has an era, so that a year before 1 is counted backwards.
     """
-    if element.kind == "text":
+    kind, group, fill = element.kind, GROUPS.get(element.kind, "text"), element.fill
+    if group == "text":
         return element.text
-    return _TEXTS[GROUPS[element.kind]](element, number, era)
+    if group == "year":
+        return _year_text(element, number, era)
+    if group == "isoyear":
+        return _number(number % 10 ** len(kind), len(kind), fill)
+    if group == "monthday":
+        month, day = _MARCH_BASED[number]
+        if kind in ("MON", "MONTH"):
+            name = _MONTHS[month - 1]
+            return _name(name[:3] if kind == "MON" else name, element)
+        numbers = {"MM": (month, 2), "DD": (day, 2), "Q": ((month + 2) // 3, 1)}
+        return _number(*numbers.get(kind, ((day + 6) // 7, 1)), fill)
+    if group == "yearday":
+        return _number(number + 1, 3, fill) if kind == "DDD" else _number(number // 7 + 1, 2, fill)
+    if group == "weekday":
+        if kind == "D":
+            return str(number + 1)
+        return _name(_DAYS[number][:3] if kind == "DY" else _DAYS[number], element)
+    if group == "minute":
+        hour = number // 60
+        if kind in _MERIDIANS:
+            name = "AM" if hour < 12 else "PM"
+            return _cased(f"{name[0]}.M." if "." in kind else name, element.text)
+        shown = {"HH24": hour, "MI": number % 60}.get(kind, (hour + 11) % 12 + 1)
+        return _number(shown, 2, fill)
+    if group == "offset":
+        sign = "-" if number < 0 else "+"
+        hours, rest = divmod(abs(number), 3600)
+        if kind == "TZH":
+            return f"{sign}{hours:02}"
+        if kind == "TZM":
+            return f"{rest // 60:02}"
+        # Local mean times before the zones were unified have seconds too.
+        return f"{sign}{hours:02}:{rest // 60:02}" + (f":{rest % 60:02}" if rest % 60 else "")
+    return _number(number, 2, fill)
 
 
 def _year_text(element: Element, year: int, era: bool) -> str:
@@ -217,74 +246,6 @@ def _year_text(element: Element, year: int, era: bool) -> str:
         return sign + _number(counted, 4, element.fill)
     width = {"RRRR": 4, "RR": 2}.get(kind, len(kind))
     return _number(counted % 10**width, width, element.fill)
-
-
-def _isoyear_text(element: Element, year: int, era: bool) -> str:
-    width = len(element.kind)
-    return _number(year % 10**width, width, element.fill)
-
-
-def _monthday_text(element: Element, march_day: int, era: bool) -> str:
-    month, day = _MARCH_BASED[march_day]
-    if element.kind in ("MON", "MONTH"):
-        name = _MONTHS[month - 1]
-        return _name(name[:3] if element.kind == "MON" else name, element)
-    number, width = {
-        "MM": (month, 2),
-        "DD": (day, 2),
-        "Q": ((month + 2) // 3, 1),
-        "W": ((day + 6) // 7, 1),
-    }[element.kind]
-    return _number(number, width, element.fill)
-
-
-def _yearday_text(element: Element, day: int, era: bool) -> str:
-    if element.kind == "DDD":
-        return _number(day + 1, 3, element.fill)
-    return _number(day // 7 + 1, 2, element.fill)
-
-
-def _weekday_text(element: Element, day: int, era: bool) -> str:
-    if element.kind == "D":
-        return str(day + 1)
-    return _name(_DAYS[day][:3] if element.kind == "DY" else _DAYS[day], element)
-
-
-def _minute_text(element: Element, minute: int, era: bool) -> str:
-    hour = minute // 60
-    if element.kind in _MERIDIANS:
-        name = "AM" if hour < 12 else "PM"
-        return _cased(f"{name[0]}.M." if "." in element.kind else name, element.text)
-    number = {"HH24": hour, "MI": minute % 60}.get(element.kind, (hour + 11) % 12 + 1)
-    return _number(number, 2, element.fill)
-
-
-def _two_digits(element: Element, number: int, era: bool) -> str:
-    return _number(number, 2, element.fill)
-
-
-def _offset_text(element: Element, seconds: int, era: bool) -> str:
-    sign = "-" if seconds < 0 else "+"
-    hours, rest = divmod(abs(seconds), 3600)
-    if element.kind == "TZH":
-        return f"{sign}{hours:02}"
-    if element.kind == "TZM":
-        return f"{rest // 60:02}"
-    # Local mean times before the zones were unified have seconds too.
-    return f"{sign}{hours:02}:{rest // 60:02}" + (f":{rest % 60:02}" if rest % 60 else "")
-
-
-_TEXTS = {
-    "year": _year_text,
-    "isoyear": _isoyear_text,
-    "monthday": _monthday_text,
-    "yearday": _yearday_text,
-    "weekday": _weekday_text,
-    "isoweek": _two_digits,
-    "minute": _minute_text,
-    "second": _two_digits,
-    "offset": _offset_text,
-}
 
 
 def _number(value: int, width: int, fill: bool) -> str:
@@ -312,17 +273,10 @@ def _iso(*parts: str) -> Mask:
     )
 
 
-ISO_DATE = _iso("ISO-YEAR", "-", "MM", "-", "DD", "ISO-ERA")
-ISO_TIME = _iso("HH24", ":", "MI", ":", "SS", "ISO-FRACTION")
-ISO_TIMESTAMP = Mask(
-    elements=(
-        *ISO_DATE.elements[:-1],
-        *_iso(" ").elements,
-        *ISO_TIME.elements,
-        *_iso("ISO-ERA").elements,
-    )
-)
-ISO_TIMESTAMP_TZ = Mask(
-    elements=(*ISO_TIMESTAMP.elements[:-1], *_iso("ISO-OFFSET", "ISO-ERA").elements)
-)
+_DATE = ("ISO-YEAR", "-", "MM", "-", "DD")
+_TIME = ("HH24", ":", "MI", ":", "SS", "ISO-FRACTION")
+ISO_DATE = _iso(*_DATE, "ISO-ERA")
+ISO_TIME = _iso(*_TIME)
+ISO_TIMESTAMP = _iso(*_DATE, " ", *_TIME, "ISO-ERA")
+ISO_TIMESTAMP_TZ = _iso(*_DATE, " ", *_TIME, "ISO-OFFSET", "ISO-ERA")
 """The forms that PostgreSQL prints, except that the offset always has minutes."""

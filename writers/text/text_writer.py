@@ -35,9 +35,9 @@ from writers.large_rows import LargeRow, check_large_row
 from writers.model import TextFormat
 from writers.native.encoder import NativeEncoder, library, why_not
 from writers.schema import check_schema
-from writers.text.delimited import PlainEncoder, is_simple, simple_header
+from writers.text.delimited import PlainEncoder
 from writers.text.dialects import OutputEncoding
-from writers.text.enclosing import FormulaGuard, guarded_name
+from writers.text.enclosing import FormulaGuard
 from writers.text.fixed_width import record_bytes
 from writers.text.marks import overlaps_itself
 
@@ -68,7 +68,7 @@ def file_start(schema: pa.Schema, text_format: TextFormat) -> bytes:
         FormatError: The format is impossible for this schema.
     """
     if text_format.guard_formulas:
-        schema = _guard_of(schema).schema
+        schema = FormulaGuard(schema).schema
     return _start(open_encoder(schema, text_format, "plain"), text_format)
 
 
@@ -78,12 +78,6 @@ def start_of_names(names: Sequence[str], text_format: TextFormat) -> bytes:
     Raises:
         FormatError: The format is impossible, or a name cannot be written in it.
     """
-
-    if text_format.guard_formulas:
-        names = tuple(map(guarded_name, names))
-    if is_simple(text_format):
-        return _guarded(simple_header(names, text_format), text_format)
-
     return file_start(pa.schema([(name, pa.string()) for name in names]), text_format)
 
 
@@ -145,7 +139,7 @@ class TextWriter(_TextFiles):
     ) -> None:
         if not isinstance(spec.format, TextFormat):
             raise FormatError(f"a text writer cannot write {type(spec.format).__name__}.")
-        self._guard = _guard_of(schema) if spec.format.guard_formulas else None
+        self._guard = FormulaGuard(schema) if spec.format.guard_formulas else None
         self._encoder = open_encoder(
             self._guard.schema if self._guard else schema, spec.format, spec.encoder
         )
@@ -159,7 +153,7 @@ class TextWriter(_TextFiles):
         if self._size_limit:
             limit = max(1, self._size_limit // _PIECES_PER_FILE)
             self._piece_bytes = min(self._piece_bytes, limit)
-        self._least_row_bytes = _least_row_bytes(spec.format)
+        self._least_row_bytes = record_bytes(spec.format) if spec.format.fixed else 1
         self._compressed = spec.compression.codec != "none"
         self._text_bytes = self._text_rows = self._file_rows = self._next_look = 0
         super().__init__(spec, spec.format, stem)
@@ -310,17 +304,6 @@ class EncodedTextWriter(_TextFiles):
         if rest := self._first_cell.rest():
             self._files.sink().write(rest)
         return self._close(rows)
-
-
-def _least_row_bytes(text_format: TextFormat) -> int:
-    if not text_format.fixed:
-        return 1
-
-    return record_bytes(text_format)
-
-
-def _guard_of(schema: pa.Schema) -> FormulaGuard:
-    return FormulaGuard(schema)
 
 
 def _start(encoder: PlainEncoder | NativeEncoder, text_format: TextFormat) -> bytes:
@@ -484,7 +467,7 @@ def open_encoder(
             and cannot be used.
     """
     check_choice(choice)
-    if choice != "plain" and why_not_native() is None:
+    if choice != "plain" and why_not() is None:
         return NativeEncoder(schema, format)
 
     return PlainEncoder(schema, format)
@@ -496,7 +479,7 @@ def check_choice(choice: EncoderChoice) -> None:
     Raises:
         FormatError: It is the native one, which cannot.
     """
-    if choice != "native" or (reason := why_not_native()) is None:
+    if choice != "native" or (reason := why_not()) is None:
         return
     raise FormatError(
         f"the native text encoder cannot be used: {reason}.", f"{advice()}, or use --encoder plain."
@@ -538,9 +521,3 @@ def encode_into(
                 sink.write(records)
             size += count if records is None else len(records)
     return size, seconds
-
-
-def why_not_native() -> str | None:
-    """Return why the native encoder cannot be used, None if it can; the library is loaded."""
-
-    return why_not()

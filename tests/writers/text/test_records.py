@@ -8,23 +8,23 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
 import pytest
 from encoders.random_batches import NAMES
+from encoders.sqlldr_rules import var_records
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import writers.text.string_arrays
 from writers.errors import FormatError, ValueNotRepresentable
 from writers.large_rows import LargeRow
 from writers.model import Compression, OutputSpec, TextFormat
 from writers.testing import PiecedText
-from writers.text.delimited import PlainEncoder, is_simple, simple_header
-from writers.text.dialects import DIALECTS, check, dialect
+from writers.text.delimited import PlainEncoder
+from writers.text.dialects import DIALECTS, dialect
 from writers.text.enclosing import FormulaGuard
 from writers.text.text_writer import EncodedTextWriter, TextWriter, file_start, start_of_names
 
@@ -52,20 +52,10 @@ def refusal(values, form, kind=None):
     return str(caught.value)
 
 
-def var_records(data, digits=10):
-    """A reader of SQL*Loader's `var` records: each as long as its prefix says."""
-    found = []
-    while data:
-        length = int(data[:digits])
-        found.append(data[digits : digits + length])
-        data = data[digits + length :]
-    return found
-
-
 def test_var_header_has_a_length_too():
     """A header before records with lengths is such a record itself."""
     data = encoded(["x"], replace(dialect("sqlldr-var"), header=True), name="längs")
-    assert var_records(data) == ["~~längs~~,\r\n".encode(), b"~~x~~,\r\n"]
+    assert var_records(data, 10) == ["~~längs~~,\r\n".encode(), b"~~x~~,\r\n"]
 
 
 def test_record_too_long_for_its_prefix_is_refused():
@@ -247,15 +237,8 @@ def test_characters_the_encoding_cannot_hold_are_refused(encoding, character, di
     message = refusal(["a", None, character + "x"], form)
     assert message.startswith("column c, row 3: ")
     assert f"U+{ord(character):04X}" in message
-
-
-def test_empty_batches_and_slices():
-    """A batch without rows gives no bytes; a slice is its own rows only."""
-    batch = pa.record_batch({"a": ["x", "y", "z"], "b": [1, 2, 3]})
-    encoder = PlainEncoder(batch.schema, dialect("sqlldr-var"))
-    assert bytes(encoder.encode(batch.slice(0, 0))) == b""
-    whole = bytes(encoder.encode(batch)).splitlines(keepends=True)
-    assert bytes(encoder.encode(batch.slice(1, 1))) == whole[1]
+    assert "--encoding utf-8" in message
+    assert "--substitute" in message
 
 
 def test_batches_past_the_reach_of_32_bit_offsets(monkeypatch):
@@ -308,68 +291,6 @@ def test_numbers_carried_as_text_are_numbers():
     batch = pa.record_batch([pa.array(["0.10", "1e-130", None])], schema=schema)
     strings = TextFormat(enclose="strings", header=False, decimal_separator=",", delimiter=";")
     assert records(batch, strings) == b"0,10\n1e-130\n\n"
-
-
-@pytest.mark.parametrize("name", sorted(DIALECTS))
-def test_without_arrows_options_the_bytes_are_the_same(name, monkeypatch):
-    """Versions of Arrow whose writer ends lines in LF only write every dialect just the same."""
-    texts = ["plain", None, "", "a,b", 'q"q', "x~y", "日本\\", "two\nlines"]
-    batch = pa.record_batch(
-        [
-            pa.array(texts),
-            pa.array([t and t.replace('"', "") for t in texts], pa.large_string()),
-            pa.array([None, 1, 2, 3, 4, 5, 6, 7], pa.int64()),
-            pa.array([0, None, 2, 3, 4, 5, 6, 7], pa.timestamp("s")),
-        ],
-        names=["a", "b", "c", "d"],
-    )
-
-    def encoded(rows):
-        return bytes(PlainEncoder(rows.schema, dialect(name)).encode(rows))
-
-    parts = [batch, batch.slice(0, 3), batch.slice(5, 2)]
-    found = [encoded(part) for part in parts]
-    monkeypatch.setattr(writers.text.string_arrays, "_can_end_lines", lambda: False)
-    assert [encoded(part) for part in parts] == found
-
-
-HEADER_NAMES = st.lists(
-    st.text(st.sampled_from('ab",;\n\r\\.\t é'), max_size=4), min_size=1, max_size=4, unique=True
-)
-
-
-@given(
-    names=HEADER_NAMES,
-    delimiter=st.sampled_from([",", ";", "\t"]),
-    enclose=st.sampled_from(["minimal", "strings", "all"]),
-    eol=st.sampled_from(["\n", "\r\n", "|\n"]),
-    null=st.sampled_from(["", "a", r"\N"]),
-    header=st.booleans(),
-    trailing=st.booleans(),
-)
-def test_equal_to_the_encoders_header(names, delimiter, enclose, eol, null, header, trailing):
-    """For any names and simple dialect both give the same bytes."""
-    form = TextFormat(
-        delimiter=delimiter,
-        enclose=enclose,
-        eol=eol,
-        null=null,
-        header=header,
-        trailing_delimiter=trailing,
-    )
-    try:
-        check(form)
-    except FormatError:
-        return
-    assert is_simple(form)
-    schema = pa.schema([(name, pa.string()) for name in names])
-    assert simple_header(names, form) == PlainEncoder(schema, form).header()
-
-
-@pytest.mark.parametrize("name", ["tsv", "mysql", "sqlldr-var", "excel"])
-def test_other_dialects_are_left_to_the_encoder(name):
-    """Other dialects are recognised."""
-    assert not is_simple(DIALECTS[name])
 
 
 MARK = "\ufeff"
@@ -460,36 +381,17 @@ def test_what_cannot_be_enclosed_is_refused(tmp_path):
         start_of_names([MARK], DIALECTS["tsv"])
 
 
-class InPieces:
-    """A large text that comes in pieces, the first of them empty."""
-
-    binary = False
-
-    def __init__(self, text: str) -> None:
-        """Take all of it."""
-        self.text = text
+class BehindNothing(PiecedText):
+    """A text whose first piece is empty."""
 
     def pieces(self) -> Iterator[str]:
-        """Read it from its start."""
         yield ""
-        yield from (self.text[at : at + 7_000] for at in range(0, len(self.text), 7_000))
+        yield from super().pieces()
 
 
-ENCODERS: tuple[Literal["native", "plain"], ...] = ("native", "plain")
 DANGEROUS = (
-    "=1+1",
-    "+1",
-    "-1",
-    "@SUM(A1)",
-    "\tx",
-    "\rx",
-    "\nx",
-    "＝1",
-    "＋1",
-    "－1",
-    "＠x",
-    "=",
-    "-",
+    *("=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\nx"),
+    *("＝1", "＋1", "－1", "＠x", "=", "-"),
 )
 HARMLESS = ("", "a=1", "'=1", " =1", "1-1", "−1", "0", "\\=1", "é")
 
@@ -518,7 +420,7 @@ def written_guarded(tmp_path: Path, rows: Any, **format: Any) -> bytes:
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", NAMES)
 @pytest.mark.parametrize(
     "kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
 )
@@ -534,7 +436,7 @@ def test_texts_that_begin_like_a_formula_have_a_quote(
     assert [row[0] for row in rows] == wanted
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", NAMES)
 def test_what_is_no_text_is_not_touched(tmp_path: Path, encoder: str) -> None:
     """Numbers keep their sign, also those carried as text, and so do dates before our era."""
     number = pa.field("number", pa.string(), metadata={"text_class": "number"})
@@ -561,7 +463,9 @@ def test_large_texts_are_guarded_piece_by_piece(tmp_path: Path, value: str) -> N
 
     row = pa.RecordBatch.from_arrays([pa.nulls(1, pa.string()), pa.array([b"="])], schema=schema)
     text = written_guarded(
-        tmp_path, [LargeRow(row=row, values=((0, InPieces(value)),))], header=False
+        tmp_path,
+        [LargeRow(row=row, values=((0, BehindNothing(text=value, piece_characters=7_000)),))],
+        header=False,
     )
     assert text.decode() == f"{guarded_text(value)},\\x3d\n"
 
@@ -596,12 +500,6 @@ def test_each_character_that_is_lacking_becomes_the_substitute() -> None:
     assert (
         written_with_substitutes(values, encoding="latin-1", substitute="EUR", null="") == expected
     )
-
-
-def test_without_a_substitute_the_error_names_the_option() -> None:
-    """The value is refused as ever, and both ways out are reported."""
-    with pytest.raises(ValueNotRepresentable, match=r"U\+20AC.*--encoding utf-8.*--substitute"):
-        written_with_substitutes(["€"], encoding="latin-1")
 
 
 def test_a_substitute_is_enclosed_and_escaped_like_any_text() -> None:

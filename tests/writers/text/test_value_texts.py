@@ -90,19 +90,6 @@ def test_any_float(patterns):
     assert got == [None if v is None else reference(v, 32) for v in values]
 
 
-@settings(max_examples=examples(100), deadline=None)
-@given(
-    st.floats(
-        allow_nan=False, allow_infinity=False, width=64, min_value=-(2.0**53), max_value=2.0**53
-    )
-)
-def test_doubles_have_the_digits_of_repr(value):
-    """Below 2**53 the digits equal Python's repr, and they read back exactly."""
-    (text,) = texts(pa.array([value]))
-    assert Decimal(text) == Decimal(repr(value))
-    assert struct.pack("<d", float(text)) == struct.pack("<d", value)
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [

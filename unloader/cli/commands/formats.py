@@ -12,7 +12,6 @@ from unloader.cli.display import render
 from unloader.cli.options.command import JobCommand, declared_options
 from unloader.lakehouse.lake_formats import EXTRAS, LIBRARIES, LakeKind
 from writers import registry
-from writers.parquet import writer as parquet
 
 
 @click.command(
@@ -27,9 +26,11 @@ from writers.parquet import writer as parquet
 @declared_options("formats")
 def command(**values: Any) -> None:
     """List output formats, compression codecs, dialects of delimited text, and kinds of tables."""
-    from writers.text import dialects, text_writer
+    from writers.native import encoder
+    from writers.parquet.native import metadata
+    from writers.text import dialects
 
-    codecs, reasons = registry.codecs(), (text_writer.why_not_native(), parquet.why_not_native())
+    codecs, reasons = registry.codecs(), (encoder.why_not(), metadata.why_not())
     if values["json"]:
         named = {name: to_builtins(each) for name, each in dialects.DIALECTS.items()}
         text, pages = (
